@@ -1,0 +1,69 @@
+# Every target sets up what it needs in $(VENV) first; a fresh machine needs Python (3.11 or newer) and make.
+# Variables: PYTHON=python3.12 picks the interpreter, VENV=path the environment, PYTEST=... more pytest arguments.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST ?= -n 2 -q
+CONSTRAINTS := constraints.txt
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS)
+
+# The first interpreter on the PATH that runs and is new enough.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
+.PHONY: help tour test lint format bench docs clean
+
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+tour: $(VENV)/.tour ## set up, then compile, check and time six kernels on this machine
+	@$(BIN)/tilewright tour
+
+test: $(VENV)/.test ## set up, then run the tests (PYTEST="-n 4 tests/runtime" narrows or widens)
+	@$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(VENV)/.lint ## ruff (rules and format) and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.lint ## let ruff rewrite imports and layout
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.tour ## measure every row of the speed table against torch; JSON goes to benchmarks/results/
+	@$(BIN)/python -m benchmarks $(BENCH)
+
+docs: $(VENV)/.tour ## write docs/language.md anew from the operations
+	@$(BIN)/python -m tilewright.tools.docgen
+
+clean: ## remove the environment and every cache in this folder
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- environments: a stamp file per set of packages, made anew when the requirements change ---
+
+$(VENV)/.python:
+	@test -n "$(PYTHON)" || { echo "Tilewright needs Python 3.11 or newer on the PATH, or make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "The venv module is missing (on Debian: apt install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.tour: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright and PyTorch into $(VENV)"
+	@$(INSTALL) --editable '.[torch]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright, PyTorch and the test tools into $(VENV)"
+	@$(INSTALL) --editable '.[torch,test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright and the lint tools into $(VENV)"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@

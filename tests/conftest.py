@@ -1,0 +1,33 @@
+"""Shared set-up of the tests: a disk cache of their own, a patient hypothesis, and GPU tests only where one is."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Before tilewright reads the environment, and inherited by the processes that tests start.
+_CACHE = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
+os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE.name
+
+settings.register_profile("shared-machine", deadline=None, print_blob=True)
+settings.load_profile("shared-machine")
+
+
+@functools.cache
+def _gpu_is_there() -> bool:
+    return Path("/dev/nvidiactl").exists()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") and not _gpu_is_there():
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+
+
+def pytest_unconfigure() -> None:
+    _CACHE.cleanup()

@@ -1,0 +1,34 @@
+"""``import tilewright`` is quick and loads neither torch, nor LLVM, nor the command line's libraries."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.meta.sources import ROOT
+
+PROBE = """
+import json, sys, time
+start = time.perf_counter()
+import tilewright
+import tilewright.language
+print(json.dumps([time.perf_counter() - start, sorted({name.split(".")[0] for name in sys.modules})]))
+"""
+
+
+def _probe() -> tuple[float, set[str]]:
+    done = subprocess.run([sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, check=True)
+    seconds, modules = json.loads(done.stdout)
+    return seconds, set(modules)
+
+
+def test_import_loads_no_heavy_library():
+    _, modules = _probe()
+    assert "numpy" in modules  # the probe does see what is loaded
+    assert not modules & {"torch", "llvmlite", "cuda", "click", "rich", "hypothesis"}
+
+
+def test_import_is_quick():
+    # The budget is 0.3 s on a quiet machine (`make bench` measures it); this catches an import gone wrong.
+    assert min(_probe()[0] for _ in range(3)) < 1.0

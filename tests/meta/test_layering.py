@@ -1,0 +1,122 @@
+"""Holds the order of the rooms: an import points to a lower room, at the top of a file.
+
+The order is the one of docs/layout.md. Rooms that share a rank may not import one another.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.meta.sources import FunctionNode, Source, sources
+
+RANKS = {
+    "base": 0,
+    "ir": 1,
+    "ops": 2,
+    "language": 3,
+    "frontend": 4,
+    "analysis": 5,
+    "layouts": 6,
+    "passes": 7,
+    "backends": 8,
+    "backends.reference": 9,
+    "backends.null": 9,
+    "backends.llvm": 10,
+    "backends.cpu": 11,
+    "backends.nvidia": 11,
+    "runtime": 12,
+    "": 13,  # tilewright/__init__.py: the public names
+    "torch": 14,
+    "hl": 14,
+    "tools": 15,
+}
+TOOLS_ONLY = {"click", "rich"}
+LATE = {"torch", "llvmlite", "cuda"}  # loaded on first use, never by importing tilewright
+
+
+def room(module: str) -> str:
+    """The room of a dotted module name ("tilewright.backends.cpu.dot" -> "backends.cpu")."""
+    parts = module.split(".")[1:]
+    if parts[:1] == ["backends"] and ".".join(parts[:2]) in RANKS:
+        return ".".join(parts[:2])
+    return parts[0] if parts and parts[0] in RANKS else ""
+
+
+def imports(source: Source) -> Iterator[tuple[str, int, bool]]:
+    """(imported dotted name, line, whether inside a function) for every import of `source`."""
+
+    def visit(node: ast.AST, inside: bool) -> Iterator[tuple[str, int, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, child.lineno, inside) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = child.module or ""
+                if child.level:
+                    package = source.module.split(".")
+                    keep = len(package) - child.level + source.name.endswith("__init__.py")
+                    base = ".".join([*package[:keep], *([base] if base else [])])
+                yield from ((f"{base}.{alias.name}", child.lineno, inside) for alias in child.names)
+            yield from visit(child, inside or isinstance(child, FunctionNode | ast.Lambda))
+
+    return visit(source.tree, False)
+
+
+def violations(source: Source) -> list[str]:
+    """What `source` imports against the rules, one sentence each."""
+    mine, found = room(source.module), []
+    for name, line, inside in imports(source):
+        where, top = f"{source.name}:{line}", name.split(".")[0]
+        if top == "tilewright":
+            theirs = room(name)
+            if inside:
+                found.append(f"{where}: imports {name} inside a function")
+            if theirs != mine and RANKS[theirs] >= RANKS[mine]:
+                found.append(f"{where}: {mine or 'the package'} may not import {theirs or 'the package'} ({name})")
+        elif top in TOOLS_ONLY and mine != "tools":
+            found.append(f"{where}: only tools may import {top}")
+        elif top in LATE and not inside and mine != "torch":
+            found.append(f"{where}: {top} must be imported when it is first used")
+    return found
+
+
+@pytest.mark.parametrize("source", sources("tilewright"), ids=lambda source: source.name)
+def test_imports_point_to_lower_rooms(source):
+    assert not violations(source), "\n".join(violations(source))
+
+
+def test_every_folder_of_the_package_is_a_room():
+    names = {source.name.split("/")[1] for source in sources("tilewright") if source.name.count("/") > 1}
+    assert names <= {name.split(".")[0] for name in RANKS}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("tilewright/ir/op.py", "from tilewright.ops.spec import OpSpec", "ir may not import ops"),
+        ("tilewright/backends/cpu/lower.py", "import tilewright.backends.nvidia.mma", "backends.cpu may not import"),
+        ("tilewright/passes/cse.py", "def f():\n    from tilewright.ir import op", "inside a function"),
+        ("tilewright/passes/cse.py", "from ..runtime import jit", "passes may not import runtime"),
+        ("tilewright/ops/dot.py", "import tilewright", "ops may not import the package"),
+        ("tilewright/base/knobs.py", "import rich", "only tools"),
+        ("tilewright/runtime/args.py", "from torch import Tensor", "first used"),
+    ],
+)
+def test_the_rules_see_what_they_must(name, text, complaint):
+    (found,) = violations(Source(None, name, text, ast.parse(text)))
+    assert complaint in found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tilewright/ops/dot.py", "from tilewright.ir.op import TileOp\nfrom .spec import OpSpec"),
+        ("tilewright/runtime/args.py", "def f():\n    import torch"),
+        ("tilewright/hl/kernel.py", "import tilewright"),
+        ("tilewright/torch/op.py", "import torch"),
+    ],
+)
+def test_the_rules_allow_what_they_should(name, text):
+    assert not violations(Source(None, name, text, ast.parse(text)))

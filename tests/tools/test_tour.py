@@ -1,0 +1,100 @@
+"""The tour: its reference data, its verdicts, and the whole of it on small sizes."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tilewright.tools import examples
+from tilewright.tools.timing import Sample
+from tilewright.tools.tour import show
+from tilewright.tools.tour.cases import CASES, Case, Work, philox_uniform
+from tilewright.tools.tour.run import Result, run
+
+torch = pytest.importorskip("torch")
+
+
+def _console(terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), width=140, force_terminal=terminal, color_system=None, legacy_windows=False)
+
+
+def test_philox_gives_the_published_numbers():
+    # Known-answer vectors of the generator's authors (Random123), as uniform numbers of the first word.
+    zero = np.int32(0x6627E8D5)
+    assert philox_uniform(0, 1)[0] == np.float32(zero) * np.float32(4.6566127342e-10)
+    np.testing.assert_array_equal(
+        philox_uniform(123, 3), np.array([0.13389548659324646, 0.7207006216049194, 0.34458476305007935], np.float32)
+    )
+    assert not np.array_equal(philox_uniform(1 << 40, 4), philox_uniform(0, 4))
+
+
+def test_philox_is_uniform():
+    numbers = philox_uniform(7, 1 << 16)
+    counts, _ = np.histogram(numbers, bins=16, range=(0, 1))
+    assert numbers.min() >= 0 and numbers.max() < 1
+    assert abs(counts - 4096).max() < 5 * 4096**0.5
+
+
+def _fake(ours, tolerance: float = 1e-6) -> Case:
+    x = torch.arange(1.0, 5.0)
+    return Case("fake", "vector_add", lambda quick: Work("4", ours, lambda: x, lambda: x.double(), tolerance))
+
+
+def _run(monkeypatch, ours) -> Result:
+    monkeypatch.setattr("tilewright.tools.tour.run.examples.load", lambda stem: None)
+    return run(_fake(ours), True, lambda step: None)
+
+
+def test_a_right_kernel_passes(monkeypatch):
+    result = _run(monkeypatch, lambda module: torch.arange(1.0, 5.0))
+    assert result.passed and result.error == 0 and result.ours is not None
+
+
+@pytest.mark.parametrize("wrong", [1.001, float("nan"), float("inf")])
+def test_a_wrong_kernel_fails(monkeypatch, wrong):
+    result = _run(monkeypatch, lambda module: torch.tensor([1.0, 2.0, 3.0, 4.0 * wrong]))
+    assert not result.passed and not result.failure
+
+
+def test_a_kernel_that_raises_becomes_a_failure(monkeypatch):
+    def broken(module):
+        raise ValueError("no such luck")
+
+    result = _run(monkeypatch, broken)
+    assert not result.passed and result.failure == "ValueError: no such luck"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_table_shows_results_and_failures(monkeypatch, terminal):
+    sample, slow = Sample((1e-3,) * 5), Sample((2e-3,) * 5)
+    results = iter(
+        [
+            Result("fake", "4", 1e-7, None, 1e-6, sample, slow, 0.05, 0.001),
+            Result("other", "5", failure="ValueError: [red]oh no"),
+        ]
+    )
+    monkeypatch.setattr(show, "run", lambda case, quick, step: next(results))
+    monkeypatch.setattr(show, "CASES", (CASES[0], CASES[1]))
+    console = _console(terminal)
+    assert show.tour(console, quick=True) is False
+    text = console.file.getvalue()
+    for expected in ("2.00×", "1.00 ms", "50.0 ms", "1.0e-07", "failed", "[red]oh no", "1 of 2 kernels failed"):
+        assert expected in text, text
+
+
+def test_nothing_selected_is_not_a_pass():
+    assert show.tour(_console(), quick=True, only="no such kernel") is False
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_every_case_passes_on_small_sizes(case):
+    result = run(case, True, lambda step: None)
+    assert not result.failure, result.failure
+    assert result.passed, result
+
+
+def test_every_example_is_in_the_tour():
+    assert {path.stem for path in examples.folder().glob("*.py")} == {case.example for case in CASES}

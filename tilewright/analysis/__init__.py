@@ -1,0 +1,1 @@
+"""Facts about tile IR, read-only: one lattice interface, one solver."""

@@ -1,0 +1,63 @@
+"""Axis analysis: contiguity, divisibility and constancy of every integer and pointer tile.
+
+The transfer functions are the `facts` slots of the op specs (`ops/facts.py`); an op without
+one says nothing about its results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr
+from xdsl.ir import Attribute, Operation
+
+from tilewright.analysis.solver import Facts
+from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.facts import AxisFacts, of_argument, unknown
+from tilewright.ops.spec import REGISTRY
+
+_HINTS = {"tt.contiguity": 0, "tt.divisibility": 1, "tt.constancy": 2}
+
+
+class AxisAnalysis:
+    """The lattice of `AxisFacts` for the solver."""
+
+    def unknown(self, type_: Attribute) -> AxisFacts:
+        return unknown(type_)
+
+    def argument(self, function: FuncOp, index: int) -> AxisFacts:
+        promise = function.arg_attributes(index).get("tt.divisibility")
+        divisor = int(promise.value.data) if isinstance(promise, IntegerAttr) else 1
+        return of_argument(divisor, function.body.block.args[index].type)
+
+    def transfer(self, op: Operation, operands: Sequence[AxisFacts]) -> Sequence[AxisFacts]:
+        spec = REGISTRY.get(op.name)
+        if spec is None or spec.facts is None:
+            return [unknown(result.type) for result in op.results]
+        facts = spec.facts(op, operands)
+        results = [facts] if isinstance(facts, AxisFacts) else list(facts)
+        return [_with_hints(op, fact) for fact in results]
+
+    def induction(self, loop: ForOp, bounds: Sequence[AxisFacts]) -> AxisFacts:
+        lower, _, step = bounds
+        return AxisFacts((1,), (math.gcd(lower.divisibility[0], step.divisibility[0]),), (1,))
+
+
+def _with_hints(op: Operation, facts: AxisFacts) -> AxisFacts:
+    """Promises of the user (`tl.multiple_of` and its kin) replace what was found when they say more."""
+    if not op.attributes:
+        return facts
+    runs = [facts.contiguity, facts.divisibility, facts.constancy]
+    for name, slot in _HINTS.items():
+        hint = op.attributes.get(name)
+        if isinstance(hint, DenseIntOrFPElementsAttr):
+            values = [int(v) for v in hint.get_values()]
+            if len(values) == facts.rank:
+                runs[slot] = tuple(max(a, b) for a, b in zip(runs[slot], values, strict=True))
+    return AxisFacts(runs[0], runs[1], runs[2], facts.constant)
+
+
+def axis_facts(function: FuncOp) -> Facts[AxisFacts]:
+    """Axis facts of every value of a function."""
+    return Facts(function, AxisAnalysis())

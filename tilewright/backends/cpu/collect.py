@@ -1,0 +1,426 @@
+"""From the operations of a block to its steps, in program order: what runs, what it needs, where results go.
+
+Lazy operations make no step. A value that something needs as a whole (an operand of a dot, the source of a gather, a
+tile handed to a region) gets a spill: a step that writes it to scratch. Grouping and ordering come after (`planner`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from tilewright.backends.cpu.affine import AffineAnalysis
+from tilewright.backends.cpu.demand import Demands
+from tilewright.backends.cpu.dot.plan import DotPlan, plan_dot
+from tilewright.backends.cpu.dot_operands import DotDetail, Operand, memory_operand, scratch_operand, strip_views
+from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_tile, owner_of, property_int
+from tilewright.backends.cpu.plan import Buffer, Sink, Step, buffer_of, dense_buffer
+from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.errors import UnsupportedError
+from tilewright.ir.types import element_type, ir_name, shape_of
+
+_IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
+_REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
+_ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
+_ENDS = frozenset({"scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "llvm.unreachable"})
+
+
+class FunctionContext:
+    """What the planning of one function shares.
+
+    Attributes:
+        isa: the target.
+        demands: placement and cones.
+        analysis: affine forms under that placement.
+        buffers: every buffer made.
+        must_place: loads whose value must be taken at their place, because memory may change before it is used.
+        where: position and block of every load.
+        arguments: buffers of tile parameters and of region arguments.
+    """
+
+    def __init__(self, isa: CpuFeatures, must_place: set[Operation]) -> None:
+        self.isa = isa
+        self.demands = Demands()
+        self.analysis = AffineAnalysis(lambda value: value in self.demands.placed)
+        self.buffers: list[Buffer] = []
+        self.must_place = must_place
+        self.where: dict[Operation, tuple[Block, float]] = {}
+
+    def place(self, value: SSAValue, buffer: Buffer | None = None) -> Buffer:
+        """Give a tile value a place in scratch."""
+        if buffer is None:
+            buffer = self.new_buffer(buffer_of(value))
+        self.demands.place(value, buffer)
+        self.analysis.forget()
+        return buffer
+
+    def new_buffer(self, buffer: Buffer) -> Buffer:
+        """Note a buffer as one of the function's."""
+        self.buffers.append(buffer)
+        return buffer
+
+
+def captured(op: Operation) -> dict[SSAValue, list[Operation]]:
+    """Tile values defined outside `op` that its regions use, with the operations that use them."""
+    out: dict[SSAValue, list[Operation]] = {}
+    for inner in op.walk():
+        if inner is op:
+            continue
+        for value in inner.operands:
+            if is_tile(value) and not _inside(value, op):
+                out.setdefault(value, []).append(inner)
+    return out
+
+
+def _inside(value: SSAValue, op: Operation) -> bool:
+    """Whether `value` is defined within a region of `op`."""
+    block = value.block if isinstance(value, BlockArgument) else value.owner.parent  # type: ignore[union-attr]
+    while block is not None:
+        parent = block.parent_op()
+        if parent is op:
+            return True
+        block = parent.parent if parent is not None else None
+    return False
+
+
+def writes_memory(op: Operation) -> bool:
+    """Whether an operation with regions (or a call) may change memory that others see."""
+    if op.name == "tt.call":
+        return True
+    return any(inner.name in _WRITERS for inner in op.walk())
+
+
+_WRITERS = _ATOMICS | {"tt.store", "tt.call", "tt.print", "tt.assert"}
+
+
+class Collector:
+    """Makes the steps of one block.
+
+    Args:
+        context: of the function.
+        block: the block.
+        targets: where the terminator's tile operands go, by operand number (None: nowhere); empty for function bodies.
+        own: for loop bodies, the carried argument that shares each target's buffer.
+    """
+
+    def __init__(
+        self,
+        context: FunctionContext,
+        block: Block,
+        targets: dict[int, Buffer] | None = None,
+        own: dict[int, SSAValue] | None = None,
+    ) -> None:
+        self.context = context
+        self.block = block
+        self.targets, self.own = targets or {}, own or {}
+        self.steps: list[Step] = []
+        self.writer: dict[SSAValue, Step] = {}
+        self.placed: dict[SSAValue, Buffer] = {}
+        self.overwrites: list[tuple[Step, SSAValue]] = []
+        self.position = 0.0
+        for number, op in enumerate(block.ops):
+            self.position = float(number)
+            self._collect(op)
+
+    # -- making steps --------------------------------------------------------------------------------
+
+    def add(self, step: Step) -> Step:
+        """Append a step; it writes the results of its operation."""
+        self.steps.append(step)
+        if step.op is not None:
+            for result in step.op.results:
+                self.writer[result] = step
+        return step
+
+    def place(self, value: SSAValue, buffer: Buffer | None = None) -> Buffer:
+        """Give a value a place from here on, in this block."""
+        self.placed[value] = made = self.context.place(value, buffer)
+        return made
+
+    def spill(self, value: SSAValue, buffer: Buffer | None = None, *, at: float | None = None) -> Step:
+        """A step that computes a lazy value into scratch; `buffer` given means a copy there, not the value's place."""
+        sink = Sink("spill", shape_of(value.type), [value])
+        step = self.add(Step("group", self.position if at is None else at, sinks=[sink]))
+        if buffer is None:
+            buffer = self.place(value)
+            self.writer[value] = step
+        sink.targets = [buffer]
+        return step
+
+    def force(self, value: SSAValue) -> Buffer:
+        """The buffer of a value that is needed as a whole."""
+        found = self.context.demands.placed.get(value)
+        if found is not None:
+            return found
+        self.spill(value, at=self.position - 0.5)
+        return self.context.demands.placed[value]
+
+    # -- operations ----------------------------------------------------------------------------------
+
+    def _collect(self, op: Operation) -> None:
+        name = op.name
+        if name in _IGNORED:
+            return
+        if is_lazy(name):
+            self._lazy(op)
+        elif name in _REGIONS:
+            self._region(op, _REGIONS[name])
+        elif name in _ENDS:
+            self._end(op)
+        else:
+            handler = self._handlers.get(name)
+            if handler is None:
+                raise UnsupportedError(f"the CPU back end has no code for {name}")
+            handler(self, op)
+
+    def _lazy(self, op: Operation) -> None:
+        result = op.results[0]
+        if name_is_load(op):
+            self.context.where[op] = (self.block, self.position)
+        if not is_tile(result):
+            volatile = "isVolatile" in op.properties
+            self.add(Step("scalar", self.position, op, needs=list(op.operands), reads=name_is_load(op), writes=volatile))
+            return
+        if op.name == "tt.gather":
+            self.force(op.operands[0])
+        if op in self.context.must_place or "isVolatile" in op.properties:
+            self.spill(result).writes = "isVolatile" in op.properties
+
+    def _scalar(self, op: Operation) -> None:
+        self.add(Step("scalar", self.position, op, needs=list(op.operands)))
+
+    def _group(self, sink: Sink, *, writes: bool = False) -> Step:
+        """A step of one sink whose tile results get buffers."""
+        assert sink.op is not None
+        if not sink.targets:
+            for result in sink.op.results:
+                wanted = is_tile(result) and result.uses
+                sink.targets.append(self.place(result) if wanted else None)
+        return self.add(Step("group", self.position, sink.op, [sink], writes=writes))
+
+    def _store(self, op: Operation) -> None:
+        if is_tile(op.operands[0]):
+            self._group(Sink("store", shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+        else:
+            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+
+    def _reduce(self, op: Operation) -> None:
+        shape = shape_of(op.operands[0].type)
+        self._group(Sink("reduce", shape, list(op.operands), op, property_int(op, "axis")))
+
+    def _scan(self, op: Operation) -> None:
+        shape = shape_of(op.operands[0].type)
+        targets: list[Buffer | None] = [self.place(result) for result in op.results]
+        self._group(Sink("scan", shape, list(op.operands), op, property_int(op, "axis"), targets))
+
+    def _atomic(self, op: Operation) -> None:
+        if is_tile(op.operands[0]):
+            self._group(Sink("atomic", shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+        else:
+            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+
+    def _histogram(self, op: Operation) -> None:
+        targets: list[Buffer | None] = [self.place(op.results[0])]
+        self._group(Sink("histogram", shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
+
+    def _debug(self, op: Operation) -> None:
+        kind = op.name.partition(".")[2]
+        if not any(is_tile(operand) for operand in op.operands):
+            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+            return
+        for operand in op.operands:
+            if is_tile(operand):
+                self._group(Sink(kind, shape_of(operand.type), [operand], op, targets=[None]), writes=True)
+            else:
+                self.add(Step("scalar", self.position, op, needs=[operand], writes=True, detail=operand))
+
+    # -- dot -----------------------------------------------------------------------------------------
+
+    def _dot(self, op: Operation) -> None:
+        a, b = (self._dot_operand(value) for value in op.operands[:2])
+        result, c = op.results[0], op.operands[2]
+        target = self._dot_target(result)
+        own = target is not None and target in self.targets.values()
+        if target is None:
+            target = self.context.new_buffer(accumulator(self.context.isa, op))
+        carried = [arg for number, arg in self.own.items() if self.targets.get(number) is target]
+        fresh = constant_of(c) == 0
+        first: Step | None = None
+        if not fresh and self.context.demands.placed.get(c) is not target:
+            first = self.spill(c, target, at=self.position - 0.25)
+        needs = [operand for operand in op.operands[:2]] + ([] if fresh or first else [c])
+        step = Step("dot", self.position, op, needs=needs, detail=DotDetail(a, b, target, fresh))
+        step.after = [first] if first else []
+        self.place(result, target)
+        self.add(step)
+        if own and carried:
+            self.overwrites.append((first or step, carried[0]))
+
+    def _dot_operand(self, value: SSAValue) -> Operand:
+        found = memory_operand(value, self.context.demands, self.context.analysis)
+        if found is not None and found.load not in self.context.must_place:
+            return found
+        source, flipped = strip_views(value)
+        return scratch_operand(self.force(source), flipped)
+
+    def _dot_target(self, result: SSAValue) -> Buffer | None:
+        """The buffer in which a dot should leave its result, if it is that of a carried value or of the next dot."""
+        uses = list(result.uses)
+        if len(uses) != 1:
+            return None
+        user, number = uses[0].operation, uses[0].index
+        if user.parent is not self.block:
+            return None
+        if user.name in _ENDS:
+            target = self.targets.get(number)
+            fits = target is not None and target.elem == accumulator(self.context.isa, result.owner).elem
+            return target if fits and number in self.own else None
+        return self._dot_target(user.results[0]) if user.name == "tt.dot" and number == 2 else None
+
+    # -- regions and ends ------------------------------------------------------------------------------
+
+    def _region(self, op: Operation, kind: str) -> None:
+        """A step for an operation with regions: tiles that go in are spilled to the carried buffers first."""
+        writes = writes_memory(op)
+        step = Step(kind, self.position, op, writes=writes, reads=True)
+        outside = captured(op)
+        loop = kind in ("for", "while")
+        for value, users in outside.items():
+            if loop and any(user.name in ("tt.dot", "tt.trans", "tt.gather") for user in users):
+                self._force_operand(value, users)
+            if writes:
+                self._check_loads(value)
+        step.needs = [value for value in (*op.operands, *outside)]
+        if kind == "call":
+            for value in op.operands:
+                if is_tile(value):
+                    self.force(value)
+            for result in op.results:
+                if is_tile(result):
+                    self.place(result)
+        else:
+            step.detail = self._carry(op, kind, step)
+        self.add(step)
+
+    def _force_operand(self, value: SSAValue, users: list[Operation]) -> None:
+        """A dot operand computed outside of the loop goes to scratch once, unless it can be read in place."""
+        source, _ = strip_views(value)
+        if source in self.context.demands.placed:
+            return
+        op = owner_of(source)
+        found = memory_operand(source, self.context.demands, self.context.analysis) if op is not None else None
+        in_place = found is not None and not any(found.bounds) and not found.conditions
+        if not in_place and any(user.name in ("tt.dot", "tt.gather") for user in users):
+            self.force(source)
+
+    def _check_loads(self, value: SSAValue) -> None:
+        late = [load for load in self.context.demands.loads(value) if load not in self.context.must_place]
+        if late:
+            raise Replan(late)
+
+    def _carry(self, op: Operation, kind: str, step: Step) -> dict[int, Buffer]:
+        """Buffers of the tile values that an operation with regions carries or results in, by result number."""
+        if kind == "if":
+            return {n: self.place(r) for n, r in enumerate(op.results) if is_tile(r)}
+        firsts = list(op.operands)[3:] if kind == "for" else list(op.operands)
+        carried: dict[int, Buffer] = {}
+        for number, first in enumerate(firsts):
+            if not is_tile(first):
+                continue
+            carried[number] = buffer = self._carried_buffer(op, kind, number, first)
+            if self.context.demands.placed.get(first) is not buffer:
+                step.after.append(self.spill(first, buffer, at=self.position - 0.5))
+        if kind == "for":
+            for number, buffer in carried.items():
+                self.place(op.results[number], buffer)
+        else:
+            for number, result in enumerate(op.results):
+                if is_tile(result):
+                    self.place(result)
+        return carried
+
+    def _carried_buffer(self, op: Operation, kind: str, number: int, first: SSAValue) -> Buffer:
+        """The buffer of a carried tile: that of its first value if nobody else wants that one, else a new one."""
+        found = self.context.demands.placed.get(first)
+        same_block = isinstance(first, OpResult) and first.owner.parent is self.block
+        if found is not None and same_block and len(list(first.uses)) == 1:
+            return found
+        elem = ir_name(element_type(first.type))
+        if kind == "for":
+            dot = _accumulating_dot(op, number)
+            if dot is not None:
+                made = accumulator(self.context.isa, dot)
+                if made.elem == elem:
+                    return self.context.new_buffer(made)
+        return self.context.new_buffer(dense_buffer(shape_of(first.type), elem))
+
+    def _end(self, op: Operation) -> None:
+        """The terminator: tile operands are spilled to their targets, with a detour where old values are still read."""
+        after: list[Step] = []
+        for number, value in enumerate(op.operands):
+            if not is_tile(value):
+                continue
+            target = self.targets.get(number)
+            if target is None:
+                raise UnsupportedError(f"{op.name} with a tile operand")
+            own = self.own.get(number)
+            if value is own or self.context.demands.placed.get(value) is target:
+                continue
+            step = self.spill(value, target)
+            if own is not None:
+                self.overwrites.append((step, own))
+            after.append(step)
+        step = Step("end", self.position, op, needs=list(op.operands))
+        step.after = after
+        self.add(step)
+
+    _handlers: dict[str, Callable[[Collector, Operation], None]] = {  # noqa: RUF012
+        "tt.store": _store,
+        "tt.reduce": _reduce,
+        "tt.scan": _scan,
+        "tt.dot": _dot,
+        "tt.histogram": _histogram,
+        "tt.print": _debug,
+        "tt.assert": _debug,
+        "tt.get_program_id": _scalar,
+        "tt.get_num_programs": _scalar,
+        "tt.unsplat": _scalar,
+    } | {name: _atomic for name in _ATOMICS}
+
+
+class Replan(Exception):
+    """Planning must start again with these loads taken at their place."""
+
+    def __init__(self, loads: list[Operation]) -> None:
+        super().__init__()
+        self.loads = loads
+
+
+def name_is_load(op: Operation) -> bool:
+    return op.name == "tt.load"
+
+
+def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:
+    """A buffer of the shape, element type and padding that the plan of a dot wants of its accumulator."""
+    plan = dot_plan(isa, dot)
+    shape = shape_of(dot.results[0].type)
+    made = dense_buffer((*shape[:-2], plan.acc_rows, plan.acc_columns), plan.acc)
+    made.shape = shape
+    return made
+
+
+def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
+    """The plan of a `tt.dot` on its own."""
+    a, b = dot.operands[0].type, dot.operands[1].type
+    names = [ir_name(element_type(t)) for t in (a, b, dot.results[0].type)]
+    precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
+    return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], *names, precision)
+
+
+def _accumulating_dot(loop: Operation, number: int) -> Operation | None:
+    """The dot whose result a loop carries as its tile `number`."""
+    last = loop.regions[0].block.last_op
+    assert last is not None
+    op = owner_of(last.operands[number])
+    return op if op is not None and op.name == "tt.dot" else None

@@ -1,0 +1,151 @@
+"""Where in a tile: an index gives each dim of a value a coordinate built from loop variables and lanes.
+
+A coordinate is a tuple of bit fields `(src, lo, width, pos)`: bits `lo .. lo+width` of a loop variable (or of the
+lane number, or of a constant) placed at bit `pos`. Fields of one coordinate never overlap, so for the power-of-two
+extents of tiles, reshape, transposition, join and split are exact permutations of fields; nothing is computed for them.
+The empty coordinate is zero. Indices are hashable and are the keys under which evaluated values are remembered.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilewright.base.errors import UnsupportedError
+
+LANE = -1
+CONST = -2
+_WHOLE = 62
+
+
+class Field(NamedTuple):
+    """`((source >> lo) & (2**width - 1)) << pos`; `src` is a loop number, `LANE`, or `CONST` (then `lo` is the value)."""
+
+    src: int
+    lo: int
+    width: int
+    pos: int
+
+
+Coord = tuple[Field, ...]
+Index = tuple[Coord, ...]
+ZERO: Coord = ()
+
+
+def is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def bits_of(extent: int) -> int:
+    """Bits of a coordinate that runs below `extent`."""
+    return (extent - 1).bit_length()
+
+
+@functools.cache
+def whole(src: int, extent: int) -> Coord:
+    """The coordinate that is loop variable `src` itself."""
+    if extent == 1:
+        return ZERO
+    return (Field(src, 0, bits_of(extent) if is_power_of_two(extent) else _WHOLE, 0),)
+
+
+def constant(value: int) -> Coord:
+    """The coordinate that is always `value`."""
+    return () if value == 0 else (Field(CONST, value, value.bit_length(), 0),)
+
+
+def shifted(coord: Coord, by: int) -> Coord:
+    """`coord << by`."""
+    return tuple([Field(src, lo, width, pos + by) for src, lo, width, pos in coord]) if by else coord
+
+
+@functools.cache
+def cut(coord: Coord, lo: int, width: int) -> Coord:
+    """Bits `lo .. lo+width` of a coordinate, moved down to bit 0."""
+    out = []
+    for field in coord:
+        first, last = max(field.pos, lo), min(field.pos + field.width, lo + width)
+        if first >= last:
+            continue
+        if field.width == _WHOLE:
+            raise UnsupportedError("reshaping a tile whose extents are not powers of two")
+        skip = first - field.pos
+        if field.src == CONST:
+            value = (field.lo >> skip) & ((1 << (last - first)) - 1)
+            if value:
+                out.append(Field(CONST, value, last - first, first - lo))
+        else:
+            out.append(Field(field.src, field.lo + skip, last - first, first - lo))
+    return tuple(out)
+
+
+@functools.cache
+def normal(coord: Coord) -> Coord:
+    """Fields in ascending position, neighbours from one source merged, so that equal coordinates compare equal."""
+    out: list[Field] = []
+    for field in sorted(coord, key=lambda f: f.pos):
+        last = out[-1] if out else None
+        joined = (
+            last is not None
+            and last.src == field.src != CONST
+            and last.lo + last.width == field.lo
+            and last.pos + last.width == field.pos
+        )
+        if joined and last is not None:
+            out[-1] = Field(last.src, last.lo, last.width + field.width, last.pos)
+        else:
+            out.append(field)
+    return tuple(out)
+
+
+@functools.cache
+def reshape(index: Index, source: tuple[int, ...], target: tuple[int, ...]) -> Index:
+    """The index in a tile of shape `source` of the element that `index` names in its reshape to `target`."""
+    if not all(is_power_of_two(n) for n in (*source, *target)):
+        dense_source, dense_target = [n for n in source if n > 1], [n for n in target if n > 1]
+        if dense_source == dense_target:  # only dims of one element come or go
+            rest = iter([c for c, n in zip(index, target, strict=True) if n > 1])
+            return tuple([ZERO if n == 1 else next(rest) for n in source])
+    flat: list[Field] = []
+    position = 0
+    for coord, extent in zip(reversed(index), reversed(target), strict=True):
+        flat.extend(shifted(coord, position))
+        position += bits_of(extent)
+    out: list[Coord] = []
+    position = 0
+    for extent in reversed(source):
+        out.append(normal(cut(tuple(flat), position, bits_of(extent))))
+        position += bits_of(extent)
+    return tuple(reversed(out))
+
+
+@functools.cache
+def pattern(coord: Coord, lanes: int) -> tuple[int, ...] | None:
+    """The part of a coordinate that varies over the lanes, per lane; None when no part does."""
+    fields = [field for field in coord if field.src == LANE]
+    if not fields:
+        return None
+    return tuple(sum(((lane >> f.lo) & ((1 << f.width) - 1)) << f.pos for f in fields) for lane in range(lanes))
+
+
+@functools.cache
+def base_fields(coord: Coord) -> Coord:
+    """The part of a coordinate that is the same for all lanes."""
+    return tuple([field for field in coord if field.src != LANE])
+
+
+@functools.cache
+def sources(index: Index) -> frozenset[int]:
+    """Loop numbers and `LANE` on which an index depends."""
+    return frozenset([field.src for coord in index for field in coord if field.src != CONST])
+
+
+def identity(shape: Sequence[int]) -> Index:
+    """The index whose loop variable number d is coordinate d."""
+    return tuple([whole(d, n) for d, n in enumerate(shape)])
+
+
+def depth(index: Index, order: dict[int, int]) -> int:
+    """How many of the open loops an index needs: 1 + the position in `order` of its innermost loop, 0 for none."""
+    return max([order[src] + 1 for src in sources(index) if src >= 0], default=0)

@@ -1,0 +1,11 @@
+"""Running a compiled CPU kernel over its grid: threads, scratch and the native launch function.
+
+`make_launch` turns the address of a kernel into a Python callable; `team` is the process's choice of
+threads (torch's OpenMP, another OpenMP, our own pool, or none).
+"""
+
+from tilewright.backends.cpu.launch.launcher import KernelCode, coerce_slot, make_launch, slot_format
+from tilewright.backends.cpu.launch.native import ByteCache
+from tilewright.backends.cpu.launch.team import Team, team
+
+__all__ = ["ByteCache", "KernelCode", "Team", "coerce_slot", "make_launch", "slot_format", "team"]

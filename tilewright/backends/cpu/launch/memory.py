@@ -1,0 +1,101 @@
+"""Zeroed, page-aligned memory for the launcher's tables and for the scratch of kernels.
+
+Pages come from anonymous private mappings, so they cost nothing until a thread touches them (its own
+NUMA node then holds them) and a forked child gets copies. Arenas are kept in a pool: two launches in
+flight never share one, and a launch after another reuses pages that are already warm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import threading
+
+PAGE = 4096
+HUGE = 2 << 20
+_KEPT_ARENAS = 16
+
+
+class Memory:
+    """A zeroed block of memory.
+
+    Args:
+        size: bytes wanted; blocks of 4 MiB and more start on a 2 MiB boundary and ask for huge pages.
+    """
+
+    __slots__ = ("_mapping", "_view", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        huge = size >= 2 * HUGE
+        length = size + HUGE if huge else size
+        if hasattr(mmap, "MAP_PRIVATE"):
+            self._mapping = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        else:
+            self._mapping = mmap.mmap(-1, length)
+        if huge and hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # a system without transparent huge pages: small ones work as well
+                self._mapping.madvise(mmap.MADV_HUGEPAGE)
+        self._view = ctypes.c_char.from_buffer(self._mapping)
+        start = ctypes.addressof(self._view)
+        self.address = (start + HUGE - 1) // HUGE * HUGE if huge else start
+        self.size = size
+
+    def word(self, offset: int) -> ctypes.c_int64:
+        """The 8-byte word at `offset`, readable and writable through `.value`."""
+        return ctypes.c_int64.from_address(self.address + offset)
+
+
+def arena_stride(scratch_bytes: int) -> int:
+    """Bytes from one thread's scratch to the next: an odd number of pages, at least `scratch_bytes`.
+
+    Whole pages keep neighbours off each other's cache lines; an odd number spreads the same offset of
+    different threads over the sets of a cache that they share.
+    """
+    pages = -(-scratch_bytes // PAGE)
+    return (pages | 1) * PAGE if pages else 0
+
+
+class ArenaPool:
+    """Scratch blocks that are not in use.
+
+    `list.pop` and `list.append` are atomic, so the fast path needs no lock.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[Memory] = []
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> Memory:
+        """A block of at least `size` bytes that no other launch holds."""
+        try:
+            arena = self._free.pop()
+        except IndexError:
+            return Memory(size)
+        if arena.size >= size:
+            return arena
+        with self._lock:
+            for index, other in enumerate(self._free):
+                if other.size >= size:
+                    try:
+                        self._free[index] = arena
+                    except IndexError:  # the list shrank meanwhile
+                        break
+                    return other
+        return Memory(size)  # the smaller block is dropped
+
+    def give(self, arena: Memory) -> None:
+        """Return a block taken before."""
+        if len(self._free) < _KEPT_ARENAS:
+            self._free.append(arena)
+
+    def bytes(self) -> int:
+        """Bytes of address space kept for later launches."""
+        return sum(arena.size for arena in list(self._free))
+
+    def clear(self) -> None:
+        """Give the kept blocks back to the system."""
+        self._free.clear()
+
+
+arenas = ArenaPool()

@@ -1,0 +1,196 @@
+"""The loop plan of a kernel: steps in the order in which they run, groups of sinks that share a loop nest, buffers.
+
+A *sink* consumes tile values element by element (a store, a reduction, a spill of a value to scratch). A *group* is one
+loop nest over the iteration space of its sinks; everything lazy that they need is computed inside it. `render` prints
+the plan for people:
+
+    for program
+      group 0 [1024]: %9 = reduce axis 0
+      group 1 [1024]: %13 = reduce axis 0; spill %12 -> scratch 0
+      group 2 [1024]: store
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """A tile in the scratch of the running thread.
+
+    Args:
+        shape: extents.
+        elem: IR name of the elements as they are kept ("f32"; "i1" takes a byte).
+        strides: elements from one to the next along each dim.
+        size: bytes.
+        offset: where in the arena; set by `scratch.allocate`.
+        label: name in the rendered plan.
+    """
+
+    shape: tuple[int, ...]
+    elem: str
+    strides: tuple[int, ...]
+    size: int
+    offset: int = -1
+    label: str = ""
+
+
+def memory_bytes(elem: str) -> int:
+    """Bytes of an element in memory."""
+    return 8 if elem == "ptr" else max(1, bit_width(scalar_type(elem)) // 8)
+
+
+def dense_buffer(shape: tuple[int, ...], elem: str) -> Buffer:
+    """A row-major buffer."""
+    strides = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+    return Buffer(shape, elem, strides, math.prod(shape) * memory_bytes(elem))
+
+
+def buffer_of(value: SSAValue) -> Buffer:
+    """A row-major buffer for a tile value."""
+    return dense_buffer(shape_of(value.type), ir_name(element_type(value.type)))
+
+
+@dataclass(eq=False, slots=True)
+class Sink:
+    """A consumer of tile values inside a loop nest.
+
+    Args:
+        kind: "store", "reduce", "spill", "scan", "atomic", "histogram", "print" or "assert".
+        shape: iteration space.
+        roots: values wanted at every index of the iteration space (scalars may be among them).
+        op: the operation, if the sink stands for one.
+        axis: dim that is reduced or scanned.
+        targets: where results go: one buffer per result, None for scalar or unused results.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    roots: list[SSAValue]
+    op: Operation | None = None
+    axis: int = -1
+    targets: list[Buffer | None] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """Something that runs at one place of a block.
+
+    Args:
+        kind: "scalar", "group", "dot", "for", "if", "while", "call" or "end" (the terminator).
+        position: place in program order, to order steps that do not depend on each other.
+        op: the operation; None for groups that only spill.
+        sinks: what a group consumes.
+        needs: values that must be available (beside the roots of the sinks).
+        writes: whether memory that others can see may change.
+        reads: whether such memory is read by the step itself (not by the lazy loads it evaluates).
+        after: steps that must come first for reasons other than values and memory.
+        bodies: plans of nested regions.
+        detail: what the lowering of the kind needs.
+    """
+
+    kind: str
+    position: float
+    op: Operation | None = None
+    sinks: list[Sink] = field(default_factory=list)
+    needs: list[SSAValue] = field(default_factory=list)
+    writes: bool = False
+    reads: bool = False
+    after: list[Step] = field(default_factory=list)
+    bodies: list[BlockPlan] = field(default_factory=list)
+    detail: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.sinks[0].shape if self.sinks else ()
+
+    @property
+    def axis(self) -> int:
+        """Reduced dim of the group, -1 if nothing is reduced."""
+        return max([sink.axis for sink in self.sinks], default=-1)
+
+    def roots(self) -> Iterator[tuple[SSAValue, tuple[int, ...]]]:
+        """Values wanted by the sinks, each with the iteration space."""
+        for sink in self.sinks:
+            for root in sink.roots:
+                yield root, sink.shape
+
+
+@dataclass(eq=False, slots=True)
+class BlockPlan:
+    """Steps of one block in the order in which they run.
+
+    Args:
+        block: the block.
+        steps: what runs.
+        placed: tile values that live in scratch from some step of this block on, and where.
+    """
+
+    block: Block
+    steps: list[Step]
+    placed: dict[SSAValue, Buffer] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class FunctionPlan:
+    """The plan of one function.
+
+    Args:
+        function: the `tt.func`.
+        blocks: plans of its blocks, in order.
+        buffers: all buffers.
+        scratch_bytes: arena that the function needs.
+    """
+
+    function: Any
+    blocks: list[BlockPlan]
+    buffers: list[Buffer] = field(default_factory=list)
+    scratch_bytes: int = 0
+
+
+# --- text -------------------------------------------------------------------------------------------
+
+
+def render(plan: FunctionPlan, names: dict[SSAValue, str] | None = None) -> str:
+    """The plan as indented text."""
+    lines = [f"{plan.function.sym_name.data}: {plan.scratch_bytes} bytes of scratch"]
+    for number, buffer in enumerate(plan.buffers):
+        buffer.label = f"s{number}"
+        extents = "x".join(map(str, buffer.shape))
+        lines.append(f"  s{number}: {extents}x{buffer.elem} at {buffer.offset}")
+    for block in plan.blocks:
+        lines.append("for program")
+        lines.extend(_render_block(block, "  "))
+    return "\n".join(lines) + "\n"
+
+
+def _render_block(plan: BlockPlan, indent: str) -> Iterable[str]:
+    for step in plan.steps:
+        if step.kind == "scalar":
+            continue
+        if step.kind == "group":
+            extents = "x".join(map(str, step.shape))
+            yield f"{indent}group [{extents}]: " + "; ".join(_render_sink(sink) for sink in step.sinks)
+        else:
+            yield f"{indent}{step.op.name if step.op is not None else step.kind}{_render_detail(step)}"
+        for body in step.bodies:
+            yield from _render_block(body, indent + "  ")
+
+
+def _render_sink(sink: Sink) -> str:
+    targets = ", ".join(b.label for b in sink.targets if b is not None)
+    what = f"{sink.kind} {sink.op.name}" if sink.op is not None and sink.kind != "store" else sink.kind
+    what += f" axis {sink.axis}" if sink.axis >= 0 else ""
+    return f"{what} -> {targets}" if targets else what
+
+
+def _render_detail(step: Step) -> str:
+    return f" {step.detail}" if step.detail is not None else ""

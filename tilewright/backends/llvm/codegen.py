@@ -1,0 +1,169 @@
+"""LLVM IR text to object bytes, assembly, and loaded addresses, through llvmlite.
+
+`compile_object` parses, verifies, runs a light pass pipeline and the code generator; the bytes may be cached on disk
+and given to `load` in any later process on a machine with the same features. Emitters make loops and vectors
+themselves, so the full middle end buys nothing (measured). Text that LLVM rejects is a bug of ours: `InternalError`
+with the text in a temporary file.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.backends.llvm.features import CpuFeatures, host
+from tilewright.base.errors import InternalError, UnsupportedError
+
+_names = itertools.count()
+_lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
+
+
+def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 2) -> bytes:
+    """Compile a module to a relocatable object.
+
+    Args:
+        text: LLVM IR; must not name another triple than that of `isa`.
+        isa: the target.
+        optimize: `"none"`, `"light"` or `"full"` (LLVM's own -O2 pipeline).
+        level: code generator effort, 0 to 3.
+
+    Raises:
+        InternalError: LLVM rejects the text.
+        UnsupportedError: this build of LLVM has no code generator for the target.
+    """
+    with _lock:
+        machine = _machine(isa, level)
+        return bytes(machine.emit_object(_prepare(text, isa, machine, optimize)))
+
+
+def assembly(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 2) -> str:
+    """Compile a module to assembly text. Arguments and errors as `compile_object`."""
+    with _lock:
+        machine = _machine(isa, level)
+        return str(machine.emit_assembly(_prepare(text, isa, machine, optimize)))
+
+
+def optimized(text: str, isa: CpuFeatures, *, optimize: str = "light") -> str:
+    """The module as LLVM IR after the pass pipeline, for people to read."""
+    with _lock:
+        return str(_prepare(text, isa, _machine(isa, 2), optimize))
+
+
+class Library:
+    """Loaded code. Addresses are valid as long as the object lives."""
+
+    def __init__(self, tracker: Any) -> None:
+        self._tracker = tracker
+
+    def address(self, name: str) -> int:
+        """Address of an exported symbol that was named to `load`."""
+        return int(self._tracker[name])
+
+
+def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None = None) -> Library:
+    """Load an object made for this machine.
+
+    Args:
+        image: bytes from `compile_object`.
+        exports: symbols whose addresses are wanted.
+        symbols: addresses of external symbols that the process itself does not export.
+
+    Raises:
+        InternalError: the image does not load (truncated, or of another format) or lacks a symbol.
+    """
+    import llvmlite.binding as llvm
+
+    if image[:4] not in (b"\x7fELF", b"\xcf\xfa\xed\xfe") and image[:2] != b"\x64\x86":
+        raise InternalError("the image is not an object file of a known format")
+    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+    for name in exports:
+        builder.export_symbol(name)
+    for name, address in (symbols or {}).items():
+        builder.import_symbol(name, address)
+    with _lock:
+        try:
+            return Library(builder.link(_jit(), f"tilewright.{next(_names)}"))
+        except RuntimeError as error:
+            raise InternalError(f"compiled code does not load: {error}") from error
+
+
+def versions() -> str:
+    """Versions of llvmlite and LLVM, for cache keys."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    return f"llvmlite {llvmlite.__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+
+
+@functools.cache
+def _initialize() -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
+
+
+@functools.cache
+def _machine(isa: CpuFeatures, level: int) -> Any:
+    import llvmlite.binding as llvm
+
+    _initialize()
+    try:
+        target = llvm.Target.from_triple(isa.triple)
+    except RuntimeError as error:
+        raise UnsupportedError(f"LLVM cannot compile for {isa.triple}: {error}") from error
+    return target.create_target_machine(
+        cpu=isa.cpu, features=isa.flags, opt=level, reloc="pic", codemodel="small", jit=False
+    )
+
+
+@functools.cache
+def _jit() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler(_machine(host(), 2), use_jit_link=False, suppress_errors=True)
+
+
+def _prepare(text: str, isa: CpuFeatures, machine: Any, optimize: str) -> Any:
+    """Parsed, verified and optimised module."""
+    import llvmlite.binding as llvm
+
+    try:
+        module = llvm.parse_assembly(text, context=llvm.create_context())
+        module.triple = isa.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        with tempfile.NamedTemporaryFile("w", suffix=".ll", prefix="tilewright-", delete=False) as file:
+            file.write(text)
+        raise InternalError(
+            f"LLVM rejects generated code: {error}", hint=f"please report this with the file {file.name}"
+        ) from error
+    if optimize == "none":
+        return module
+    options = llvm.create_pipeline_tuning_options()
+    options.speed_level = 2
+    options.loop_vectorization = options.slp_vectorization = optimize == "full"
+    builder = llvm.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager() if optimize == "full" else _light_pipeline()
+    passes.run(module, builder)
+    return module
+
+
+def _light_pipeline() -> Any:
+    import llvmlite.binding as llvm
+
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes

@@ -1,0 +1,138 @@
+"""One LLVM module as text: functions, declarations on use, constants, metadata.
+
+Helpers that many call sites share are internal functions deduplicated by name: `if not module.has(name):
+build(module.function(name, ...))`. The text carries no triple or data layout unless given: `codegen` sets those of
+the target machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.types import PTR, VOID, T, V
+
+
+class Module:
+    """Functions, declarations, globals and metadata of one compilation.
+
+    Args:
+        isa: features of the target; gates every target intrinsic.
+    """
+
+    def __init__(self, isa: CpuFeatures) -> None:
+        self.isa = isa
+        self._functions: dict[str, Function] = {}
+        self._declared: dict[str, str] = {}
+        self._globals: dict[str, str] = {}
+        self._metadata: list[str] = []
+        self._metadata_index: dict[str, str] = {}
+        self._unit = ""
+
+    # -- functions ---------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether a function `name` is defined (or being defined) here."""
+        return name in self._functions
+
+    def function(
+        self,
+        name: str,
+        ret: T = VOID,
+        params: Sequence[T | tuple[T, str]] = (),
+        *,
+        linkage: str = "internal",
+        attrs: str = "nounwind",
+    ) -> Function:
+        """Start the definition of `name`; it must not exist yet. See `Function` for the parameters."""
+        if name in self._functions:
+            raise ValueError(f"function {name} is defined already")
+        function = self._functions[name] = Function(self, name, ret, params, linkage, attrs)
+        return function
+
+    def declare(self, name: str, ret: T, params: Sequence[T], attrs: str = "") -> None:
+        """Declare `name` once, unless it is defined here."""
+        if name in self._declared or name in self._functions:
+            return
+        self._declared[name] = f"declare {ret.text} @{name}({', '.join([t.text for t in params])}) {attrs}".rstrip()
+
+    # -- globals -------------------------------------------------------------------------------------
+
+    def constant(self, name: str, t: T, values: Sequence[V], align: int = 64) -> V:
+        """A private constant array of `t`; reuses an existing one of the same name. Gives its address."""
+        if name not in self._globals:
+            body = ", ".join([v.typed for v in values])
+            head = f"private unnamed_addr constant [{len(values)} x {t.text}]"
+            self._globals[name] = f"@{name} = {head} [{body}], align {align}"
+        return V(PTR, f"@{name}")
+
+    def variable(self, name: str, t: T, count: int, align: int = 64) -> V:
+        """An internal zero-initialised array of `count` values of `t`. Gives its address."""
+        self._globals.setdefault(
+            name, f"@{name} = internal global [{count} x {t.text}] zeroinitializer, align {align}"
+        )
+        return V(PTR, f"@{name}")
+
+    # -- metadata ------------------------------------------------------------------------------------
+
+    def metadata(self, text: str) -> str:
+        """A metadata node with this text (`!{...}` or `!DI...(...)`), shared by equal text. Gives `!number`."""
+        found = self._metadata_index.get(text)
+        if found is None:
+            found = self._metadata_index[text] = f"!{len(self._metadata)}"
+            self._metadata.append(text)
+        return found
+
+    def no_unroll(self) -> str:
+        """A fresh loop node that forbids unrolling (loop nodes must be distinct)."""
+        disable = self.metadata('!{!"llvm.loop.unroll.disable"}')
+        number = f"!{len(self._metadata)}"
+        self._metadata.append(f"distinct !{{{number}, {disable}}}")
+        return number
+
+    def debug_file(self, path: str) -> str:
+        """The `DIFile` node of a source path."""
+        folder, name = os.path.split(path)
+        return self.metadata(f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})")
+
+    def debug_subprogram(self, name: str, path: str, line: int) -> str:
+        """A `DISubprogram` of a function defined at `line` of `path`; the first makes the compile unit."""
+        file = self.debug_file(path)
+        if not self._unit:
+            self._unit = f"!{len(self._metadata)}"
+            self._metadata.append(
+                f"distinct !DICompileUnit(language: DW_LANG_Python, file: {file}, isOptimized: true, "
+                "emissionKind: LineTablesOnly)"
+            )
+        kind = self.metadata("!DISubroutineType(types: !{null})")
+        number = f"!{len(self._metadata)}"
+        self._metadata.append(
+            f"distinct !DISubprogram(name: {_quoted(name)}, scope: {file}, file: {file}, line: {line}, type: {kind}, "
+            f"unit: {self._unit}, spFlags: DISPFlagDefinition | DISPFlagOptimized)"
+        )
+        return number
+
+    def debug_location(self, line: int, column: int, scope: str) -> str:
+        """A source position inside the subprogram `scope`."""
+        return self.metadata(f"!DILocation(line: {line}, column: {column}, scope: {scope})")
+
+    # -- text ----------------------------------------------------------------------------------------
+
+    def render(self) -> str:
+        """The module as LLVM assembly text."""
+        parts = [*self._globals.values()]
+        parts += [function.render() for function in self._functions.values()]
+        parts += [text for name, text in self._declared.items() if name not in self._functions]
+        if self._unit:
+            version = self.metadata('!{i32 2, !"Debug Info Version", i32 3}')
+            parts += [f"!llvm.dbg.cu = !{{{self._unit}}}", f"!llvm.module.flags = !{{{version}}}"]
+        parts += [f"!{number} = {text}" for number, text in enumerate(self._metadata)]
+        return "\n".join(parts) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A metadata string literal."""
+    safe = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
+    return f'"{safe}"'

@@ -1,0 +1,154 @@
+"""Run a kernel given as tile IR through the references of its operations.
+
+One program after the other, one operation after the other. Bodies of reduce and scan become
+functions from arrays to arrays, applied to whole arrays as if they were scalars.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.backends.reference.memory import Memory
+from tilewright.base.errors import InternalError, InterpreterError, TilewrightError
+from tilewright.ir.op import TileOp, location_of
+from tilewright.ir.types import bit_width, dtype_of, element_type, is_pointer
+from tilewright.ops.control import CallOp, ConditionOp, ForOp, FuncOp, IfOp, ReturnOp, WhileOp, YieldOp
+from tilewright.ops.spec import Array, call_of, spec_of
+
+Values = dict[SSAValue, Array]
+
+
+class Program:
+    """One program of the grid: the surroundings that references ask for (`ops.spec.Machine`)."""
+
+    def __init__(self, memory: Memory, index: tuple[int, int, int], grid: tuple[int, int, int]) -> None:
+        self._memory, self._index, self._grid = memory, index, grid
+        self.load = memory.load
+        self.store = memory.store
+
+    def program_id(self, axis: int) -> int:
+        return self._index[axis]
+
+    def num_programs(self, axis: int) -> int:
+        return self._grid[axis]
+
+    def print(self, text: str) -> None:
+        sys.stdout.write(text)
+
+
+class Evaluator:
+    """Evaluates the functions of a module.
+
+    Args:
+        module: verified tile IR.
+        memory: what pointers point into.
+    """
+
+    def __init__(self, module: ModuleOp, memory: Memory) -> None:
+        self.functions = {f.symbol: f for f in module.ops if isinstance(f, FuncOp)}
+        self.memory = memory
+
+    def launch(self, name: str, grid: Sequence[int], arguments: Sequence[Any]) -> None:
+        """Run every program of `grid`, in order, on scalar arguments (pointers as addresses)."""
+        sizes = (*grid, 1, 1)[:3]
+        function = self.functions[name]
+        values = [_scalar(v, a.type) for v, a in zip(arguments, function.body.block.args, strict=True)]
+        for z, y, x in itertools.product(range(sizes[2]), range(sizes[1]), range(sizes[0])):
+            self.call(function, values, Program(self.memory, (x, y, z), (sizes[0], sizes[1], sizes[2])))
+
+    def call(self, function: FuncOp, arguments: Sequence[Array], program: Program) -> Sequence[Array]:
+        """Run one function; returns its results."""
+        block = function.body.block
+        return self._block(block, dict(zip(block.args, arguments, strict=True)), program)
+
+    def _block(self, block: Block, values: Values, program: Program) -> Sequence[Array]:
+        """Run a block to its terminator; returns the operands of the terminator."""
+        for op in block.ops:
+            if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or op is block.last_op and not op.results:
+                if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or op.name.endswith(".return"):
+                    return [values[o] for o in op.operands]
+            results = self._op(op, values, program)
+            values.update(zip(op.results, results, strict=True))
+        return []
+
+    def _op(self, op: Operation, values: Values, program: Program) -> Sequence[Array]:
+        if isinstance(op, ForOp):
+            return self._for(op, values, program)
+        if isinstance(op, IfOp):
+            region = op.regions[0 if bool(values[op.operands[0]]) else 1]
+            return self._block(region.block, values, program) if region.blocks else []
+        if isinstance(op, WhileOp):
+            return self._while(op, values, program)
+        if isinstance(op, CallOp):
+            callee = self.functions[op.callee_name]
+            return self.call(callee, [values[o] for o in op.operands], program)
+        return self._reference(op, values, program)
+
+    def _reference(self, op: Operation, values: Values, program: Program) -> Sequence[Array]:
+        if not isinstance(op, TileOp):
+            raise InternalError(f"{op.name} has no reference")
+        spec = spec_of(op)
+        if spec.reference is None:
+            raise InternalError(f"{op.name} has no reference")
+        regions = tuple(self._combine(region.block, values, program) for region in op.regions)
+        try:
+            with np.errstate(all="ignore"):
+                result = spec.reference(
+                    call_of(op, regions=regions, machine=program), *[values[o] for o in op.operands]
+                )
+        except InterpreterError as error:
+            place = location_of(op)
+            raise InterpreterError(f"{place.render()}\n{error}" if place else str(error)) from error
+        except TilewrightError:
+            raise
+        if result is None:
+            return []
+        return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+
+    def _combine(self, block: Block, outer: Values, program: Program) -> Any:
+        """The body of a reduce or scan as a function of arrays of any shape."""
+
+        def combine(*arrays: Array) -> tuple[Array, ...]:
+            return tuple(self._block(block, {**outer, **dict(zip(block.args, arrays, strict=True))}, program))
+
+        return combine
+
+    def _for(self, op: ForOp, values: Values, program: Program) -> Sequence[Array]:
+        lower, upper, step = (int(values[o]) for o in op.operands[:3])
+        body = op.body.block
+        carried = [values[o] for o in op.operands[3:]]
+        for i in range(lower, upper, step):
+            values[body.args[0]] = _scalar(i, body.args[0].type)
+            values.update(zip(body.args[1:], carried, strict=True))
+            carried = list(self._block(body, values, program))
+        return carried
+
+    def _while(self, op: WhileOp, values: Values, program: Program) -> Sequence[Array]:
+        before, after = (region.block for region in op.regions)
+        carried = [values[o] for o in op.operands]
+        while True:
+            values.update(zip(before.args, carried, strict=True))
+            proceed, *passed = self._block(before, values, program)
+            if not bool(proceed):
+                return passed
+            values.update(zip(after.args, passed, strict=True))
+            carried = list(self._block(after, values, program))
+
+
+def _scalar(value: Any, type_: Any) -> Array:
+    """A scalar argument in its working form."""
+    element = element_type(type_)
+    if is_pointer(element):
+        return np.asarray(value, np.int64)
+    work = dtype_of(element).work_dtype
+    if work.kind == "i":
+        bits = bit_width(element)
+        value = (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+    return np.asarray(value, work)

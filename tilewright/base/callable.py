@@ -1,0 +1,70 @@
+"""A function written in the block language, before anything is compiled.
+
+The front end reads its source and the runtime launches it; both build on this record,
+and library functions of `language/` are nothing more than it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+class BlockFunction:
+    """A Python function whose body is block-language source.
+
+    Args:
+        fn: the Python function.
+        noinline: keep a call to it as a call in the IR.
+    """
+
+    def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
+        self.fn = fn
+        self.noinline = noinline
+        functools.update_wrapper(self, fn)
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Outside a kernel there is nothing to run; the eager interpreter calls `fn` itself."""
+        return call_outside_kernel(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.fn.__module__}.{self.fn.__qualname__})"
+
+
+class ConstexprFunction:
+    """A Python function that a kernel may call on compile-time constants; the result is one too.
+
+    Args:
+        fn: ordinary Python; called with the plain values of its arguments.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """On the host it is the function itself."""
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"ConstexprFunction({self.fn.__module__}.{self.fn.__qualname__})"
+
+
+# The interpreter replaces this hook while it runs a kernel as Python.
+_outside_hook: list[Callable[[BlockFunction, tuple[Any, ...], dict[str, Any]], Any]] = []
+
+
+def call_outside_kernel(fn: BlockFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run `fn` through the interpreter that is active, or explain that none is."""
+    if _outside_hook:
+        return _outside_hook[-1](fn, args, kwargs)
+    raise RuntimeError(
+        f"Cannot call @tilewright.jit'd function {fn.fn.__qualname__} outside of the scope of a kernel; "
+        f"launch it as {fn.fn.__name__}[grid](...)"
+    )

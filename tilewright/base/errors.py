@@ -1,0 +1,172 @@
+"""The one error tree.
+
+User mistakes raise a subclass of :class:`TilewrightError` that says what is wrong,
+where (file, line, excerpt, caret) and what to write instead. ``assert`` is kept for
+our own bugs. Errors raised by an operation carry no location; the front end stamps it
+by wrapping them in :class:`CompilationError` with the original as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.base.location import Location
+
+
+class TilewrightError(Exception):
+    """Root of every error that Tilewright raises on purpose.
+
+    Args:
+        message: what is wrong, with the types and shapes involved.
+        hint: what to write instead; printed on a line of its own.
+    """
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class InternalError(TilewrightError):
+    """A bug of Tilewright itself; the message says what to report."""
+
+
+class UnsupportedError(TilewrightError, NotImplementedError):
+    """A feature that this version, back end or architecture does not have."""
+
+
+# --- mistakes found by operations; the front end adds the location ------------------------
+
+
+class LanguageTypeError(TilewrightError, TypeError):
+    """An operation was given a value of a type it does not take."""
+
+
+class LanguageValueError(TilewrightError, ValueError):
+    """An operation was given a compile-time value it does not take."""
+
+
+class ShapeError(LanguageValueError):
+    """Shapes do not fit together."""
+
+
+class DTypeError(LanguageTypeError):
+    """Data types do not fit together."""
+
+
+class NotConstexprError(LanguageTypeError):
+    """A compile-time constant was needed and a run-time value was given."""
+
+
+class UndefinedNameError(TilewrightError, NameError):
+    """A name is not defined, or is not visible in a kernel."""
+
+
+# --- located compile errors -----------------------------------------------------------------
+
+
+class CompilationError(TilewrightError):
+    """A kernel could not be compiled.
+
+    Args:
+        message: what is wrong; ``None`` at a call site whose callee failed (see ``__cause__``).
+        location: where, with the source excerpt.
+        hint: what to write instead.
+    """
+
+    def __init__(self, message: str | None, location: Location | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message or "", hint=hint)
+        self.location = location
+
+    def __str__(self) -> str:
+        parts = [self.location.render()] if self.location is not None else []
+        if self.message:
+            parts.append(self.message)
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        inner = self.__cause__
+        if not self.message and isinstance(inner, CompilationError):
+            parts.append(str(inner))
+        return "\n".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.location, self.hint))
+
+
+def _rebuild(
+    cls: type[CompilationError], message: str, location: Location | None, hint: str | None
+) -> CompilationError:
+    return cls(message, location, hint=hint)
+
+
+class UnsupportedLanguageConstruct(CompilationError):
+    """Python syntax that the block language does not have."""
+
+
+class CompileTimeAssertionFailure(CompilationError):
+    """``tl.static_assert`` did not hold."""
+
+
+class VerificationError(TilewrightError):
+    """Tile IR breaks a rule of its level; the message names the operation."""
+
+
+class ParseError(TilewrightError):
+    """Text given as tile IR does not parse."""
+
+
+# --- mistakes at launch ------------------------------------------------------------------------
+
+
+class LaunchError(TilewrightError):
+    """Root of the errors raised when a kernel is launched."""
+
+
+class ArgumentError(LaunchError, TypeError):
+    """A kernel was given missing, extra or unusable arguments."""
+
+
+class UnknownOptionError(ArgumentError, KeyError):
+    """A keyword is neither a parameter of the kernel nor a launch option."""
+
+    __str__ = TilewrightError.__str__
+
+
+class GridError(LaunchError, ValueError):
+    """The launch grid is not one to three non-negative integers."""
+
+
+class DeviceError(LaunchError, ValueError):
+    """An argument lives on a device that the target cannot reach."""
+
+
+class ReadOnlyError(LaunchError, ValueError):
+    """A kernel stores to an array that is read-only."""
+
+
+class OutOfResources(LaunchError):
+    """A kernel needs more of a resource than the target has.
+
+    Args:
+        required: amount needed.
+        limit: amount available.
+        name: the resource ("shared memory", "threads", ...).
+    """
+
+    def __init__(self, required: int, limit: int, name: str) -> None:
+        super().__init__(
+            f"out of resource: {name}, Required: {required}, Hardware limit: {limit}.",
+            hint="Reducing block sizes or `num_stages` may help.",
+        )
+        self.required, self.limit, self.name = required, limit, name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (OutOfResources, (self.required, self.limit, self.name))
+
+
+class InterpreterError(TilewrightError):
+    """A kernel failed while it was interpreted."""

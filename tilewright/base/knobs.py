@@ -1,0 +1,95 @@
+"""Settings of the process, read from the environment once and changeable in Python.
+
+``tilewright.knobs.cpu.num_threads = 2`` or ``TILEWRIGHT_NUM_THREADS=2``: each knob has one
+name in both worlds, a type, a default and a line of help; `tilewright doctor` lists them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+_TRUE = {"1", "true", "yes", "y", "on"}
+
+
+def _bool(text: str) -> bool:
+    return text.strip().lower() in _TRUE
+
+
+def _knob(env: str, default: Any, parse: Callable[[str], Any], help_text: str) -> Any:
+    """A dataclass field whose default is the environment variable `env` when it is set."""
+
+    def read() -> Any:
+        text = os.environ.get(env)
+        return default if text is None or text == "" else parse(text)
+
+    return field(default_factory=read, metadata={"env": env, "help": help_text})
+
+
+@dataclass(slots=True)
+class CacheKnobs:
+    dir: Path = _knob(
+        "TILEWRIGHT_CACHE_DIR",
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright",
+        Path,
+        "folder of the disk cache",
+    )
+    size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, int, "size in bytes above which old entries are dropped")
+    disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
+
+
+@dataclass(slots=True)
+class CpuKnobs:
+    num_threads: int | None = _knob(
+        "TILEWRIGHT_NUM_THREADS", None, int, "threads of a launch; default: torch's, else the affinity mask"
+    )
+    threading: str = _knob("TILEWRIGHT_THREADING", "auto", str, "auto, openmp, pool or serial")
+    arch: str | None = _knob("TILEWRIGHT_CPU", None, str, "CPU to generate code for, as LLVM names it")
+    features: str | None = _knob("TILEWRIGHT_CPU_FEATURES", None, str, "LLVM feature string used with TILEWRIGHT_CPU")
+
+
+@dataclass(slots=True)
+class CompilationKnobs:
+    dump_dir: Path | None = _knob("TILEWRIGHT_DUMP_DIR", None, Path, "write the text of every stage below this folder")
+    override_dir: Path | None = _knob(
+        "TILEWRIGHT_OVERRIDE_DIR", None, Path, "read stages from this folder instead of computing them"
+    )
+    verify: bool = _knob("TILEWRIGHT_VERIFY", False, _bool, "verify the IR against its level after every pass")
+
+
+@dataclass(slots=True)
+class RuntimeKnobs:
+    interpret: bool = _knob("TILEWRIGHT_INTERPRET", False, _bool, "run kernels as Python through the reference")
+    debug: bool = _knob("TILEWRIGHT_DEBUG", False, _bool, "default of the `debug` option")
+
+
+@dataclass(slots=True)
+class LanguageKnobs:
+    fp32_default: str | None = _knob(
+        "TILEWRIGHT_F32_DEFAULT", None, str, "precision of tl.dot on f32 when a call does not say: ieee, tf32, ..."
+    )
+
+
+@dataclass(slots=True)
+class Knobs:
+    """All knobs, in groups."""
+
+    cache: CacheKnobs = field(default_factory=CacheKnobs)
+    cpu: CpuKnobs = field(default_factory=CpuKnobs)
+    compilation: CompilationKnobs = field(default_factory=CompilationKnobs)
+    runtime: RuntimeKnobs = field(default_factory=RuntimeKnobs)
+    language: LanguageKnobs = field(default_factory=LanguageKnobs)
+
+    def describe(self) -> Iterator[tuple[str, str, Any, str]]:
+        """Rows of (name, environment variable, value, help)."""
+        for group in fields(self):
+            values = getattr(self, group.name)
+            for knob in fields(values):
+                meta = knob.metadata
+                yield f"{group.name}.{knob.name}", meta["env"], getattr(values, knob.name), meta["help"]
+
+
+knobs = Knobs()

@@ -1,0 +1,51 @@
+"""Places in a user's source: file, line, column, excerpt and the chain of inlined calls.
+
+A location is attached to every operation of the tile IR and to every compile error;
+:meth:`Location.render` draws the excerpt with a caret.
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A position in a source file.
+
+    Args:
+        file: path of the file.
+        line: 1-based line number.
+        col: 0-based column.
+        end_col: 0-based column just past the construct when it ends on the same line, else ``None``.
+        caller: the call site when this place was reached by inlining a call.
+        function: name of the function that contains the place.
+    """
+
+    file: str
+    line: int
+    col: int = 0
+    end_col: int | None = None
+    caller: Location | None = None
+    function: str = ""
+
+    def source_line(self) -> str:
+        """The text of the line, without its newline; empty when the file is not readable."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
+    def render(self, context: int = 2) -> str:
+        """Excerpt with a caret, preceded by up to `context` lines, innermost place first."""
+        inside = f", in {self.function}" if self.function else ""
+        out = [f'File "{self.file}", line {self.line}, column {self.col + 1}{inside}:']
+        width = len(str(self.line))
+        for number in range(max(1, self.line - context), self.line + 1):
+            text = linecache.getline(self.file, number).rstrip("\n")
+            if text or number == self.line:
+                out.append(f" {number:>{width}} | {text}")
+        span = max(1, (self.end_col or self.col + 1) - self.col)
+        out.append(f" {'':>{width}} | {' ' * self.col}{'^' * span}")
+        if self.caller is not None:
+            out.append("called from:")
+            out.append(self.caller.render(context=0))
+        return "\n".join(out)

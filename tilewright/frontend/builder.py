@@ -1,0 +1,147 @@
+"""`IRBuilder`: the emitter that writes tile IR, one operation after another, into a block.
+
+A `Position` is a block that is being filled, with the constants already made in it; constants
+of enclosing positions are seen and reused, because those blocks dominate it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from tilewright.base.dtypes import Type
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.ir.op import TileOp
+from tilewright.ir.types import to_ir
+from tilewright.ops.builtin import BodyFn, Emitter
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.function import PoisonOp
+from tilewright.ops.spec import Call
+from tilewright.ops.values import Handle, tensor
+
+_UNKNOWN = UnknownLoc()
+
+
+class Position:
+    """The end of a block.
+
+    Args:
+        block: what operations are appended to.
+        parent: the position of the enclosing block whose constants may be reused; `None` isolates.
+    """
+
+    __slots__ = ("block", "constants", "parent")
+
+    def __init__(self, block: Block, parent: Position | None = None) -> None:
+        self.block = block
+        self.parent = parent
+        self.constants: dict[tuple[Type, str], tensor] = {}
+
+    def find(self, key: tuple[Type, str]) -> tensor | None:
+        """A constant made here or in an enclosing block."""
+        position: Position | None = self
+        while position is not None:
+            found = position.constants.get(key)
+            if found is not None:
+                return found
+            position = position.parent
+        return None
+
+
+class IRBuilder(Emitter):
+    """Builds operations at a position, stamped with a location.
+
+    Args:
+        target: what is compiled for.
+        options: compile options.
+
+    Attributes:
+        position: where the next operation goes; assign it to move.
+        location: MLIR location given to each operation.
+        caller: how :meth:`call` calls block functions and lambdas; set by the front end.
+        on_warning: receives what operations say to the user.
+    """
+
+    def __init__(self, target: Target, options: Options) -> None:
+        self.target = target
+        self.options = options
+        self.position = Position(Block())
+        self.location: Attribute = _UNKNOWN
+        self.caller: Callable[[Any, Sequence[Any], Mapping[str, Any]], Any] | None = None
+        self.on_warning: Callable[[str], None] | None = None
+
+    # -- Emitter ------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        cls: type[TileOp],
+        operands: Sequence[Handle | Sequence[Handle] | None],
+        call: Call,
+        regions: Sequence[Any],
+    ) -> tuple[Handle, ...]:
+        """Append an operation; its results are SSA values."""
+        op = cls.build_op(operands, call.result_types, call.attrs, regions)  # type: ignore[arg-type]
+        return self.append(op).results  # type: ignore[return-value]
+
+    def constant(self, value: bool | int | float, type: Type) -> tensor:
+        """A constant of a language type; one is made per block and value."""
+        key = (type, repr(value))
+        found = self.position.find(key)
+        if found is None:
+            op = self.append(ConstantOp.of(value, to_ir(type)))
+            found = tensor(op.results[0], type)
+            self.position.constants[key] = found
+        return found
+
+    def region(self, arg_types: Sequence[Type], body: BodyFn, terminator: type[TileOp]) -> Region:
+        """A region of one block filled by `body`; it shares no constants with its surroundings."""
+        location, outer = self.location, self.position
+        block = Block(arg_types=[to_ir(t) for t in arg_types])
+        self.position = Position(block)
+        try:
+            results = body(*(tensor(arg, t) for arg, t in zip(block.args, arg_types, strict=True)))
+            self.location = location
+            self.finish(terminator, [r.handle for r in results])
+        finally:
+            self.position, self.location = outer, location
+        return Region(block)
+
+    def call(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Call a function of the kernel's world: builtin, block function or lambda."""
+        assert self.caller is not None, "the front end did not say how functions are called"
+        location = self.location
+        try:
+            return self.caller(fn, args, kwargs or {})
+        finally:
+            self.location = location
+
+    def warn(self, message: str) -> None:
+        if self.on_warning is not None:
+            self.on_warning(message)
+
+    # -- for the front end ------------------------------------------------------------------------------
+
+    def append(self, op: Operation) -> Operation:
+        """Put a finished operation at the current position, with the current location."""
+        op.location = self.location  # type: ignore[assignment]
+        self.position.block.add_op(op)
+        return op
+
+    def finish(self, terminator: type[TileOp], values: Sequence[SSAValue | Handle]) -> None:
+        """End the current block."""
+        self.append(terminator.create(operands=list(values)))  # type: ignore[arg-type]
+
+    def enter(self, arg_types: Sequence[Attribute] = (), *, isolated: bool = False) -> Block:
+        """Start a detached block inside the current one and move into it; its caller moves back."""
+        block = Block(arg_types=arg_types)
+        self.position = Position(block, None if isolated else self.position)
+        return block
+
+    def poison(self, type: Type) -> tensor:
+        """A value that nothing may look at."""
+        op = self.append(PoisonOp.create(result_types=[to_ir(type)]))
+        return tensor(op.results[0], type)

@@ -1,0 +1,435 @@
+"""Expressions of a kernel: names, literals, operators, comparisons, indexing, formatting.
+
+A value is a tensor, a `constexpr`, a tuple of values, or a Python object that needs no wrapping
+(a data type, a module, a function). Arithmetic on constants is Python's own; as soon as a tensor
+takes part, the operators of `ops/` build operations.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.frontend.frame import Frame, visit, visits
+from tilewright.frontend.scopes import lookup
+from tilewright.frontend.structure import leaves, same_constant, type_text
+from tilewright.ops import operators
+from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
+from tilewright.ops.values import constexpr, tensor, unwrap
+from tilewright.ops.values import tuple as tile_tuple
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def wrap(value: Any) -> Any:
+    """A Python value as a kernel value: numbers, text and None become constexprs, sequences tuples."""
+    if isinstance(value, _PLAIN):
+        return constexpr(value)
+    if type(value) in (builtins.tuple, list):
+        return tile_tuple([wrap(v) for v in value])
+    return value
+
+
+# --- names and literals ------------------------------------------------------------------------------
+
+
+@visits(ast.Constant)
+def _constant(frame: Frame, node: ast.Constant) -> Any:
+    if isinstance(node.value, (complex, bytes)) or node.value is ...:
+        raise frame.unsupported(node, f"a literal of type {type(node.value).__name__} is not supported in a kernel")
+    return constexpr(node.value)
+
+
+@visits(ast.Name)
+def _name(frame: Frame, node: ast.Name) -> Any:
+    found = frame.scope.values.get(node.id)
+    return found if found is not None else wrap(lookup(frame.scope, frame.source, node.id))
+
+
+@visits(ast.Tuple, ast.List)
+def _sequence(frame: Frame, node: ast.Tuple | ast.List) -> Any:
+    parts: list[Any] = []
+    for item in node.elts:
+        if isinstance(item, ast.Starred):
+            parts.extend(constant_items(frame, item.value))
+        else:
+            parts.append(visit(frame, item))
+    return tile_tuple(parts)
+
+
+def constant_items(frame: Frame, node: ast.AST) -> Sequence[Any]:
+    """The items of a tuple expression, which must have a length known at compile time."""
+    value = visit(frame, node)
+    if isinstance(value, tensor) or not hasattr(unwrap(value), "__iter__"):
+        raise frame.error(
+            node,
+            f"a tuple is needed here, not {type_text(value)}",
+            hint="only tuples, and other sequences known at compile time, can be unpacked or looped over",
+        )
+    return [wrap(v) for v in (value if isinstance(value, builtins.tuple) else unwrap(value))]
+
+
+@visits(ast.NamedExpr)
+def _walrus(frame: Frame, node: ast.NamedExpr) -> Any:
+    value = decay(frame, node, visit(frame, node.value))
+    frame.scope.bind(node.target.id, value)
+    return value
+
+
+def decay(frame: Frame, node: ast.AST, value: Any) -> Any:
+    """What plain assignment stores: numbers become tensors, tuples item by item; the rest stays."""
+    if isinstance(value, tensor):
+        return value
+    if isinstance(value, constexpr):
+        if isinstance(value.value, (bool, int, float)):
+            frame.at(node)
+            return to_tensor(frame.builder, value)
+        return value
+    if type(value) is tile_tuple:
+        return tile_tuple([decay(frame, node, part) for part in value])
+    return value
+
+
+# --- operators ------------------------------------------------------------------------------------------
+
+_PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+    ast.NotEq: operator.ne, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}  # fmt: skip
+_SIGNS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.USub: "-",
+    ast.UAdd: "+", ast.Invert: "~", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+_INSTEAD: dict[type[ast.AST], str] = {
+    ast.Pow: "multiply, or write tl.exp2(y * tl.log2(x))",
+    ast.MatMult: "write tl.dot(a, b)",
+    ast.In: "compare with each value, or test constants only",
+    ast.NotIn: "compare with each value, or test constants only",
+}
+
+
+@visits(ast.BinOp)
+def _binary(frame: Frame, node: ast.BinOp) -> Any:
+    left, right = visit(frame, node.left), visit(frame, node.right)
+    return binary(frame, node, node.op, left, right)
+
+
+def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
+    """``left op right``; `node` is the place."""
+    kind = type(op)
+    if isinstance(left, tensor) or isinstance(right, tensor):
+        builtin = operators.BINARY.get(kind)
+        if builtin is None or not _is_operand(left) or not _is_operand(right):
+            raise _no_operator(kind, left, right)
+        frame.at(node)
+        return builtin.fn(frame.builder, left, right)
+    return _static(kind, left, right)
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, tensor) or isinstance(unwrap(value), (bool, int, float))
+
+
+def _no_operator(kind: type[ast.AST], *operands: Any) -> LanguageTypeError:
+    kinds = " and ".join(f"'{type_text(v)}'" for v in operands)
+    return LanguageTypeError(
+        f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=_INSTEAD.get(kind)
+    )
+
+
+def _static(kind: type[ast.AST], *operands: Any) -> Any:
+    """An operator on compile-time values, as Python computes it."""
+    if any(leaves(v) for v in operands) and not all(isinstance(v, builtins.tuple) for v in operands):
+        kind_of_tuple = kind is ast.Mult or kind in (ast.Eq, ast.NotEq)
+        if not kind_of_tuple:
+            raise _no_operator(kind, *operands)
+    if kind not in _PYTHON:
+        raise _no_operator(kind, *operands)
+    values = [v if isinstance(v, builtins.tuple) else unwrap(v) for v in operands]
+    if kind in (ast.Eq, ast.NotEq) and isinstance(values[0], builtins.tuple):
+        values = [unwrap(v) for v in values]
+    try:
+        return wrap(_PYTHON[kind](*values))
+    except ArithmeticError as error:
+        raise LanguageValueError(f"{error} in a compile-time expression") from error
+
+
+@visits(ast.UnaryOp)
+def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
+    value = visit(frame, node.operand)
+    kind = type(node.op)
+    if isinstance(value, tensor):
+        frame.at(node)
+        if kind is ast.UAdd:
+            return value
+        return operators.UNARY[kind].fn(frame.builder, value)
+    if kind is ast.Not:
+        return constexpr(not unwrap(value))
+    return _static(kind, value)
+
+
+@visits(ast.Compare)
+def _compare(frame: Frame, node: ast.Compare) -> Any:
+    """Comparisons; ``a < b < c`` is ``a < b and b < c`` with `b` computed once."""
+    result: Any = None
+    left = visit(frame, node.left)
+    for op, item in zip(node.ops, node.comparators, strict=True):
+        right = visit(frame, item)
+        part = compare(frame, node, op, left, right)
+        result = part if result is None else _conjunction(frame, node, result, part)
+        if isinstance(result, constexpr) and not result.value:
+            return result
+        left = right
+    return result
+
+
+def _conjunction(frame: Frame, node: ast.AST, a: Any, b: Any) -> Any:
+    if isinstance(a, tensor) and isinstance(b, tensor):
+        frame.at(node)
+        return BUILTINS["logical_and"].fn(frame.builder, a, b)
+    if isinstance(a, tensor):
+        return a if b.value else b
+    return b if a.value else a
+
+
+def compare(frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
+    """``left op right`` for one comparison operator."""
+    kind = type(op)
+    if kind in (ast.Is, ast.IsNot):
+        a, b = unwrap(left), unwrap(right)
+        same = a is b or (not isinstance(a, tensor) and a is not None and b is not None and same_constant(a, b))
+        return constexpr(same is (kind is ast.Is))
+    if isinstance(left, tensor) or isinstance(right, tensor):
+        builtin = operators.COMPARE.get(kind)
+        if builtin is None or not _is_operand(left) or not _is_operand(right):
+            raise _no_operator(kind, left, right)
+        frame.at(node)
+        return builtin.fn(frame.builder, left, right)
+    if kind in (ast.In, ast.NotIn):
+        return constexpr((unwrap(left) in unwrap(right)) is (kind is ast.In))
+    return _static(kind, left, right)
+
+
+@visits(ast.BoolOp)
+def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
+    """``and``/``or``: constants decide as in Python, tensors are combined, all of them evaluated."""
+    conjunction = isinstance(node.op, ast.And)
+    combine = BUILTINS["logical_and"] if conjunction else BUILTINS["logical_or"]
+    result: Any = None
+    for item in node.values:
+        value = visit(frame, item)
+        if isinstance(value, tensor):
+            if isinstance(result, tensor):
+                frame.at(node)
+                value = combine.fn(frame.builder, result, value)
+            result = value
+        elif bool(unwrap(value)) is not conjunction:
+            return value
+        elif not isinstance(result, tensor):
+            result = value
+    return result
+
+
+# --- attributes, indexing ---------------------------------------------------------------------------------
+
+
+class Method:
+    """A function of the language bound to a tensor: ``x.to``, ``x.sum``."""
+
+    __slots__ = ("fn", "receiver")
+
+    def __init__(self, fn: Any, receiver: Any) -> None:
+        self.fn = fn
+        self.receiver = receiver
+
+
+@visits(ast.Attribute)
+def _attribute(frame: Frame, node: ast.Attribute) -> Any:
+    return attribute(frame, node, visit(frame, node.value), node.attr)
+
+
+def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
+    """``value.name``."""
+    if isinstance(value, tensor):
+        return _tensor_attribute(frame, node, value, name)
+    if isinstance(value, constexpr) and name != "value":
+        value = value.value
+    try:
+        found = getattr(value, name)
+    except AttributeError:
+        what = f"module {value.__name__}" if isinstance(value, types.ModuleType) else repr(value)
+        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=_close_name(name, dir(value))) from None
+    return wrap(found)
+
+
+def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> Any:
+    method = METHODS.get(name)
+    if method is not None:
+        return Method(method, value)
+    if name == "T":
+        frame.at(node)
+        return METHODS["trans"].fn(frame.builder, value)
+    if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
+        raise LanguageTypeError(
+            f"a tensor of type {value.type} has no attribute '{name}'",
+            hint=_close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
+        )
+    found = getattr(value, name)
+    return Method(found, value) if isinstance(found, (BlockFunction, Builtin)) else wrap(found)
+
+
+def _close_name(name: str, names: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+@visits(ast.Slice)
+def _slice(frame: Frame, node: ast.Slice) -> Any:
+    parts = (None if p is None else unwrap(visit(frame, p)) for p in (node.lower, node.upper, node.step))
+    return slice(*parts)
+
+
+@visits(ast.Subscript)
+def _subscript(frame: Frame, node: ast.Subscript) -> Any:
+    value = visit(frame, node.value)
+    index = visit(frame, node.slice)
+    if isinstance(value, tensor):
+        frame.at(node)
+        return index_tensor(frame, value, index)
+    if leaves(index):
+        raise LanguageTypeError(
+            f"a tuple index must be a compile-time constant, not {type_text(index)}",
+            hint="unroll the loop with tl.static_range so that its counter is a constant",
+        )
+    holder = value if isinstance(value, builtins.tuple) else unwrap(value)
+    try:
+        return wrap(holder[index if isinstance(index, slice) else unwrap(index)])
+    except (IndexError, KeyError) as error:
+        raise LanguageValueError(f"index {unwrap(index)!r} is out of range for {type_text(value)}") from error
+
+
+def index_tensor(frame: Frame, value: tensor, index: Any) -> tensor:
+    """``x[None, :]``: a new dimension of size 1 for each None."""
+    items = index if isinstance(index, builtins.tuple) else (index,)
+    axes, kept = [], 0
+    for position, item in enumerate(items):
+        if isinstance(item, constexpr) and item.value is None:
+            axes.append(position)
+        elif isinstance(item, slice) and item == slice(None):
+            kept += 1
+        else:
+            text = f"slice {item.start}:{item.stop}:{item.step}" if isinstance(item, slice) else type_text(item)
+            raise LanguageValueError(
+                f"unsupported tensor index: {text}",
+                hint="a tile is indexed with None and ':' only; use tl.gather, tl.split, or load the part you need",
+            )
+    rank = len(value.block_shape)
+    if kept > rank:
+        raise LanguageValueError(f"too many indices: {kept} for a tensor of type {value.type} with {rank} dimensions")
+    for axis in axes:
+        value = BUILTINS["expand_dims"].fn(frame.builder, value, axis)
+    return value
+
+
+# --- comprehensions, text -----------------------------------------------------------------------------------
+
+
+@visits(ast.ListComp)
+def _comprehension(frame: Frame, node: ast.ListComp) -> Any:
+    """A list comprehension over constants, as a tuple; its variables are its own."""
+    saved = frame.scope
+    frame.scope = saved.copy()
+    results: list[Any] = []
+    _comprehend(frame, node, 0, results)
+    frame.scope = saved
+    return tile_tuple(results)
+
+
+def _comprehend(frame: Frame, node: ast.ListComp, depth: int, results: list[Any]) -> None:
+    if depth == len(node.generators):
+        results.append(visit(frame, node.elt))
+        return
+    generator = node.generators[depth]
+    for item in constant_items(frame, generator.iter):
+        bind_target(frame, generator.target, item)
+        if all(_static_filter(frame, test) for test in generator.ifs):
+            _comprehend(frame, node, depth + 1, results)
+
+
+def _static_filter(frame: Frame, test: ast.expr) -> bool:
+    value = visit(frame, test)
+    if isinstance(value, tensor):
+        raise frame.error(
+            test,
+            f"the condition of a comprehension must be a compile-time constant, not {type_text(value)}",
+            hint="the length of a tuple is fixed when the kernel is compiled; use tl.where on the values instead",
+        )
+    return bool(unwrap(value))
+
+
+def bind_target(frame: Frame, target: ast.AST, value: Any) -> None:
+    """Assign `value`, as it is, to a name or to a (nested) tuple of names."""
+    if isinstance(target, ast.Name):
+        frame.scope.bind(target.id, value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for item, part in zip(target.elts, _unpacked(frame, target, value), strict=True):
+            bind_target(frame, item, part)
+    elif isinstance(target, ast.Attribute):
+        raise frame.unsupported(
+            target, "Attribute assignment is not supported", hint="assign to a name; kernel values have no fields to set"
+        )
+    elif isinstance(target, ast.Subscript):
+        raise frame.unsupported(
+            target,
+            "assignment to an element or slice of a tile is not supported",
+            hint="build the tile with tl.where(mask, new, old), or write to memory with tl.store",
+        )
+    else:
+        raise frame.unsupported(target, "starred assignment targets are not supported", hint="name each part")
+
+
+def _unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequence[Any]:
+    expected = len(target.elts)
+    if any(isinstance(item, ast.Starred) for item in target.elts):
+        raise frame.unsupported(target, "starred assignment targets are not supported", hint="name each part")
+    if isinstance(value, tensor) or not hasattr(unwrap(value), "__iter__"):
+        raise frame.error(target, f"cannot unpack {type_text(value)} into {expected} names", "only tuples are unpacked")
+    parts = list(value) if isinstance(value, builtins.tuple) else list(unwrap(value))
+    if len(parts) != expected:
+        problem = "too many values" if len(parts) > expected else "not enough values"
+        detail = f"(expected {expected})" if len(parts) > expected else f"(expected {expected}, got {len(parts)})"
+        raise frame.error(target, f"{problem} to unpack {detail}")
+    return [wrap(part) for part in parts]
+
+
+@visits(ast.JoinedStr)
+def _joined(frame: Frame, node: ast.JoinedStr) -> Any:
+    return constexpr("".join(str(unwrap(visit(frame, part))) for part in node.values))
+
+
+@visits(ast.FormattedValue)
+def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
+    value = visit(frame, node.value)
+    if leaves(value):
+        raise frame.error(
+            node.value,
+            "Cannot evaluate f-string containing non-constexpr conversion values, "
+            f"found conversion of type {type_text(value)}",
+            hint="show run-time values with tl.device_print",
+        )
+    constant = unwrap(value)
+    convert = {-1: lambda v: v, 115: str, 114: repr, 97: ascii}[node.conversion]
+    spec = "" if node.format_spec is None else unwrap(visit(frame, node.format_spec))
+    return constexpr(format(convert(constant), spec))

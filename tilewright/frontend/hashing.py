@@ -1,0 +1,206 @@
+"""Content hash of a block function: its source, everything that it calls, and the globals that it uses.
+
+Two processes that see the same text and the same constants get the same hash, which names the
+entry of the disk cache. The globals found on the way are remembered: a kernel compiled with one
+value must not be launched with another.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import hashlib
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import Type
+from tilewright.base.errors import TilewrightError
+from tilewright.frontend.names import references
+from tilewright.frontend.source import KernelSource, source_of
+from tilewright.ops.builtin import Builtin
+from tilewright.ops.values import constexpr
+
+_ATTRIBUTE = "_kernel_hash"
+_OWN = "tilewright."
+
+
+class GlobalsChangedError(TilewrightError, RuntimeError):
+    """A global that a kernel was compiled with has another value now."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedGlobal:
+    """A global read by a kernel or by something that it calls.
+
+    Args:
+        name: name in its namespace.
+        namespace: the globals (or a snapshot of the closure) that held it.
+        value: its value when the kernel was hashed.
+    """
+
+    name: str
+    namespace: Mapping[str, Any]
+    value: Any
+
+    def changed(self) -> bool:
+        now = self.namespace.get(self.name)
+        return now is not self.value and not _same(now, self.value)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    try:
+        return bool(a == b)
+    except Exception:  # an object whose comparison fails is not known to be the same
+        return False
+
+
+@dataclass(slots=True)
+class FunctionHash:
+    """Hash of one function with the globals that it depends on, its callees' included."""
+
+    digest: str
+    used: dict[tuple[str, int], UsedGlobal] = field(default_factory=dict)
+    unfinished: frozenset[BlockFunction] = frozenset()  # callers met again by recursion: their text is not in yet
+
+
+def content_hash(fn: BlockFunction) -> str:
+    """Hash of the source of `fn`, of what it calls and of the constants it uses.
+
+    Functions of Tilewright's own library count by name: the fingerprint of the package, which
+    is a part of every cache key, covers their text.
+
+    Raises:
+        GlobalsChangedError: a callee was hashed earlier with another value of a global.
+    """
+    return _hash_function(fn, ()).digest
+
+
+def used_globals(fn: BlockFunction) -> list[UsedGlobal]:
+    """The globals whose values are part of :func:`content_hash`."""
+    return list(_hash_function(fn, ()).used.values())
+
+
+def check_globals(fn: BlockFunction) -> None:
+    """Raise `GlobalsChangedError` if a global used by `fn` has changed since it was hashed."""
+    for entry in _hash_function(fn, ()).used.values():
+        if entry.changed():
+            raise GlobalsChangedError(
+                f"Global variable {entry.name} has changed since we compiled this kernel, "
+                f"from {entry.value!r} to {entry.namespace.get(entry.name)!r}",
+                hint="pass a value that changes as a tl.constexpr parameter",
+            )
+
+
+def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> FunctionHash:
+    known = fn.__dict__.get(_ATTRIBUTE)
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    if fn in active:  # recursion: the function's text is already being hashed
+        return FunctionHash(f"recursive:{fn.fn.__qualname__}", unfinished=frozenset({fn}))
+    source = source_of(fn)
+    walk = _Walk((*active, fn))
+    walk.text(f"{fn.fn.__module__}.{source.name}:{source.first_line}:{fn.noinline}")
+    if not fn.fn.__module__.startswith(_OWN):
+        walk.text(source.text)
+        for name, parameter in fn.signature.parameters.items():
+            if parameter.default is not parameter.empty:
+                walk.text(name)
+                walk.value(parameter.default)
+        for chain in references(source.tree):
+            walk.reference(source, chain)
+    result = FunctionHash(walk.hash.hexdigest(), walk.used, frozenset(walk.unfinished - {fn}))
+    if not result.unfinished:
+        fn.__dict__[_ATTRIBUTE] = result
+    return result
+
+
+def resolve_name(source: KernelSource, name: str) -> tuple[Mapping[str, Any], Any] | None:
+    """The namespace that holds a free name of a function and its value; closures come before globals."""
+    for namespace in (source.closure, source.globals):
+        if name in namespace:
+            return namespace, namespace[name]
+    return None
+
+
+class _Walk:
+    """Feeds one function's parts into its hash."""
+
+    def __init__(self, active: tuple[BlockFunction, ...]) -> None:
+        self.active = active
+        self.hash = hashlib.sha256()
+        self.used: dict[tuple[str, int], UsedGlobal] = {}
+        self.unfinished: set[BlockFunction] = set()
+
+    def text(self, text: str) -> None:
+        self.hash.update(text.encode())
+        self.hash.update(b"\0")
+
+    def reference(self, source: KernelSource, chain: tuple[str, ...]) -> None:
+        """Hash what a dotted name leads to; names that are local or Python's own lead nowhere."""
+        found = resolve_name(source, chain[0])
+        if found is None:
+            return
+        namespace, value = found
+        name, rest = chain[0], list(chain[1:])
+        while isinstance(value, types.ModuleType) and rest:
+            if value.__name__.startswith(_OWN):
+                return
+            namespace, name = value.__dict__, rest.pop(0)
+            value = getattr(value, name, None)
+        if isinstance(value, (types.ModuleType, Builtin)) or value is getattr(builtins, name, builtins):
+            return
+        self.text(".".join(chain))
+        self.value(value)
+        if not isinstance(value, (BlockFunction, type)) and not callable(value):
+            self._use(UsedGlobal(name, namespace, value))
+
+    def value(self, value: Any) -> None:
+        """Hash a constant by type and content."""
+        if isinstance(value, BlockFunction):
+            inner = _hash_function(value, self.active)
+            self.text(inner.digest)
+            self.unfinished |= inner.unfinished
+            for entry in inner.used.values():
+                self._use(entry)
+        elif isinstance(value, constexpr):
+            self.value(value.value)
+        elif isinstance(value, enum.Enum):
+            self.text(f"{type(value).__qualname__}.{value.name}")
+            self.value(value.value)
+        elif isinstance(value, (tuple, list)):
+            self.text(f"{type(value).__qualname__}{len(value)}")
+            for part in value:
+                self.value(part)
+        elif isinstance(value, Mapping):
+            self.value([part for item in value.items() for part in item])
+        elif isinstance(value, (type, Builtin)) or callable(value) and not isinstance(value, Type):
+            self.text(_callable_text(value))
+        else:
+            self.text(f"{type(value).__qualname__}:{value!r}")
+
+    def _use(self, entry: UsedGlobal) -> None:
+        key = (entry.name, id(entry.namespace))
+        before = self.used.setdefault(key, entry)
+        if before.value is not entry.value and not _same(before.value, entry.value):
+            raise GlobalsChangedError(
+                f"Global variable {entry.name} has value {before.value!r} when compiling "
+                f"{self.active[-1].fn.__qualname__}, but an inner kernel has conflicting value {entry.value!r} "
+                "from when it was first compiled",
+                hint="do not change globals between the compilations of kernels that share them",
+            )
+
+
+def _callable_text(value: Callable[..., Any]) -> str:
+    """A Python function or class: its name and, where it has one, its code."""
+    function = getattr(value, "fn", value)
+    code = getattr(function, "__code__", None)
+    body = ""
+    if code is not None:
+        constants = [c for c in code.co_consts if not isinstance(c, types.CodeType)]
+        body = f"{code.co_code.hex()}:{constants!r}:{code.co_names!r}"
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(value))}:{body}"

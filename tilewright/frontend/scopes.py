@@ -1,0 +1,132 @@
+"""Names in a kernel: local variables, what hides behind a branch or a loop, and globals.
+
+A `Scope` is the variables of one activation of a function at one place; branches and loop
+bodies work on copies. A name that exists only on some paths is remembered as *hidden*, so that the
+error can say where it was assigned.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import enum
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import Type
+from tilewright.base.errors import UndefinedNameError
+from tilewright.frontend.hashing import resolve_name
+from tilewright.frontend.source import KernelSource
+from tilewright.ops.builtin import Builtin
+from tilewright.ops.values import constexpr, tensor
+
+# Python's functions that a kernel may call; calls.py says what each does
+PYTHON_BUILTINS = {
+    f.__name__: f
+    for f in (len, range, float, int, bool, str, isinstance, getattr, hasattr, print, min, max, abs, tuple, list, type)
+}
+
+
+class Scope:
+    """The variables of a function at one place.
+
+    Attributes:
+        values: name to value.
+        hidden: names that exist on some paths only, with the reason in words.
+        constants: names declared ``name: tl.constexpr``, with the declaration.
+        pending: names declared so without a value yet.
+    """
+
+    __slots__ = ("constants", "hidden", "pending", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.hidden: dict[str, str] = {}
+        self.constants: dict[str, ast.AST] = {}
+        self.pending: set[str] = set()
+
+    def copy(self) -> Scope:
+        """An independent scope with the same contents."""
+        other = Scope()
+        other.values = self.values.copy()
+        other.hidden = self.hidden.copy()
+        other.constants = self.constants.copy()
+        other.pending = self.pending.copy()
+        return other
+
+    def bind(self, name: str, value: Any) -> None:
+        """Give `name` a value."""
+        self.values[name] = value
+        if self.hidden:
+            self.hidden.pop(name, None)
+
+    def hide(self, names: Iterable[str], reason: str) -> None:
+        """Take `names` away; reading one says `reason`."""
+        for name in names:
+            self.values.pop(name, None)
+            self.constants.pop(name, None)
+            self.hidden[name] = reason
+
+
+def lookup(scope: Scope, source: KernelSource, name: str) -> Any:
+    """Value of a name: local, then closure and globals, then Python's builtins.
+
+    Raises:
+        UndefinedNameError: no such name, or a global that a kernel may not use.
+    """
+    if name in scope.values:
+        return scope.values[name]
+    if name in scope.hidden:
+        raise UndefinedNameError(f"{name} is not defined here: {scope.hidden[name]}", hint=_before(name))
+    found = resolve_name(source, name)
+    if found is not None:
+        return usable_global(name, found[1])
+    if name in PYTHON_BUILTINS:
+        return PYTHON_BUILTINS[name]
+    raise UndefinedNameError(f"{name} is not defined", hint=_suggestion(scope, source, name))
+
+
+def _before(name: str) -> str:
+    return f"give `{name}` a value of the same type before the branch or loop"
+
+
+def _suggestion(scope: Scope, source: KernelSource, name: str) -> str:
+    if hasattr(builtins, name):
+        known = ", ".join(PYTHON_BUILTINS)
+        return f"Python's `{name}` cannot be used in a kernel; available builtins are {known}"
+    names = [*scope.values, *source.closure, *source.globals, *PYTHON_BUILTINS]
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"define `{name}` in the kernel or pass it as a parameter"
+
+
+def usable_global(name: str, value: Any) -> Any:
+    """`value` if a kernel may read it from outside, else an error that says how to pass it.
+
+    Raises:
+        UndefinedNameError: a global that is not a compile-time constant of the language.
+    """
+    if isinstance(value, (constexpr, types.ModuleType, BlockFunction, Builtin, Type, enum.Enum)):
+        return value
+    if isinstance(value, type):
+        return value
+    module = getattr(value, "__module__", "") or ""
+    if module.startswith("tilewright.") or name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]:
+        return value
+    if isinstance(value, tuple) and all(isinstance(part, (constexpr, Type, BlockFunction)) for part in value):
+        return value
+    if isinstance(value, types.FunctionType):
+        raise UndefinedNameError(
+            f"Unsupported function referenced: {value.__qualname__} is a plain Python function",
+            hint=f"decorate `{value.__name__}` with @tilewright.jit to call it in a kernel",
+        )
+    hint = f"pass `{name}` as a parameter"
+    if isinstance(value, (int, float, str)) and not isinstance(value, tensor):
+        hint = f"write `{name} = tl.constexpr({value!r})`, or pass `{name}` as a tl.constexpr parameter"
+    raise UndefinedNameError(
+        f"Cannot access global variable {name} (a {type(value).__name__}) from within @jit'ed function. "
+        "Tile kernels can only access global variables that are instantiated as constexpr.",
+        hint=hint,
+    )

@@ -1,0 +1,169 @@
+"""Source text of block functions: captured at decoration, parsed when first needed.
+
+A `KernelSource` keeps the lines of the file as they were when the function was defined, so
+that a later edit of the file cannot change what is compiled. Positions of AST nodes are
+positions in the file: nothing is dedented before parsing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import textwrap
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import LanguageValueError
+from tilewright.base.location import Location
+
+_ATTRIBUTE = "_kernel_source"
+
+
+class KernelSource:
+    """Where a block function is written.
+
+    Args:
+        fn: the function; it must come from a file or another place that `linecache` knows.
+
+    Attributes:
+        file: path of the file.
+        name: qualified name.
+        globals: the module namespace in which free names are looked up.
+    """
+
+    def __init__(self, fn: BlockFunction) -> None:
+        self.owner = fn.fn
+        function = inspect.unwrap(fn.fn)
+        code = getattr(function, "__code__", None)
+        if code is None:
+            raise LanguageValueError(
+                f"{fn.fn!r} is not a Python function",
+                hint="decorate a function that is defined with `def`",
+            )
+        self.name: str = function.__qualname__
+        self.file: str = code.co_filename
+        self.globals: dict[str, Any] = function.__globals__
+        self._function = function
+        self._start: int = code.co_firstlineno
+        linecache.checkcache(self.file)
+        # `linecache` replaces the list when the file changes; this one stays as it is
+        self._lines = linecache.getlines(self.file, self.globals)
+        if len(self._lines) < self._start:
+            raise LanguageValueError(
+                f"the source of {self.name} cannot be read: {self.file!r} is not a file",
+                hint="put the kernel into a .py file (or a notebook cell): its source text is what is compiled",
+            )
+
+    @cached_property
+    def closure(self) -> dict[str, Any]:
+        """Names of enclosing functions that the function uses, with their values."""
+        cells = self._function.__closure__ or ()
+        return {
+            name: cell.cell_contents
+            for name, cell in zip(self._function.__code__.co_freevars, cells, strict=True)
+            if _is_filled(cell)
+        }
+
+    @cached_property
+    def _parsed(self) -> tuple[ast.FunctionDef, int]:
+        return _parse_function(self)
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        """The parsed function; add `line_offset` to the line numbers of its nodes."""
+        return self._parsed[0]
+
+    @property
+    def line_offset(self) -> int:
+        return self._parsed[1]
+
+    @property
+    def first_line(self) -> int:
+        """Line of the `def`, in the file."""
+        return self.tree.lineno + self.line_offset
+
+    @cached_property
+    def text(self) -> str:
+        """The function from its `def` on, without decorators and indentation."""
+        last = (self.tree.end_lineno or self.tree.lineno) + self.line_offset
+        return textwrap.dedent("".join(self._lines[self.first_line - 1 : last]))
+
+    def line(self, number: int) -> str:
+        """Line `number` (1-based) of the file, as it was when the function was defined."""
+        return self._lines[number - 1].rstrip("\n") if 0 < number <= len(self._lines) else ""
+
+    def location(self, node: ast.AST, caller: Location | None = None) -> Location:
+        """The place of an AST node of this function, reached from `caller`."""
+        row = getattr(node, "lineno", self.tree.lineno)
+        start = getattr(node, "col_offset", 0)
+        end_row = getattr(node, "end_lineno", None) or row
+        end = getattr(node, "end_col_offset", None)
+        text = self.line(row + self.line_offset)
+        if end is None or end_row != row:
+            end = len(text.encode())  # a construct of several lines is underlined to the end of its first
+        if not text.isascii():  # the parser counts bytes of UTF-8
+            raw = text.encode()
+            start, end = (len(raw[:n].decode(errors="ignore")) for n in (start, end))
+        return Location(self.file, row + self.line_offset, start, end, caller, self.name)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _candidate_ends(lines: list[str], first: int, indent: int) -> Iterator[int]:
+    for number in range(first + 1, len(lines)):
+        text = lines[number].strip()
+        if text and not text.startswith("#") and _indentation(lines[number]) <= indent:
+            yield number
+    yield len(lines)
+
+
+def _parse_function(source: KernelSource) -> tuple[ast.FunctionDef, int]:
+    """Parse the function alone, however long its file is.
+
+    A function ends before a line that is indented no deeper than its `def`; where such a line belongs to a
+    bracket or a string the text up to it does not parse, and the next candidate is tried.
+    """
+    lines = source._lines
+    first = source._start - 1
+    indent = _indentation(lines[first])
+    head = ["if 1:\n"] if indent else []  # keeps columns true, which dedenting would not
+    for end in _candidate_ends(lines, first, indent):
+        try:
+            body = ast.parse("".join([*head, *lines[first:end]])).body
+        except SyntaxError:
+            continue
+        if head:
+            body = body[0].body  # type: ignore[attr-defined]
+        if body and isinstance(body[0], ast.FunctionDef):
+            return body[0], first - len(head)
+        break
+    raise LanguageValueError(
+        f"no function definition at line {source._start} of {source.file!r} for {source.name}",
+        hint="decorate a plain `def` (not a lambda, an `async def` or generated code)",
+    )
+
+
+def source_of(fn: BlockFunction) -> KernelSource:
+    """The source of `fn`, captured on the first call: call it once when the function is decorated.
+
+    Raises:
+        LanguageValueError: the source cannot be read, or is not a `def`.
+    """
+    found = fn.__dict__.get(_ATTRIBUTE)
+    if found is None or found.owner is not fn.fn:
+        found = KernelSource(fn)
+        fn.__dict__[_ATTRIBUTE] = found
+    return found

@@ -1,0 +1,84 @@
+"""Tile IR as text: parsing with located errors, printing in the form that Triton's own parser reads.
+
+`ir` does not know the operations, so the caller gives their classes: `ops/text.py` binds these functions
+to all families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import StringIO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.ir import Attribute, Operation
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import ParseError as XdslParseError
+from xdsl.utils.exceptions import VerifyException
+
+from tilewright.base.errors import ParseError
+
+
+def make_context(ops: Iterable[type[Operation]], attributes: Iterable[type[Attribute]]) -> Context:
+    """A parsing context that knows the builtin dialect and the given classes."""
+    context = Context()
+    context.load_dialect(Builtin)
+    for op in ops:
+        context.load_op(op)
+    for attribute in attributes:
+        context.load_attr_or_type(attribute)
+    return context
+
+
+def parse_module(context: Context, text: str, name: str = "<ttir>") -> ModuleOp:
+    """The module that `text` spells.
+
+    Args:
+        context: the known operations and types.
+        text: MLIR assembly.
+        name: shown in errors, usually the file's path.
+
+    Raises:
+        ParseError: with line, column and caret.
+    """
+    try:
+        return Parser(context, text, name).parse_module()
+    except XdslParseError as error:
+        raise ParseError(_render(text, name, error.span.start, error.span.end, error.msg)) from None
+    except VerifyException as error:
+        raise ParseError(f"{name}: {error}") from None
+
+
+def _render(text: str, name: str, start: int, end: int, message: str) -> str:
+    """`file:line:column: message`, the line, and a caret under the place."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    number, column = text.count("\n", 0, start) + 1, start - line_start
+    span = max(1, min(end - start, len(line) - column))
+    return f"{name}:{number}:{column + 1}: {message}\n  {line}\n  {' ' * column}{'^' * span}"
+
+
+def print_op(op: Operation, *, locations: bool = False) -> str:
+    """One operation (a module, a function, ...) as text.
+
+    Args:
+        op: what to print.
+        locations: add ``loc(..)`` to every operation and argument.
+    """
+    out = StringIO()
+    Printer(out, print_debuginfo=locations).print_op(op)
+    text = out.getvalue()
+    # MLIR prints the module op of the builtin dialect without its prefix.
+    return text.removeprefix("builtin.") if isinstance(op, ModuleOp) else text
+
+
+def print_module(module: ModuleOp, locations: bool = True) -> str:
+    """`module` as text that :func:`parse_module` and Triton read.
+
+    Args:
+        module: what to print.
+        locations: add ``loc(..)`` to every operation and argument.
+    """
+    return print_op(module, locations=locations) + "\n"

@@ -1,0 +1,141 @@
+"""Types of tile IR and their correspondence with the data types of the language.
+
+Tiles are MLIR ranked tensors, pointers are `!tt.ptr<T>`; integers are signless, so
+the sign lives in the operations. Types are interned: building one twice is a dict hit.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from xdsl.dialects.builtin import (
+    IntegerType,
+    TensorType,
+    bf16,
+    f8E4M3B11FNUZ,
+    f8E4M3FN,
+    f8E4M3FNUZ,
+    f8E5M2,
+    f8E5M2FNUZ,
+    f16,
+    f32,
+    f64,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from tilewright.base import dtypes
+from tilewright.base.errors import VerificationError
+
+
+@irdl_attr_definition
+class TilePointerType(ParametrizedAttribute, TypeAttribute):
+    """`!tt.ptr<T>` or `!tt.ptr<T, space>`: the address of elements of type T (space 1 is global memory)."""
+
+    name = "tt.ptr"
+    pointee: Attribute = param_def()
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            pointee = parser.parse_type()
+            if parser.parse_optional_punctuation(",") is not None:
+                parser.parse_integer()
+        return [pointee]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.pointee)
+
+
+i1, i8, i16, i32, i64 = (IntegerType(n) for n in (1, 8, 16, 32, 64))
+_SCALARS: dict[str, Attribute] = {
+    "i1": i1, "i8": i8, "i16": i16, "i32": i32, "i64": i64, "f16": f16, "bf16": bf16, "f32": f32, "f64": f64,
+    "f8E4M3FN": f8E4M3FN, "f8E5M2": f8E5M2, "f8E4M3B11FNUZ": f8E4M3B11FNUZ, "f8E4M3FNUZ": f8E4M3FNUZ,
+    "f8E5M2FNUZ": f8E5M2FNUZ,
+}  # fmt: skip
+_NAMES: dict[Attribute, str] = {attribute: name for name, attribute in _SCALARS.items()}
+_FLOAT_DTYPES = {d.ir_name: d for d in dtypes.ALL_DTYPES if d.is_floating()}
+
+
+@functools.cache
+def scalar_type(name: str) -> Attribute:
+    """Element type by its IR name, e.g. "i32", "bf16"."""
+    return _SCALARS[name]
+
+
+@functools.cache
+def pointer_type(pointee: Attribute) -> TilePointerType:
+    return TilePointerType(pointee)
+
+
+@functools.cache
+def tile_type(shape: tuple[int, ...], element: Attribute) -> Attribute:
+    """A tile of `shape`; the empty shape gives the scalar `element` itself."""
+    return TensorType(element, shape) if shape else element
+
+
+def element_type(type_: Attribute) -> Attribute:
+    """Element type of a tile; a scalar type is its own element."""
+    return type_.element_type if isinstance(type_, TensorType) else type_
+
+
+def shape_of(type_: Attribute) -> tuple[int, ...]:
+    """Shape of a tile; () for a scalar."""
+    return type_.get_shape() if isinstance(type_, TensorType) else ()
+
+
+def with_element(type_: Attribute, element: Attribute) -> Attribute:
+    """`type_` with another element type and the same shape."""
+    return tile_type(shape_of(type_), element)
+
+
+def ir_name(element: Attribute) -> str:
+    """IR name of a scalar type ("i32", "f32"); "ptr" for pointers."""
+    return "ptr" if isinstance(element, TilePointerType) else _NAMES[element]
+
+
+def is_float(element: Attribute) -> bool:
+    return _NAMES.get(element, "i1")[0] in "fb"
+
+
+def is_integer(element: Attribute) -> bool:
+    return isinstance(element, IntegerType)
+
+
+def is_pointer(element: Attribute) -> bool:
+    return isinstance(element, TilePointerType)
+
+
+def bit_width(element: Attribute) -> int:
+    """Bits of one element; pointers have 64."""
+    if isinstance(element, TilePointerType):
+        return 64
+    if isinstance(element, IntegerType):
+        return element.width.data
+    return _FLOAT_DTYPES[_NAMES[element]].primitive_bitwidth
+
+
+def dtype_of(element: Attribute, *, unsigned: bool = False) -> dtypes.dtype:
+    """Language data type of a scalar IR type; integers are signed unless `unsigned`."""
+    name = _NAMES.get(element)
+    if name is None:
+        raise VerificationError(f"{element} is not the type of a number")
+    if name in _FLOAT_DTYPES:
+        return _FLOAT_DTYPES[name]
+    if name == "i1":
+        return dtypes.int1
+    return dtypes.dtype(("uint" if unsigned else "int") + name[1:])
+
+
+@functools.cache
+def to_ir(type_: Any) -> Attribute:
+    """IR type of a language type (dtype, `PointerType`, `BlockType`)."""
+    if isinstance(type_, dtypes.BlockType):
+        return tile_type(type_.shape, to_ir(type_.element_ty))
+    if isinstance(type_, dtypes.PointerType):
+        return pointer_type(to_ir(type_.element_ty))
+    return _SCALARS[type_.ir_name]

@@ -1,0 +1,330 @@
+"""Integer and float arithmetic, comparisons and select: the `arith` operations and their Triton relatives.
+
+Each op is one row below: class, numpy reference, transfer function of the axis analysis, samples. Back ends
+have all of them in their element-wise table under the op's name without its dialect.
+The language functions and operators that build them are in `operators.py` and `math.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, opt_prop_def, operand_def, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+
+from tilewright.base.errors import DTypeError, ShapeError
+from tilewright.ir.op import TileOp
+from tilewright.ir.types import element_type, i1, i32, i64, is_float, is_integer, is_pointer, shape_of
+from tilewright.ops import elementwise_reference as ref
+from tilewright.ops import facts
+from tilewright.ops.elementwise_base import (
+    BinaryOp,
+    Check,
+    CompareOp,
+    SameTypeOp,
+    TernaryOp,
+    UnaryOp,
+    as_bool,
+    define,
+    everywhere,
+    expect_same,
+    finish_parse,
+    infer_compare,
+    infer_same,
+    parse_attributes,
+    parse_keyword_attribute,
+    parse_operands,
+    print_operands,
+    print_types,
+    tile,
+    words,
+)
+from tilewright.ops.elementwise_samples import FLOATS, INTEGERS, SIZE, integers, same_type_samples, values
+from tilewright.ops.spec import Array, Call, OpSpec, Reference, Sample, Samples, register
+
+
+def table_name(op: type[TileOp]) -> str:
+    """Name of an op in the element-wise table of the back ends: without its dialect."""
+    return op.name.split(".", 1)[1]
+
+
+def same_type_op(
+    base: type[SameTypeOp],
+    name: str,
+    doc: str,
+    reference: Reference,
+    samples: Samples,
+    *,
+    check: Check,
+    transfer: facts.Transfer = facts.lanewise,
+) -> type[SameTypeOp]:
+    """Define and register an op whose operands and result share one type.
+
+    Args:
+        base: `UnaryOp`, `BinaryOp` or `TernaryOp`.
+        name: operation name.
+        doc: one line.
+        reference: numpy meaning.
+        samples: for the generated tests.
+        check: the kind of element that it takes.
+        transfer: axis facts.
+    """
+    cls = define(base, name, doc)
+    register(OpSpec(cls, infer_same(name, check), reference, everywhere(table_name(cls)), samples, transfer, None, doc))
+    return cls
+
+
+# --- integers ---------------------------------------------------------------------------------------------
+
+
+def _integer(name: str, doc: str, reference: Reference, transfer: facts.Transfer = facts.lanewise) -> type[SameTypeOp]:
+    samples = same_type_samples(2, INTEGERS, wrong="f32")
+    return same_type_op(
+        BinaryOp, f"arith.{name}", doc, reference, samples, check=is_integer, transfer=transfer
+    )
+
+
+def _divide_unsigned(a: Array, b: Array) -> Array:
+    return np.where(b == 0, np.zeros_like(a), a // np.where(b == 0, np.ones_like(b), b))
+
+
+def _remainder_unsigned(a: Array, b: Array) -> Array:
+    return np.where(b == 0, np.zeros_like(a), a % np.where(b == 0, np.ones_like(b), b))
+
+
+AddIOp = _integer("addi", "Integer sum; wraps.", ref.integer(np.add), facts.add)
+SubIOp = _integer("subi", "Integer difference; wraps.", ref.integer(np.subtract), facts.sub)
+MulIOp = _integer("muli", "Integer product; wraps.", ref.integer(np.multiply), facts.mul)
+DivSIOp = _integer("divsi", "Signed quotient toward zero; x / 0 is 0, MIN / -1 wraps.", ref.integer(ref.divide), facts.div)
+DivUIOp = _integer("divui", "Unsigned quotient; x / 0 is 0.", ref.integer(_divide_unsigned, view=ref.unsigned), facts.div)
+RemSIOp = _integer("remsi", "Remainder with the sign of the left; x % 0 is 0.", ref.integer(ref.remainder), facts.rem)
+RemUIOp = _integer("remui", "Unsigned remainder; x % 0 is 0.", ref.integer(_remainder_unsigned, view=ref.unsigned), facts.rem)
+AndIOp = _integer("andi", "Bitwise and.", ref.integer(np.bitwise_and))
+OrIOp = _integer("ori", "Bitwise or.", ref.integer(np.bitwise_or))
+XOrIOp = _integer("xori", "Bitwise exclusive or.", ref.integer(np.bitwise_xor))
+ShLIOp = _integer("shli", "Shift left; 0 when the amount reaches the width.", ref.shift_reference("left", view=ref.unsigned))
+ShRSIOp = _integer("shrsi", "Shift right copying the sign; amounts past the width give the sign.",
+                 ref.shift_reference("right", view=ref.signed))  # fmt: skip
+ShRUIOp = _integer("shrui", "Shift right filling with 0; 0 when the amount reaches the width.",
+                 ref.shift_reference("right", view=ref.unsigned))  # fmt: skip
+MinSIOp = _integer("minsi", "Smaller signed integer.", ref.integer(np.minimum), facts.extremum)
+MaxSIOp = _integer("maxsi", "Larger signed integer.", ref.integer(np.maximum), facts.extremum)
+MinUIOp = _integer("minui", "Smaller unsigned integer.", ref.integer(np.minimum, view=ref.unsigned), facts.extremum)
+MaxUIOp = _integer("maxui", "Larger unsigned integer.", ref.integer(np.maximum, view=ref.unsigned), facts.extremum)
+MulHiUIOp = same_type_op(
+    BinaryOp,
+    "tt.mulhiui",
+    "High half of the unsigned product.",
+    ref.integer(ref.multiply_high, view=ref.unsigned),
+    same_type_samples(2, ("i32", "i64"), wrong="f32"),
+    check=is_integer,
+)
+AbsIOp = same_type_op(
+    UnaryOp,
+    "math.absi",
+    "Absolute value; that of MIN is MIN.",
+    ref.integer(np.abs),
+    same_type_samples(1, INTEGERS[1:], wrong="f32"),
+    check=is_integer,
+)
+
+# --- floats -------------------------------------------------------------------------------------------------
+
+
+def _unsigned_zeros(rng: np.random.Generator, name: str) -> Array:
+    """Values without -0: which zero a minimum or maximum returns is not defined."""
+    drawn = values(rng, name)
+    return np.where(drawn == 0, np.abs(drawn), drawn).astype(drawn.dtype)
+
+
+def _float(base: type[SameTypeOp], name: str, doc: str, reference: Reference, samples: Samples) -> type[SameTypeOp]:
+    return same_type_op(base, name, doc, reference, samples, check=is_float)
+
+
+_two = same_type_samples(2, FLOATS, wrong="i32")
+_extremes = same_type_samples(2, FLOATS, draw=_unsigned_zeros, wrong="i32")
+AddFOp = _float(BinaryOp, "arith.addf", "Float sum.", ref.floating(np.add), _two)
+SubFOp = _float(BinaryOp, "arith.subf", "Float difference.", ref.floating(np.subtract), _two)
+MulFOp = _float(BinaryOp, "arith.mulf", "Float product.", ref.floating(np.multiply), _two)
+DivFOp = _float(BinaryOp, "arith.divf", "Float quotient.", ref.floating(np.divide), _two)
+RemFOp = _float(BinaryOp, "arith.remf", "Remainder of the quotient cut toward zero (C fmod).", ref.floating(np.fmod), _two)
+NegFOp = _float(UnaryOp, "arith.negf", "Sign flipped, also of zero and NaN.", ref.floating(np.negative),
+              same_type_samples(1, FLOATS, wrong="i32"))  # fmt: skip
+AbsFOp = _float(UnaryOp, "math.absf", "Sign cleared.", ref.floating(np.abs), same_type_samples(1, FLOATS, wrong="i32"))
+MinNumFOp = _float(BinaryOp, "arith.minnumf", "Smaller float; a number wins over NaN.",
+                 ref.floating(ref.pick_number(np.minimum)), _extremes)  # fmt: skip
+MaxNumFOp = _float(BinaryOp, "arith.maxnumf", "Larger float; a number wins over NaN.",
+                 ref.floating(ref.pick_number(np.maximum)), _extremes)  # fmt: skip
+MinimumFOp = _float(BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes)
+MaximumFOp = _float(BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes)
+PreciseDivFOp = _float(BinaryOp, "tt.precise_divf", "Float quotient, correctly rounded.", ref.floating(np.divide),
+                     same_type_samples(2, ("f32", "f64"), wrong="i32"))  # fmt: skip
+PreciseSqrtOp = _float(UnaryOp, "tt.precise_sqrt", "Square root, correctly rounded.", ref.floating(np.sqrt),
+                     same_type_samples(1, ("f32", "f64"), wrong="i32"))  # fmt: skip
+# Half-width operands are fused in float32 by the CPU and rounded again: one unit of difference.
+FmaOp = _float(TernaryOp, "math.fma", "x * y + z with one rounding.", ref.fused_multiply_add,
+             same_type_samples(3, FLOATS, ulp=lambda name: 1 if name in ("f16", "bf16") else 0, wrong="i32"))  # fmt: skip
+
+# --- comparisons -----------------------------------------------------------------------------------------------
+
+CMPI_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+CMPF_PREDICATES = (
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
+)  # fmt: skip
+_CMPI = {word: IntegerAttr(code, i64) for code, word in enumerate(CMPI_PREDICATES)}
+_CMPF = {word: IntegerAttr(code, i64) for code, word in enumerate(CMPF_PREDICATES)}
+
+CmpIOp = define(CompareOp, "arith.cmpi", "Integer comparison.", PREDICATES=_CMPI, ATTRS={"predicate": words(_CMPI)})
+CmpFOp = define(CompareOp, "arith.cmpf", "Float comparison.", PREDICATES=_CMPF, ATTRS={"predicate": words(_CMPF)})
+
+
+def _predicates(names: tuple[str, ...]) -> list[dict[str, str]]:
+    return [{"predicate": name} for name in names]
+
+
+register(
+    OpSpec(
+        CmpIOp,
+        infer_compare("arith.cmpi", lambda t: is_integer(t) or is_pointer(t)),
+        ref.compare_integers,
+        everywhere("cmpi"),
+        same_type_samples(2, ("i1", "i8", "i32"), attrs=_predicates(CMPI_PREDICATES), wrong="f32"),
+        facts.compare,
+        summary="integer comparison",
+    )
+)
+register(
+    OpSpec(
+        CmpFOp,
+        infer_compare("arith.cmpf", is_float),
+        ref.compare_floats,
+        everywhere("cmpf"),
+        same_type_samples(2, ("f16", "bf16", "f32"), attrs=_predicates(CMPF_PREDICATES), wrong="i32"),
+        summary="float comparison",
+    )
+)
+
+# --- select --------------------------------------------------------------------------------------------------------
+
+
+@irdl_op_definition
+class SelectOp(TileOp):
+    """``arith.select %c, %a, %b : T``, or ``: C, T`` when the condition is a tile."""
+
+    name = "arith.select"
+    condition = operand_def()
+    true_value = operand_def()
+    false_value = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def print(self, printer: Printer) -> None:
+        print_operands(printer, self)
+        printer.print_op_attributes(self.attributes)
+        condition, type_ = self.operands[0].type, self.results[0].type
+        print_types(printer, [type_] if condition == i1 else [condition, type_], "", ())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SelectOp:
+        names = parse_operands(parser, 3)
+        attributes = parse_attributes(parser)
+        parser.parse_punctuation(":")
+        first = parser.parse_type()
+        many = parser.parse_optional_punctuation(",") is not None
+        condition, type_ = (first, parser.parse_type()) if many else (i1, first)
+        return finish_parse(cls, parser, names, [condition, type_, type_], [type_], attributes)
+
+
+def _infer_select(call: Call) -> tuple[Attribute]:
+    condition, *rest = call.operand_types
+    type_ = expect_same("arith.select", rest)
+    assert condition is not None
+    if element_type(condition) != i1:
+        raise DTypeError(f"arith.select takes a condition of i1, not {condition}")
+    if condition != i1 and condition != as_bool(type_):
+        raise ShapeError(f"arith.select: condition has shape {shape_of(condition)}, values have {shape_of(type_)}")
+    return (type_,)
+
+
+def _select_samples(rng: np.random.Generator) -> list[Sample]:
+    mask, flag = integers(rng, "i1"), np.asarray(True)
+    out = []
+    for name in ("i1", "i8", "f16", "bf16", "f32", "i64"):
+        a, b, type_ = values(rng, name), values(rng, name), tile(name, (SIZE,))
+        out.append(Sample((mask, a, b), (tile("i1", (SIZE,)), type_, type_)))
+        out.append(Sample((flag, a, b), (i1, type_, type_)))
+    out.append(Sample((flag, np.asarray(a[0]), np.asarray(b[0])), (i1, i64, i64)))
+    out.append(Sample((mask[:8], a, b), (tile("i1"), type_, type_), error="condition has shape"))
+    out.append(Sample((a, a, b), (type_, type_, type_), error="condition of i1"))
+    return out
+
+
+def _select_reference(call: Call, condition: Array, a: Array, b: Array) -> Array:
+    return np.where(condition, a, b)
+
+
+register(
+    OpSpec(
+        SelectOp, _infer_select, _select_reference, everywhere("select"), _select_samples, facts.choose,
+        summary="one of two values by a condition",
+    )
+)  # fmt: skip
+
+# --- clamp ------------------------------------------------------------------------------------------------------------
+
+_PROPAGATE: dict[str, Attribute] = {"none": IntegerAttr(0, i32), "all": IntegerAttr(0xFFFF, i32)}
+
+
+@irdl_op_definition
+class ClampFOp(TileOp):
+    """``tt.clampf %x, %low, %high, propagateNan = none : T``: min(max(x, low), high)."""
+
+    name = "tt.clampf"
+    x = operand_def()
+    low = operand_def()
+    high = operand_def()
+    result = result_def()
+    propagate_nan = prop_def(prop_name="propagateNan")
+    traits = traits_def(Pure())
+
+    def print(self, printer: Printer) -> None:
+        print_operands(printer, self)
+        printer.print_string(f", propagateNan = {self.attr_values()['propagateNan']}")
+        printer.print_op_attributes(self.attributes)
+        print_types(printer, [self.results[0].type], "", ())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ClampFOp:
+        names = parse_operands(parser, 3)
+        word = parse_keyword_attribute(parser, "propagateNan", _PROPAGATE)
+        attributes = {**parse_attributes(parser), "propagateNan": word or _PROPAGATE["none"]}
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        return finish_parse(cls, parser, names, [type_] * 3, [type_], attributes)
+
+
+ClampFOp.ATTRS = {"propagateNan": words(_PROPAGATE)}
+
+
+def _clamp_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for name in FLOATS:
+        low, high = np.sort(np.stack([_unsigned_zeros(rng, name), _unsigned_zeros(rng, name)]), axis=0)
+        low, high = np.nan_to_num(low), np.nan_to_num(high)
+        for rule in _PROPAGATE:
+            operands = (_unsigned_zeros(rng, name), low, high)
+            out.append(Sample(operands, (tile(name, (SIZE,)),) * 3, {"propagateNan": rule}))
+    number = integers(rng, "i32", 8)
+    out.append(Sample((number,) * 3, (tile("i32"),) * 3, {"propagateNan": "none"}, error="takes floating-point"))
+    return out
+
+
+register(
+    OpSpec(
+        ClampFOp, infer_same("tt.clampf", is_float), ref.clamp, everywhere("clampf"), _clamp_samples, facts.lanewise,
+        summary="value limited to a range",
+    )
+)  # fmt: skip

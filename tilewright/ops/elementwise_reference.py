@@ -1,0 +1,298 @@
+"""numpy meaning of integer and float arithmetic, in the working forms of `base.dtypes`.
+
+Integers wrap and are signless: each function says whether it reads them as signed or not; an i1 is one bit (true is -1
+when signed). What hardware leaves undefined is defined, as the back ends compute it: x / 0 and x % 0 are 0, MIN / -1
+wraps, a shift by the width or more gives 0 (or copies of the sign), float to integer saturates and takes NaN to 0.
+Small floats are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from tilewright.base import minifloat
+from tilewright.base.dtypes import dtype
+from tilewright.ir.types import bit_width, dtype_of, element_type
+from tilewright.ops.spec import Array, Call, Reference
+
+ArrayFn = Callable[..., Array]
+
+
+def quiet(fn: Reference) -> Reference:
+    """`fn` without numpy's warnings: overflow, NaN and division by zero have defined results here."""
+
+    def wrapped(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return fn(*args)
+
+    return wrapped
+
+
+# --- integers -------------------------------------------------------------------------------------------
+
+
+def signed(values: Array) -> Array:
+    """Integers read as signed; an i1 becomes 0 or -1."""
+    return -values.astype(np.int8) if values.dtype == np.bool_ else values
+
+
+def unsigned(values: Array) -> Array:
+    """Integers read as unsigned; an i1 becomes 0 or 1."""
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8)
+    return values.astype(f"uint{values.dtype.itemsize * 8}", copy=False)
+
+
+def wrap(values: Array, like: Array) -> Array:
+    """`values` cut to the width of `like`, in its working form."""
+    if like.dtype == np.bool_:
+        return (values & 1).astype(np.bool_)
+    return values.astype(like.dtype)
+
+
+def integer(fn: ArrayFn, *, view: ArrayFn = signed) -> Reference:
+    """Reference of an integer op: `fn` on operands read through `view`, cut to their width."""
+    return quiet(lambda _call, *args: wrap(np.asarray(fn(*[view(a) for a in args])), args[0]))
+
+
+def divide(a: Array, b: Array) -> Array:
+    """Quotient toward zero; 0 where `b` is 0."""
+    safe = np.where(b == 0, np.ones_like(b), b)
+    # floor_divide of MIN by -1 wraps to MIN in numpy; elsewhere move floor to truncation where signs differ.
+    quotient = a // safe
+    quotient = quotient + ((quotient < 0) & (quotient * safe != a)).astype(a.dtype)
+    return np.where(b == 0, np.zeros_like(a), quotient)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """Remainder with the sign of `a`; 0 where `b` is 0."""
+    return np.where(b == 0, np.zeros_like(a), a - divide(a, b) * b)
+
+
+def shift(direction: str) -> ArrayFn:
+    """`left`, or `right`; the amount is read as unsigned, and the width or more shifts everything out."""
+
+    def fn(value: Array, amount: Array) -> Array:
+        bits = value.dtype.itemsize * 8
+        by = unsigned(amount)
+        inside = by < bits
+        safe = np.where(inside, by, 0).astype(value.dtype)
+        moved = value << safe if direction == "left" else value >> safe
+        beyond = value >> (bits - 1) if direction == "right" and value.dtype.kind == "i" else np.zeros_like(value)
+        return np.where(inside, moved, beyond)
+
+    return fn
+
+
+def shift_reference(direction: str, *, view: ArrayFn) -> Reference:
+    """Reference of a shift; one-bit values shift by 0 or everything out."""
+    inner = integer(shift(direction), view=view)
+
+    def reference(call: Call, value: Array, amount: Array) -> Array:
+        if value.dtype != np.bool_:
+            return np.asarray(inner(call, value, amount))
+        keep = value & ~amount
+        return np.asarray(value if view is signed and direction == "right" else keep)
+
+    return reference
+
+
+def multiply_high(a: Array, b: Array) -> Array:
+    """High half of the unsigned product."""
+    bits = a.dtype.itemsize * 8
+    product = a.astype(object) * b.astype(object)
+    return np.asarray(product >> bits).astype(a.dtype)
+
+
+_INTEGER_COMPARE: dict[str, tuple[ArrayFn, ArrayFn]] = {
+    "eq": (np.equal, signed), "ne": (np.not_equal, signed),
+    "slt": (np.less, signed), "sle": (np.less_equal, signed),
+    "sgt": (np.greater, signed), "sge": (np.greater_equal, signed),
+    "ult": (np.less, unsigned), "ule": (np.less_equal, unsigned),
+    "ugt": (np.greater, unsigned), "uge": (np.greater_equal, unsigned),
+}  # fmt: skip
+
+
+def compare_integers(call: Call, a: Array, b: Array) -> Array:
+    """`arith.cmpi`."""
+    fn, view = _INTEGER_COMPARE[call.attrs["predicate"]]
+    return np.asarray(fn(view(a), view(b)))
+
+
+# --- floats ---------------------------------------------------------------------------------------------
+
+
+def float_dtype(type_: Attribute | None) -> dtype:
+    """Language dtype of the float elements of an IR type."""
+    assert type_ is not None
+    return dtype_of(element_type(type_))
+
+
+def floating(fn: ArrayFn) -> Reference:
+    """Reference of a float op: `fn` in the working type, rounded to the element type of the first operand."""
+
+    def reference(call: Call, *args: Array) -> Array:
+        type_ = float_dtype(call.operand_types[0])
+        result = np.asarray(fn(*args))
+        return minifloat.round_to(result, type_) if minifloat.is_small(type_) else result.astype(args[0].dtype)
+
+    return quiet(reference)
+
+
+_ORDERED: dict[str, ArrayFn] = {
+    "eq": np.equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
+}  # fmt: skip
+
+
+def compare_floats(call: Call, a: Array, b: Array) -> Array:
+    """`arith.cmpf`: ordered predicates are false and unordered ones true where either operand is NaN."""
+    predicate = call.attrs["predicate"]
+    nan = np.isnan(a) | np.isnan(b)
+    if predicate in ("false", "true"):
+        return np.full(nan.shape, predicate == "true")
+    if predicate in ("ord", "uno"):
+        return nan if predicate == "uno" else ~nan
+    relation = predicate[1:]
+    holds = ~nan & (a != b) if relation == "ne" else _ORDERED[relation](a, b)
+    return np.asarray(holds | nan if predicate[0] == "u" else holds)
+
+
+def pick_number(fn: ArrayFn) -> ArrayFn:
+    """Minimum or maximum in which a NaN loses to a number; -0 and +0 are equal, so either may come out."""
+    return lambda a, b: np.where(np.isnan(a), b, np.where(np.isnan(b), a, fn(a, b)))
+
+
+def clamp(call: Call, x: Array, low: Array, high: Array) -> Array:
+    """`tt.clampf`: min(max(x, low), high) with the NaN rule of the attribute."""
+    if call.attrs["propagateNan"] == "all":
+        return np.asarray(np.minimum(np.maximum(x, low), high))
+    return np.asarray(pick_number(np.minimum)(pick_number(np.maximum)(x, low), high))
+
+
+# --- fused multiply-add: one rounding ---------------------------------------------------------------------
+
+
+def add_round_to_odd(a: Array, b: Array) -> Array:
+    """float64 sum rounded to odd, so that a later rounding to a narrower float is the only one (Boldo and Melquiond, 2008)."""
+    total = a + b
+    shifted = total - a
+    error = (a - (total - shifted)) + (b - shifted)
+    even = (total.view(np.uint64) & np.uint64(1)) == 0
+    toward = np.where(error > 0, np.inf, -np.inf)
+    return np.where((error != 0) & even & np.isfinite(total), np.nextafter(total, toward), total)
+
+
+def _exact_fma(x: float, y: float, z: float) -> float:
+    plain = x * y + z
+    if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
+        return plain
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    if exact == 0:
+        return x * y + z if z != 0 or x * y != 0 else plain
+    try:
+        return float(exact)
+    except OverflowError:
+        return np.inf if exact > 0 else -np.inf
+
+
+def fused_multiply_add(call: Call, x: Array, y: Array, z: Array) -> Array:
+    """x * y + z with a single rounding to the element type."""
+    type_ = float_dtype(call.operand_types[0])
+    with np.errstate(all="ignore"):
+        if type_.name == "fp64":
+            each = np.frompyfunc(_exact_fma, 3, 1)
+            return np.asarray(each(*np.broadcast_arrays(x, y, z)), dtype=np.float64).reshape(np.shape(x))
+        wide = [np.atleast_1d(v).astype(np.float64) for v in (x, y, z)]
+        return minifloat.round_to(add_round_to_odd(wide[0] * wide[1], wide[2]), type_).reshape(np.shape(x))
+
+
+# --- conversions --------------------------------------------------------------------------------------------
+
+
+def to_float64_odd(values: Array) -> Array:
+    """Integers as float64; what 53 bits cannot hold is rounded to odd."""
+    if values.dtype.itemsize < 8:
+        return values.astype(np.float64)
+    magnitude = np.abs(values.astype(object))
+    big = np.asarray(magnitude >= 1 << 53, dtype=bool)
+    sticky = (magnitude >> 11 << 11) | (((magnitude & 0x7FF) != 0) * (1 << 11))
+    exact = np.where(big, sticky, magnitude) * np.where(np.asarray(values < 0), -1, 1)
+    return np.asarray(exact).astype(np.float64)
+
+
+def integer_to_float(view: ArrayFn) -> Reference:
+    """`sitofp`/`uitofp`, rounded once."""
+
+    def reference(call: Call, values: Array) -> Array:
+        type_ = float_dtype(call.result_types[0])
+        number = view(values)
+        if type_.name in ("fp32", "fp64"):
+            return number.astype(type_.work_dtype)
+        return minifloat.round_to(to_float64_odd(number), type_)
+
+    return quiet(reference)
+
+
+def float_to_integer(kind: str) -> Reference:
+    """`fptosi`/`fptoui`: toward zero, saturating, NaN to 0; to i1 it is "not zero"."""
+
+    def reference(call: Call, values: Array) -> Array:
+        element = element_type(call.result_types[0])
+        bits = bit_width(element)
+        target = dtype_of(element).work_dtype
+        if bits == 1:
+            return np.asarray(values != 0)
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "s" else (0, (1 << bits) - 1)
+        wide = np.trunc(values.astype(np.float64))
+        inside = np.clip(np.nan_to_num(wide, nan=0.0), low, high)
+        # float(high) may be high + 1, which does not fit: set the saturated lanes by hand.
+        small = np.where(inside >= high, 0.0, inside).astype(np.int64 if kind == "s" else np.uint64)
+        full = np.where(inside >= high, np.asarray(high, dtype=small.dtype), small)
+        return full.astype(target)
+
+    return quiet(reference)
+
+
+def extend(view: ArrayFn) -> Reference:
+    """`extsi`/`extui`."""
+    return lambda call, values: view(values).astype(dtype_of(element_type(call.result_types[0])).work_dtype)
+
+
+def truncate(call: Call, values: Array) -> Array:
+    """`trunci`: the low bits."""
+    return wrap(values, np.empty((), dtype_of(element_type(call.result_types[0])).work_dtype))
+
+
+def convert_float(call: Call, values: Array) -> Array:
+    """`extf`, `truncf`, `tt.fp_to_fp`: one rounding, in the direction that the attribute says."""
+    rounding = call.attrs.get("rounding") or "rtne"
+    return minifloat.round_to(values, float_dtype(call.result_types[0]), rounding=rounding)
+
+
+def bit_cast(call: Call, values: Array) -> Array:
+    """The same bits read as another type of the same width; pointers are their addresses."""
+    source, target = element_type(call.operand_types[0]), element_type(call.result_types[0])  # type: ignore[arg-type]
+    return from_bits(to_bits(values, source), target)
+
+
+def to_bits(values: Array, element: Attribute) -> Array:
+    """Memory form of the elements as unsigned integers of their width (i1 as 0 or 1 in uint8)."""
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8)
+    memory = minifloat.to_memory(values, float_dtype(element)) if values.dtype.kind == "f" else values
+    return np.ascontiguousarray(memory).view(f"uint{memory.dtype.itemsize * 8}").reshape(values.shape)
+
+
+def from_bits(bits: Array, element: Attribute) -> Array:
+    """The reverse of :func:`to_bits`."""
+    if bit_width(element) == 1:
+        return np.asarray(bits != 0)
+    if str(element).startswith("!tt.ptr"):
+        return bits.view(np.int64)
+    type_ = dtype_of(element)
+    return minifloat.from_memory(np.asarray(bits.view(type_.memory_dtype)), type_)

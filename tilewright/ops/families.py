@@ -1,0 +1,40 @@
+"""All families of operations: importing this file fills the registry and defines every user function."""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute
+
+from tilewright.ops import (
+    atomic,
+    atomic_functions,
+    broadcast,
+    casts,
+    constant,
+    control,
+    creation,
+    debug,
+    debug_functions,
+    dot,
+    elementwise,
+    elementwise_pointer,
+    function,
+    gather,
+    math,
+    memory,
+    memory_functions,
+    operators,
+    program,
+    reduce,
+    scan,
+    shape,
+    shape_functions,
+)
+
+FAMILIES = (
+    atomic, atomic_functions, broadcast, casts, constant, control, creation, debug, debug_functions, dot, elementwise,
+    elementwise_pointer, function, gather, math, memory, memory_functions, operators, program, reduce, scan, shape,
+    shape_functions,
+)  # fmt: skip
+
+# Types and attributes with a text form of their own, beside the pointer type.
+ATTRIBUTES: tuple[type[Attribute], ...] = (memory.CachePolicyAttr,)

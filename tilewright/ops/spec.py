@@ -1,0 +1,167 @@
+"""`OpSpec`: the record that holds everything the compiler knows about one operation.
+
+The registry of specs is what the front end, the verifier, the reference, the analyses,
+the back ends and the generated tests all read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.ir import Attribute, Operation
+
+from tilewright.base.errors import InternalError
+from tilewright.ir.op import TileOp
+
+Array = np.ndarray[Any, Any]
+Combine = Callable[..., tuple[Array, ...]]
+
+
+class Machine(Protocol):
+    """What a reference needs of its surroundings: the program's place in the grid, and memory."""
+
+    def program_id(self, axis: int) -> int: ...
+    def num_programs(self, axis: int) -> int: ...
+    def load(self, addresses: Array, dtype: np.dtype[Any], mask: Array | None) -> Array: ...
+    def store(self, addresses: Array, values: Array, mask: Array | None) -> None: ...
+    def print(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One application of an operation, as its `infer` and `reference` see it.
+
+    Args:
+        attrs: attributes as Python values.
+        operand_types: IR types of the operands, `None` for an optional one left out.
+        result_types: IR types of the results; for `infer`, those that the caller asks for (may be empty).
+        regions: the bodies as functions from arrays to arrays, elementwise over arrays of any shape.
+        machine: surroundings of the evaluation; absent when folding.
+    """
+
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    operand_types: tuple[Attribute | None, ...] = ()
+    result_types: tuple[Attribute, ...] = ()
+    regions: tuple[Combine, ...] = ()
+    machine: Machine | None = None
+
+
+# --- how a back end makes code for an op -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """An entry of the elementwise table of `backends/llvm`, applied lane by lane."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """The back end has code of its own, in its file of the same family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decompose:
+    """A pass rewrites the op into simpler ones before any back end sees it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The back end does not have it; compiling raises `UnsupportedError` with this reason."""
+
+    reason: str
+
+
+Lowering = Elementwise | ByHand | Decompose | Refused
+
+
+# --- samples for generated tests ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A small case of an op for the generated tests.
+
+    Args:
+        operands: arrays in the working form of `operand_types` (see `base.dtypes`); () shaped for scalars.
+        operand_types: IR types.
+        attrs: attributes.
+        result_types: needed where `infer` cannot tell them (casts, splat).
+        region: text of a combine body for ops with one, e.g. "arith.addf"; applied pairwise.
+        max_ulp: allowed difference to the reference in units in the last place; 0 means bit-exact (NaN equals NaN).
+        error: substring of the error expected instead of a result.
+    """
+
+    operands: tuple[Array | None, ...]
+    operand_types: tuple[Attribute | None, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    result_types: tuple[Attribute, ...] = ()
+    region: str | None = None
+    max_ulp: float = 0
+    error: str | None = None
+
+
+Infer = Callable[[Call], Sequence[Attribute]]
+Reference = Callable[..., Any]
+Facts = Callable[..., Any]
+Samples = Callable[[np.random.Generator], Iterable[Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """Everything the compiler knows about one operation.
+
+    Args:
+        op: the xDSL class (text form, operands, effects).
+        infer: result types from a `Call`; raises `ShapeError`/`DTypeError` on operands that do not fit.
+        reference: ``reference(call, *operand_arrays) -> array | tuple of arrays | None`` in working forms.
+        lowering: per back end ("cpu", "cuda") how code is made.
+        samples: random cases and bad cases for the generated tests.
+        facts: transfer function of the axis analysis: ``facts(op, operand_facts) -> result facts``; default unknown.
+        fold: ``fold(op, constants) -> value | None``: simplification to an operand or constant; the constant folder
+            proper uses `reference` and needs nothing here.
+        summary: one line for the documentation.
+    """
+
+    op: type[TileOp]
+    infer: Infer
+    reference: Reference | None
+    lowering: Mapping[str, Lowering]
+    samples: Samples | None = None
+    facts: Facts | None = None
+    fold: Callable[..., Any] | None = None
+    summary: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+
+REGISTRY: dict[str, OpSpec] = {}
+
+
+def register(spec: OpSpec) -> OpSpec:
+    """Add `spec` to the registry; each op has exactly one."""
+    if spec.name in REGISTRY:
+        raise InternalError(f"two specs for {spec.name}")
+    REGISTRY[spec.name] = spec
+    return spec
+
+
+def spec_of(op: Operation | type[Operation]) -> OpSpec:
+    """The spec of an operation or op class."""
+    return REGISTRY[op.name]
+
+
+def call_of(op: TileOp, **surroundings: Any) -> Call:
+    """The `Call` that describes an existing operation (all operands present, in order)."""
+    return Call(
+        attrs=op.attr_values(),
+        operand_types=tuple(operand.type for operand in op.operands),
+        result_types=tuple(result.type for result in op.results),
+        **surroundings,
+    )

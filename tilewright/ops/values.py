@@ -1,0 +1,193 @@
+"""Values that a kernel's Python code handles: `tensor`, `constexpr`, `tuple`.
+
+A tensor is a language type and a *handle*: an SSA value while IR is being built, an
+`EagerValue` while the interpreter runs. The operators of `tensor` are attached by
+`ops/builtin.py` from the functions of the families.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from xdsl.ir import Attribute
+
+from tilewright.base.dtypes import BlockType, Type, dtype
+from tilewright.base.errors import LanguageTypeError
+
+
+class Handle(Protocol):
+    """What stands behind a tensor: an SSA value or an eager array; both know their IR type."""
+
+    @property
+    def type(self) -> Attribute: ...
+
+
+class constexpr:
+    """A compile-time constant; as an annotation, marks a parameter that must be one.
+
+    Args:
+        value: any Python object; a constexpr is unwrapped.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value.value if isinstance(value, constexpr) else value
+
+    def __repr__(self) -> str:
+        return f"constexpr[{self.value!r}]"
+
+    def __eq__(self, other: object) -> Any:
+        return constexpr(self.value == unwrap(other))
+
+    def __ne__(self, other: object) -> Any:
+        return constexpr(self.value != unwrap(other))
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __index__(self) -> int:
+        return int(self.value.__index__())
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.value)
+
+    def __getitem__(self, index: Any) -> Any:
+        return constexpr(self.value[unwrap(index)])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    def __neg__(self) -> constexpr:
+        return constexpr(-self.value)
+
+    def __pos__(self) -> constexpr:
+        return constexpr(+self.value)
+
+    def __invert__(self) -> constexpr:
+        return constexpr(~self.value)
+
+
+def _forward(name: str) -> None:
+    """Binary operators of `constexpr`: Python's own on the values; a tensor operand takes over."""
+
+    def operator(self: constexpr, other: Any) -> Any:
+        if isinstance(other, tensor):
+            return NotImplemented
+        result = getattr(self.value, name)(unwrap(other))
+        if result is NotImplemented and isinstance(unwrap(other), float):
+            result = getattr(float(self.value), name)(unwrap(other))
+        return result if result is NotImplemented else constexpr(result)
+
+    setattr(constexpr, name, operator)
+
+
+for _stem in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
+    _forward(f"__{_stem}__")
+    _forward(f"__r{_stem}__")
+for _stem in ("lt", "le", "gt", "ge"):
+    _forward(f"__{_stem}__")
+
+
+class tensor:
+    """A run-time value in a kernel: a tile or a scalar.
+
+    Args:
+        handle: the value behind it.
+        type: language type: a `dtype`, `PointerType`, or `BlockType` of one of them.
+    """
+
+    __slots__ = ("handle", "type")
+
+    def __init__(self, handle: Handle, type: Type) -> None:
+        self.handle = handle
+        self.type: Any = type
+
+    @property
+    def dtype(self) -> Any:
+        """Element type."""
+        return self.type.scalar
+
+    @property
+    def shape(self) -> tuple:
+        """Shape as a tuple of constexprs; empty for a scalar."""
+        return tuple([constexpr(n) for n in self.block_shape])
+
+    @property
+    def block_shape(self) -> builtins.tuple[int, ...]:
+        """Shape as plain integers; () for a scalar."""
+        return self.type.shape if isinstance(self.type, BlockType) else ()
+
+    @property
+    def numel(self) -> constexpr:
+        return constexpr(self.type.numel if isinstance(self.type, BlockType) else 1)
+
+    def __bool__(self) -> bool:
+        raise LanguageTypeError(
+            f"a tensor of type {self.type} has no truth value while the kernel is being compiled",
+            hint="use it as the condition of `if`, `while` or tl.where inside a kernel",
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(str(s) for s in self.shape)}]"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class tuple(builtins.tuple[Any, ...]):  # noqa: A001
+    """A tuple of kernel values; `+`, `*`, indexing, slicing, unpacking and `len` as in Python."""
+
+    def __new__(cls, values: Iterable[Any] = ()) -> tuple:
+        return super().__new__(cls, values)
+
+    def __getitem__(self, index: Any) -> Any:
+        index = unwrap(index)
+        if isinstance(index, builtins.slice):
+            parts = (unwrap(index.start), unwrap(index.stop), unwrap(index.step))
+            return tuple(super().__getitem__(builtins.slice(*parts)))
+        return super().__getitem__(index)
+
+    def __add__(self, other: Any) -> tuple:
+        return tuple([*self, *unwrap(other)])
+
+    def __mul__(self, count: Any) -> tuple:
+        return tuple(list(self) * int(unwrap(count)))
+
+
+def unwrap(value: Any) -> Any:
+    """The Python value inside a constexpr; anything else as it is; lists and tuples element by element."""
+    if isinstance(value, constexpr):
+        return value.value
+    if type(value) is tuple or type(value) is builtins.tuple:
+        return builtins.tuple(unwrap(v) for v in value)
+    if type(value) is list:
+        return [unwrap(v) for v in value]
+    return value
+
+
+def shape_ints(shape: Sequence[Any]) -> builtins.tuple[int, ...]:
+    """A shape argument (ints or constexprs, maybe nested in one sequence) as plain ints."""
+    flat = shape[0] if len(shape) == 1 and isinstance(unwrap(shape[0]), (builtins.tuple, list)) else shape
+    return builtins.tuple(unwrap(n) for n in unwrap(flat))
+
+
+__all__ = ["Handle", "constexpr", "dtype", "shape_ints", "tensor", "tuple", "unwrap"]

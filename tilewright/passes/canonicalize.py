@@ -1,0 +1,163 @@
+"""Canonicalisation: constants computed, algebra simplified, decided branches and loops unrolled away.
+
+An op whose operands are all constants is evaluated by its own `reference`; simplifications are the
+`fold` slots of the specs. What is left is dead code, which `dce` removes.
+
+    scf.if true { A } else { B }            ->  A
+    scf.for over no iteration               ->  the initial values
+    scf.for over exactly one iteration      ->  its body
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from tilewright.ir.op import TileOp
+from tilewright.ir.types import element_type, is_float, is_integer
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp, IfOp
+from tilewright.ops.folds import Number
+from tilewright.ops.spec import REGISTRY, Call, Elementwise, OpSpec
+from tilewright.passes.rewriting import erase, replace
+
+MOVES_NUMBERS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat"})
+"""Ops that only move elements: of a tile of one number they make another tile of it."""
+
+
+def canonicalize(root: Operation) -> bool:
+    """Simplify every operation below `root`, in order; says whether anything changed."""
+    changed = False
+    for region in root.regions:
+        for block in region.blocks:
+            changed |= _visit_block(block)
+    return changed
+
+
+def _visit_block(block: Block) -> bool:
+    changed = False
+    op = block.first_op
+    while op is not None:
+        after = op.next_op
+        if op.regions:
+            changed |= canonicalize(op)
+            if (inlined := _decided(op)) is not None:
+                after = inlined or after
+                changed = True
+        elif op.results:
+            changed |= _simplify(op)
+        op = after
+    return changed
+
+
+def constant_of(value: SSAValue) -> Number | None:
+    """The number that every element of `value` is, when it is a constant."""
+    owner = value.owner
+    return owner.splat_value if isinstance(owner, ConstantOp) else None
+
+
+def _simplify(op: Operation) -> bool:
+    """Replace `op` by an operand or a constant; says whether it did."""
+    spec = REGISTRY.get(op.name)
+    if spec is None or isinstance(op, ConstantOp) or len(op.results) != 1:
+        return False
+    known = [constant_of(operand) for operand in op.operands]
+    found: SSAValue | Number | None = None
+    if known and all(number is not None for number in known):
+        found = _evaluate(op, spec, [n for n in known if n is not None])
+    if found is None and spec.fold is not None:
+        found = spec.fold(op, known)
+    if found is None:
+        return False
+    replace(op, [found if isinstance(found, SSAValue) else _constant_before(op, found)])
+    return True
+
+
+def _constant_before(op: Operation, number: Number) -> SSAValue:
+    made = ConstantOp.of(number, op.results[0].type)
+    made.location = op.location
+    block = op.parent_block()
+    assert block is not None
+    block.insert_op_before(made, op)
+    return made.results[0]
+
+
+def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | None:
+    """The value of an op on constants, computed on single elements by its reference."""
+    element = element_type(op.results[0].type)
+    if not (is_integer(element) or is_float(element)) or not isinstance(op, TileOp):
+        return None
+    if op.name in MOVES_NUMBERS:
+        return known[0]
+    if not isinstance(spec.lowering.get("cpu"), Elementwise) or spec.reference is None:
+        return None
+    types: tuple[Attribute, ...] = tuple(element_type(operand.type) for operand in op.operands)
+    call = Call(op.attr_values(), types, (element,))
+    arrays = [
+        spec_constant(Call({"value": number}, (), (type_,))) for number, type_ in zip(known, types, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        result = np.asarray(spec.reference(call, *arrays))
+    number: Number = result.item()
+    return number
+
+
+def spec_constant(call: Call) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    """A constant in its working form, as the reference of `arith.constant` makes it."""
+    reference = REGISTRY[ConstantOp.name].reference
+    assert reference is not None
+    return np.asarray(reference(call))
+
+
+# --- control flow whose course is known -----------------------------------------------------------------
+
+
+def _decided(op: Operation) -> Operation | bool | None:
+    """Replace a branch or loop whose course is known; the operation to go on with, False for the next, None if kept."""
+    if isinstance(op, IfOp):
+        condition = constant_of(op.operands[0])
+        if condition is None:
+            return None
+        region = op.regions[0 if condition else 1]
+        return _splice(op, region.block, ()) if region.blocks else _replace(op, ())
+    if isinstance(op, ForOp):
+        trips = _trip_count(op)
+        if trips == 0:
+            return _replace(op, op.operands[3:])
+        if trips == 1:
+            return _splice(op, op.body.block, (op.operands[0], *op.operands[3:]))
+    return None
+
+
+def _trip_count(loop: ForOp) -> int | None:
+    bounds = [constant_of(bound) for bound in loop.operands[:3]]
+    if any(bound is None for bound in bounds) or bounds[2] == 0:
+        return None
+    lower, upper, step = (int(bound) for bound in bounds if bound is not None)
+    return len(range(lower, upper, step))
+
+
+def _replace(op: Operation, values: Sequence[SSAValue]) -> bool:
+    replace(op, values)
+    return False
+
+
+def _splice(op: Operation, body: Block, arguments: Sequence[SSAValue]) -> Operation | bool:
+    """Move the operations of `body` in front of `op`, then replace `op` by what the body yields."""
+    block = op.parent_block()
+    assert block is not None
+    for argument, value in zip(body.args, arguments, strict=True):
+        argument.replace_all_uses_with(value)
+    first = body.first_op
+    terminator = body.last_op
+    assert terminator is not None
+    for inner in list(body.ops):
+        if inner is not terminator:
+            inner.detach()
+            block.insert_op_before(inner, op)
+    yielded = list(terminator.operands)
+    erase(terminator)
+    _replace(op, yielded)
+    return first if first is not None and first is not terminator else False

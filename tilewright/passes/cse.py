@@ -1,0 +1,60 @@
+"""Common subexpression elimination: one value for equal pure operations.
+
+Scopes follow the nesting of regions: an operation may reuse a value of its own block or of an
+enclosing one, which dominates it because tile IR has only structured control flow.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Hashable
+
+from xdsl.ir import Block, Operation
+from xdsl.traits import is_side_effect_free
+
+from tilewright.passes.rewriting import replace
+
+
+def eliminate_common_subexpressions(root: Operation) -> bool:
+    """Merge equal pure operations below `root`; says whether anything changed."""
+    return _visit_regions(root, ChainMap())
+
+
+def _visit_regions(op: Operation, known: ChainMap[Hashable, Operation]) -> bool:
+    changed = False
+    for region in op.regions:
+        for block in region.blocks:
+            changed |= _visit_block(block, known.new_child())
+    return changed
+
+
+def _visit_block(block: Block, known: ChainMap[Hashable, Operation]) -> bool:
+    changed = False
+    for op in list(block.ops):
+        if op.regions:
+            changed |= _visit_regions(op, known)
+            continue
+        if not op.results or not is_side_effect_free(op):
+            continue
+        key = _key(op)
+        twin = known.get(key)
+        if twin is None:
+            known[key] = op
+            continue
+        replace(op, twin.results)
+        changed = True
+    return changed
+
+
+def _key(op: Operation) -> Hashable:
+    return (
+        op.name,
+        tuple(id(operand) for operand in op.operands),
+        tuple(result.type for result in op.results),
+        tuple(sorted(op.properties.items(), key=_first)),
+        tuple(sorted(op.attributes.items(), key=_first)),
+    )
+
+
+def _first(item: tuple[str, object]) -> str:
+    return item[0]

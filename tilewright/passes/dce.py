@@ -1,0 +1,111 @@
+"""Dead code elimination: erase operations whose results nobody uses and that change nothing.
+
+Effects are asked of the operation (its traits), never decided by its class. Loop-carried
+values are dropped when they only feed themselves and nobody reads the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import IsTerminator, MemoryEffectKind, get_effects
+
+from tilewright.ops.control import ForOp
+from tilewright.passes.rewriting import erase
+
+
+def is_removable(op: Operation) -> bool:
+    """Whether erasing `op` can be noticed only through its results: it writes nothing and ends no block."""
+    if op.has_trait(IsTerminator):
+        return False
+    effects = get_effects(op)
+    if effects is None:
+        return False
+    return all(effect.kind in (MemoryEffectKind.READ, MemoryEffectKind.ALLOC) for effect in effects)
+
+
+def eliminate_dead_code(root: Operation) -> bool:
+    """Erase dead operations below `root`, innermost and last first; says whether anything changed."""
+    changed = False
+    for region in root.regions:
+        for block in region.blocks:
+            changed |= _sweep(block)
+    return changed
+
+
+def _sweep(block: Block) -> bool:
+    changed = False
+    op = block.last_op
+    while op is not None:
+        before = op.prev_op
+        if all(result.first_use is None for result in op.results) and is_removable(op):
+            erase(op)
+            changed = True
+        elif op.regions:
+            if isinstance(op, ForOp):
+                changed |= _drop_dead_carried(op)
+            changed |= eliminate_dead_code(op)
+        op = before
+    return changed
+
+
+def _drop_dead_carried(loop: ForOp) -> bool:
+    """Remove carried values whose result is unused and whose argument feeds only its own next value."""
+    body = loop.body.block
+    terminator = body.last_op
+    assert terminator is not None
+    dead = [
+        index
+        for index, result in enumerate(loop.results)
+        if result.first_use is None and _feeds_only(body.args[index + 1], terminator, index)
+    ]
+    if not dead:
+        return False
+    _rebuild_without(loop, dead)
+    return True
+
+
+def _rebuild_without(loop: ForOp, dead: Sequence[int]) -> None:
+    """Replace `loop` by one that does not carry the values at the indices `dead`."""
+    body = loop.body.block
+    terminator = body.last_op
+    assert terminator is not None
+    terminator.operands = [o for i, o in enumerate(terminator.operands) if i not in dead]
+    kept = [r for i, r in enumerate(loop.results) if i not in dead]
+    initial = [o for i, o in enumerate(loop.operands[3:]) if i not in dead]
+    eliminate_dead_code(loop)  # what fed the dropped values, so that their arguments lose their last uses
+    for index in reversed(dead):
+        body.erase_arg(body.args[index + 1])
+    made = ForOp.create(
+        operands=[*loop.operands[:3], *initial],
+        result_types=[r.type for r in kept],
+        properties=loop.properties.copy(),
+        attributes=loop.attributes.copy(),
+        regions=[loop.detach_region(0)],
+    )
+    made.location = loop.location
+    block = loop.parent_block()
+    assert block is not None
+    block.insert_op_before(made, loop)
+    for old, new in zip(kept, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    erase(loop)
+
+
+def _feeds_only(value: SSAValue, terminator: Operation, index: int) -> bool:
+    """Whether every use of `value` ends, through removable operations, in operand `index` of `terminator`."""
+    seen: set[Operation] = set()
+    pending = [value]
+    while pending:
+        for use in pending.pop().uses:
+            user = use.operation
+            if user is terminator:
+                if use.index != index:
+                    return False
+            elif user not in seen:
+                if user.regions or not is_removable(user) or user.parent_block() is not terminator.parent_block():
+                    return False
+                seen.add(user)
+                pending.extend(user.results)
+    return True

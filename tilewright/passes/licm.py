@@ -1,0 +1,58 @@
+"""Loop-invariant code motion: compute before a loop what every iteration computes alike.
+
+Only pure operations without regions move. Nothing in tile IR traps (division by zero has a
+defined result), so moving one out of a loop that runs zero times is safe.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import IsTerminator, is_side_effect_free
+
+from tilewright.ops.control import ForOp, WhileOp
+
+LOOPS = (ForOp, WhileOp)
+
+
+def hoist_loop_invariants(root: Operation) -> bool:
+    """Hoist out of every loop below `root`, inner loops first; says whether anything changed."""
+    changed = False
+    for region in root.regions:
+        for block in region.blocks:
+            for op in list(block.ops):
+                if op.regions:
+                    changed |= hoist_loop_invariants(op)
+                if isinstance(op, LOOPS):
+                    changed |= _hoist(op)
+    return changed
+
+
+def _hoist(loop: Operation) -> bool:
+    changed = False
+    parent = loop.parent_block()
+    assert parent is not None
+    for region in loop.regions:
+        for block in region.blocks:
+            for op in list(block.ops):
+                if _invariant(op, loop):
+                    op.detach()
+                    parent.insert_op_before(op, loop)
+                    changed = True
+    return changed
+
+
+def _invariant(op: Operation, loop: Operation) -> bool:
+    if op.regions or op.has_trait(IsTerminator) or not is_side_effect_free(op):
+        return False
+    return all(_defined_outside(operand, loop) for operand in op.operands)
+
+
+def _defined_outside(value: SSAValue, loop: Operation) -> bool:
+    owner = value.owner
+    block = owner if isinstance(owner, Block) else owner.parent_block()
+    while block is not None:
+        parent = block.parent_op()
+        if parent is loop:
+            return False
+        block = parent.parent_block() if parent is not None else None
+    return True

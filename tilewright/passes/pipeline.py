@@ -1,0 +1,60 @@
+"""The table of contents of the passes over tile IR, and their runner.
+
+Read it top down: this is the order in which a kernel is simplified before a back end sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tilewright.passes.canonicalize import canonicalize
+from tilewright.passes.cse import eliminate_common_subexpressions
+from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.inline import inline_calls
+from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.unreachable import drop_unreachable_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named rewrite of a module; `run` says whether it changed anything."""
+
+    name: str
+    run: Callable[[ModuleOp], bool]
+
+
+UNREACHABLE = Pass("unreachable", drop_unreachable_blocks)
+INLINE = Pass("inline", inline_calls)
+CANONICALIZE = Pass("canonicalize", canonicalize)
+CSE = Pass("cse", eliminate_common_subexpressions)
+LICM = Pass("licm", hoist_loop_invariants)
+DCE = Pass("dce", eliminate_dead_code)
+
+SIMPLIFY: tuple[Pass, ...] = (
+    UNREACHABLE,
+    INLINE,
+    CANONICALIZE,
+    CSE,
+    LICM,
+    DCE,  # last: the other passes leave dead operations behind for it
+)
+BY_NAME = {p.name: p for p in SIMPLIFY}
+
+
+def run_passes(
+    module: ModuleOp, passes: Sequence[Pass] = SIMPLIFY, after: Callable[[Pass, ModuleOp], None] | None = None
+) -> ModuleOp:
+    """Run `passes` in order on `module`, in place.
+
+    Args:
+        module: tile IR.
+        passes: what to run.
+        after: called after each pass that changed the module (verification, dumps).
+    """
+    for step in passes:
+        if step.run(module) and after is not None:
+            after(step, module)
+    return module

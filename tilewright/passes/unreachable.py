@@ -1,0 +1,37 @@
+"""Unreachable blocks: drop the blocks of a function that no branch leads to.
+
+A front end leaves them after an early `return`; with them gone a structured function is one block again.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation
+
+from tilewright.ops.function import FuncOp
+
+
+def drop_unreachable_blocks(root: Operation) -> bool:
+    """Drop them in every function below `root`; says whether anything changed."""
+    changed = False
+    for op in root.walk():
+        if isinstance(op, FuncOp) and len(op.body.blocks) > 1:
+            changed |= _drop(op)
+    return changed
+
+
+def _drop(function: FuncOp) -> bool:
+    entry = function.body.blocks[0]
+    reached: set[Block] = set()
+    pending = [entry]
+    while pending:
+        block = pending.pop()
+        if block not in reached:
+            reached.add(block)
+            if block.last_op is not None:
+                pending.extend(block.last_op.successors)
+    dead = [block for block in function.body.blocks if block not in reached]
+    for block in dead:
+        function.body.detach_block(block)
+    for block in dead:  # all are out before the first goes: they may use one another's values
+        block.erase(safe_erase=False)
+    return bool(dead)

@@ -1,0 +1,176 @@
+"""From a kernel and a specialisation to loaded code: cache look-ups around the stages.
+
+::
+
+    key = hash(source and callees, globals, specialisation, options, target, versions)
+    memory (the binder's table) -> disk (object bytes) -> stages: ttir, loops, llir, obj
+
+A damaged cache entry is a miss: the kernel is compiled anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tilewright.backends.cpu import backend as cpu
+from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import TilewrightError, UnsupportedError
+from tilewright.base.knobs import knobs
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.frontend.hashing import content_hash
+from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.specialize import Specialization
+from tilewright.runtime.stages import Stage, run_stages
+from tilewright.base.version import __version__
+
+
+class Backend(Protocol):
+    """What the runtime needs of a back end."""
+
+    def target(self) -> Target: ...
+    def versions(self) -> str: ...
+    def stages(
+        self, fn: BlockFunction, specialization: Specialization, options: Options, target: Target
+    ) -> Mapping[str, Stage]: ...
+    def load(self, binary: bytes, metadata: Mapping[str, Any]) -> Any: ...
+
+
+BACKENDS: dict[str, Backend] = {"cpu": cpu}
+
+
+@dataclass(slots=True)
+class CompiledKernel:
+    """A kernel compiled for one specialisation.
+
+    Args:
+        name: name of the kernel function.
+        target: what it was compiled for.
+        metadata: facts about the code: signature, scratch bytes, stored parameters, options.
+        hash: key in the disk cache.
+        asm: text of each stage ("ttir", "loops", "llir") and the bytes of the object ("obj"). After a load from the
+            disk cache only the object is there, and the texts are in `dump_dir` if that knob was set.
+        seconds: compile time per stage; empty when loaded from disk.
+        total_seconds: time from the request to loaded code.
+        from_disk: whether the disk cache had it.
+        module: the loaded code.
+    """
+
+    name: str
+    target: Target
+    metadata: dict[str, Any]
+    hash: str
+    asm: dict[str, str | bytes] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    total_seconds: float = 0.0
+    from_disk: bool = False
+    module: Any = None
+
+    def __repr__(self) -> str:
+        return f"<CompiledKernel {self.name} for {self.target}>"
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Identifies this copy of Tilewright: its version, and name, size and time of each of its files."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256(__version__.encode())
+    for file in sorted(root.rglob("*.py")):
+        stat = file.stat()
+        digest.update(f"{file.relative_to(root)}:{stat.st_size}:{stat.st_mtime_ns};".encode())
+    return digest.hexdigest()
+
+
+def cache_key(fn: BlockFunction, specialization: Specialization, options: Options, target: Target) -> str:
+    """Content hash that names the compiled kernel in the disk cache."""
+    parts = (
+        fingerprint(),
+        BACKENDS[target.backend].versions(),
+        content_hash(fn),
+        specialization.text(_constant_text),
+        options.key(),
+        repr(target),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _constant_text(value: Any) -> str:
+    return content_hash(value) if isinstance(value, BlockFunction) else repr(value)
+
+
+@functools.lru_cache(maxsize=4)
+def _disk_cache(folder: Path, max_bytes: int) -> DiskCache:
+    return DiskCache(folder, max_bytes)
+
+
+def disk_cache() -> DiskCache:
+    """The disk cache that the knobs name."""
+    return _disk_cache(knobs.cache.dir, knobs.cache.size)
+
+
+def compile_kernel(
+    fn: BlockFunction, specialization: Specialization, options: Options, target: Target | None = None
+) -> CompiledKernel:
+    """Compile `fn`, or load it from the disk cache.
+
+    Args:
+        fn: the kernel.
+        specialization: types and keys of its arguments.
+        options: compile options.
+        target: default is the host CPU.
+
+    Raises:
+        CompilationError: the kernel is wrong; the message shows where.
+        UnsupportedError: no back end for `target`.
+    """
+    begin = time.perf_counter()
+    target = BACKENDS["cpu"].target() if target is None else target
+    backend = BACKENDS.get(target.backend)
+    if backend is None:
+        raise UnsupportedError(f"no back end for target {target}", hint=f"available: {', '.join(BACKENDS)}")
+    key = cache_key(fn, specialization, options, target)
+    kernel = None if _bypass_cache() else _from_disk(fn, key, target, backend)
+    if kernel is None:
+        kernel = _compile(fn, specialization, options, target, key)
+        kernel.module = backend.load(bytes(kernel.asm["obj"]), kernel.metadata)
+    kernel.total_seconds = time.perf_counter() - begin
+    return kernel
+
+
+def _bypass_cache() -> bool:
+    """Dumps and overrides need the stages to run."""
+    wanted = knobs.compilation
+    return knobs.cache.disabled or wanted.dump_dir is not None or wanted.override_dir is not None
+
+
+def _from_disk(fn: BlockFunction, key: str, target: Target, backend: Backend) -> CompiledKernel | None:
+    entry = disk_cache().get(key)
+    if entry is None:
+        return None
+    kernel = CompiledKernel(
+        fn.fn.__name__, target, entry.metadata, key, {"obj": entry.payload}, from_disk=True
+    )
+    try:
+        kernel.module = backend.load(entry.payload, entry.metadata)
+    except (TilewrightError, KeyError):  # whole by its checksum, and still not loadable: compile anew
+        return None
+    return kernel
+
+
+def _compile(
+    fn: BlockFunction, specialization: Specialization, options: Options, target: Target, key: str
+) -> CompiledKernel:
+    """Run the stages and keep the result on disk."""
+    metadata: dict[str, Any] = {"name": fn.fn.__name__, "types": list(specialization.runtime_types)}
+    stages = BACKENDS[target.backend].stages(fn, specialization, options, target)
+    outcome = run_stages(stages, fn, metadata, fn.fn.__name__, knobs.compilation)
+    kernel = CompiledKernel(fn.fn.__name__, target, metadata, key, outcome.texts, outcome.seconds)
+    if not _bypass_cache():
+        disk_cache().put(key, bytes(outcome.artifact), metadata)
+    return kernel

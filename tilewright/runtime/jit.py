@@ -1,0 +1,139 @@
+"""`@tilewright.jit`: the object that a kernel becomes, and how it is launched.
+
+::
+
+    kernel[grid](*args, **options)
+        binder: bind, read arguments, make the key -> table hit: launch
+                                                   -> miss: compile_kernel, remember, launch
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, overload
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import ArgumentError
+from tilewright.base.knobs import knobs
+from tilewright.base.options import Options
+from tilewright.frontend.hashing import check_globals, content_hash, used_globals
+from tilewright.frontend.source import source_of
+from tilewright.ops.values import constexpr
+from tilewright.runtime.binder import Binder, Call, Prepared
+from tilewright.runtime.compiler import BACKENDS, CompiledKernel, compile_kernel
+from tilewright.runtime.specialize import parse_params, register_constant
+
+
+class JITFunction(BlockFunction):
+    """A kernel, or a function that kernels call.
+
+    Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
+    dictionary of bound arguments to them; keywords are parameters or launch options (`num_warps`, `num_threads`, ...).
+
+    Args:
+        fn: Python function in the block language.
+        noinline: keep calls to it as calls.
+        do_not_specialize: parameters (names or indices) not specialised on value.
+        do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
+        debug: keep device assertions; default is the knob `runtime.debug`.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        noinline: bool = False,
+        do_not_specialize: Iterable[int | str] = (),
+        do_not_specialize_on_alignment: Iterable[int | str] = (),
+        debug: bool | None = None,
+    ) -> None:
+        super().__init__(fn, noinline=noinline)
+        source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
+        self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
+        self.debug = debug
+        self._binder: Binder | None = None
+        self._kernels: dict[Any, CompiledKernel] = {}
+
+    @property
+    def arg_names(self) -> list[str]:
+        """Names of the parameters."""
+        return [param.name for param in self.params]
+
+    @property
+    def cache_key(self) -> str:
+        """Content hash of the source, everything it calls and the constants it uses."""
+        return content_hash(self)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return functools.partial((self._binder or self._make_binder()).launch, grid)
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch over `grid`, or with `warmup` only compile; returns the compiled kernel."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return self[grid](*args, **kwargs)
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel:
+        """Compile for these arguments without launching."""
+        binder = self._binder or self._make_binder()
+        kernel = self._resolve(binder.bind(*args, **kwargs)).kernel
+        assert isinstance(kernel, CompiledKernel)
+        return kernel
+
+    def clear(self) -> None:
+        """Forget every compiled variant held in memory."""
+        self._kernels.clear()
+        if self._binder is not None:
+            self._binder.forget()
+
+    def _make_binder(self) -> Binder:
+        """Made at the first launch: the functions that the kernel calls may be defined after it."""
+        guard = functools.partial(check_globals, self) if used_globals(self) else None
+        self._binder = Binder(self.__name__, self.params, self._resolve, before_launch=guard)
+        return self._binder
+
+    def _resolve(self, call: Call) -> Prepared:
+        options = self._options(call)
+        target = BACKENDS["cpu"].target()
+        key = (call.specialization, options, target)
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = self._kernels[key] = compile_kernel(self, call.specialization, options, target)
+        launch = BACKENDS[target.backend].launcher(kernel.module, kernel.metadata, call.num_threads)
+        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]))
+
+    def _options(self, call: Call) -> Options:
+        defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
+        if knobs.language.fp32_default is not None:
+            defaults["default_dot_input_precision"] = knobs.language.fp32_default
+        options = Options(**{**defaults, **call.options})
+        warps = options.num_warps
+        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
+            raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")
+        return options
+
+
+register_constant(constexpr, lambda value: value.value)
+register_constant(BlockFunction)
+
+
+@overload
+def jit(fn: Callable[..., Any]) -> JITFunction: ...
+@overload
+def jit(
+    *,
+    noinline: bool = ...,
+    do_not_specialize: Iterable[int | str] = ...,
+    do_not_specialize_on_alignment: Iterable[int | str] = ...,
+    debug: bool | None = ...,
+) -> Callable[[Callable[..., Any]], JITFunction]: ...
+def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a Python function written in the block language.
+
+    Use it bare (``@tilewright.jit``) or with options (``@tilewright.jit(noinline=True)``); see :class:`JITFunction`.
+    """
+    if fn is None:
+        return functools.partial(jit, **options)
+    return JITFunction(fn, **options)
+

@@ -1,0 +1,84 @@
+"""The stage runner: an ordered mapping from extension to function, run, timed, dumped and overridden.
+
+::
+
+    source --ttir--> module --loops--> text --llir--> text --obj--> bytes
+
+Every stage may be replaced by a file `<override_dir>/<kernel>.<ext>` and is written to
+`<dump_dir>/<kernel>.<ext>`; caching, timing, dumping and overriding are written here once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.knobs import CompilationKnobs
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of a pipeline.
+
+    Args:
+        run: makes the artifact from the one before; may add to the metadata.
+        render: the artifact as text or bytes for dumps and `asm`.
+        parse: the artifact from a file's contents, for overrides; ``None`` when the stage cannot be overridden.
+    """
+
+    run: Callable[[Any, dict[str, Any]], Any]
+    render: Callable[[Any], str | bytes] = lambda artifact: artifact
+    parse: Callable[[bytes], Any] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run of the stages left behind.
+
+    Args:
+        artifact: result of the last stage.
+        texts: rendered artifact of every stage by extension.
+        seconds: time of every stage by extension.
+    """
+
+    artifact: Any
+    texts: dict[str, str | bytes] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def run_stages(
+    stages: Mapping[str, Stage], source: Any, metadata: dict[str, Any], name: str, knobs: CompilationKnobs
+) -> Outcome:
+    """Run `stages` in order on `source`.
+
+    Args:
+        stages: extension -> stage.
+        source: input of the first stage.
+        metadata: filled by the stages.
+        name: kernel name, used for file names.
+        knobs: dump and override folders.
+    """
+    outcome = Outcome(source)
+    for extension, stage in stages.items():
+        begin = time.perf_counter()
+        override = _override(stage, knobs.override_dir, f"{name}.{extension}")
+        outcome.artifact = stage.run(outcome.artifact, metadata) if override is None else override
+        outcome.seconds[extension] = time.perf_counter() - begin
+        text = stage.render(outcome.artifact)
+        outcome.texts[extension] = text
+        if knobs.dump_dir is not None:
+            knobs.dump_dir.mkdir(parents=True, exist_ok=True)
+            file = knobs.dump_dir / f"{name}.{extension}"
+            file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return outcome
+
+
+def _override(stage: Stage, folder: Path | None, file_name: str) -> Any:
+    """The artifact given by a file of the override folder, or None."""
+    if folder is None or stage.parse is None:
+        return None
+    file = folder / file_name
+    return stage.parse(file.read_bytes()) if file.is_file() else None

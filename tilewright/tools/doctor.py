@@ -1,0 +1,84 @@
+"""``tilewright doctor``: what this machine offers, what is installed and how the knobs stand.
+
+Everything a bug report needs, gathered without compiling a kernel.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from tilewright.backends.cpu.launch.openmp import find_openmp
+from tilewright.backends.llvm.features import host
+from tilewright.base.knobs import knobs
+from tilewright.base.version import __version__
+from tilewright.runtime.disk_cache import DiskCache
+
+_NOTABLE = (
+    "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni",
+    "amx-tile", "amx-bf16", "amx-int8", "neon", "fullfp16", "bf16", "i8mm", "sve",
+)  # fmt: skip
+_PACKAGES = ("numpy", "xdsl", "llvmlite", "torch", "click", "rich")
+
+
+def version(package: str) -> str:
+    """Installed version of a package, or ``"not installed"``; does not import it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def cpu_name() -> str:
+    """The CPU as its maker calls it, or as LLVM does where the system does not say."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return host().cpu
+
+
+def facts() -> dict[str, str]:
+    """Machine and installation as name -> text, in the order in which they are shown."""
+    cpu = host()
+    openmp = find_openmp()
+    entries, size = DiskCache(knobs.cache.dir, knobs.cache.size).size()
+    notable = " ".join(name for name in _NOTABLE if cpu.has(name))
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "CPU": f"{cpu_name()} (LLVM: {cpu.cpu}), vectors of {cpu.vector_bytes} bytes",
+        "features": notable,
+        "threads": f"{affinity} in the affinity mask, {os.cpu_count()} in the machine",
+        "OpenMP runtime": openmp.path if openmp else "none: kernels run on a pool of their own",
+        "disk cache": f"{knobs.cache.dir}: {entries} entries, {decimal(size)} of at most {decimal(knobs.cache.size)}",
+        "system": f"{platform.platform()}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}",
+        "Tilewright": __version__,
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "packages": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
+    }
+
+
+def doctor(console: Console) -> None:
+    """Print the facts and every knob with its environment variable, value and meaning."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in facts().items():
+        table.add_row(name, text)
+    console.print(table)
+    settings = Table(box=SIMPLE, header_style="bold", pad_edge=False)
+    for column in ("knob", "environment", "value", "meaning"):
+        settings.add_column(column, overflow="fold")
+    for name, variable, value, meaning in knobs.describe():
+        settings.add_row(name, variable, "" if value is None else str(value), meaning)
+    console.print(settings)

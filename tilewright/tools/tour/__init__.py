@@ -1,0 +1,4 @@
+"""The tour: six kernels compiled, checked and timed while the user watches.
+
+``cases`` says what is run, ``run`` compiles, checks and times it, ``show`` draws it.
+"""
