@@ -116,6 +116,16 @@ def test_star_and_keyword_only_parameters() -> None:
         kernel[(1,)](X, Y, 7)
 
 
+def test_parameters_called_like_builtins() -> None:
+    def kernel_of_names(len, int, tuple, callable=3, Exception=None): ...
+
+    kernel = Recorder(kernel_of_names)
+    for grid in ((2,), [2, 3], lambda meta: (meta["len"],)):
+        kernel[grid](5, X, 2.0, num_warps=2)
+    assert len(kernel.calls) == 1
+    assert kernel.launched == [(*grid, 5, X.data_ptr(), 2.0, 3) for grid in ((2, 1, 1), (2, 3, 1), (5, 1, 1))]
+
+
 def test_a_kernel_without_parameters() -> None:
     def nothing(): ...
 
@@ -141,7 +151,7 @@ def test_integers_resolve_once_per_kind(kernel: Recorder, values: list[Any], kin
         kernel[(1,)](X, Y, value)
     assert len({call.specialization for call in kernel.calls}) == kinds
     assert len(kernel.calls) <= len(values)
-    wanted = [() if v is None or v is not True and v == 1 else (v,) for v in values * 3]
+    wanted = [() if v is None or (v is not True and v == 1) else (v,) for v in values * 3]
     assert [row[5:] for row in kernel.launched] == wanted
 
 

@@ -29,7 +29,7 @@ class AxisAnalysis:
     def argument(self, function: FuncOp, index: int) -> AxisFacts:
         promise = function.arg_attributes(index).get("tt.divisibility")
         divisor = int(promise.value.data) if isinstance(promise, IntegerAttr) else 1
-        return of_argument(divisor, function.body.block.args[index].type)
+        return of_argument(divisor)
 
     def transfer(self, op: Operation, operands: Sequence[AxisFacts]) -> Sequence[AxisFacts]:
         spec = REGISTRY.get(op.name)
@@ -41,7 +41,7 @@ class AxisAnalysis:
 
     def induction(self, loop: ForOp, bounds: Sequence[AxisFacts]) -> AxisFacts:
         lower, _, step = bounds
-        return AxisFacts((1,), (math.gcd(lower.divisibility[0], step.divisibility[0]),), (1,))
+        return AxisFacts((1,), (math.gcd(lower.divisibility[0], step.divisibility[0]),), (1,), None, lower.nonnegative)
 
 
 def _with_hints(op: Operation, facts: AxisFacts) -> AxisFacts:
@@ -55,7 +55,7 @@ def _with_hints(op: Operation, facts: AxisFacts) -> AxisFacts:
             values = [int(v) for v in hint.get_values()]
             if len(values) == facts.rank:
                 runs[slot] = tuple(max(a, b) for a, b in zip(runs[slot], values, strict=True))
-    return AxisFacts(runs[0], runs[1], runs[2], facts.constant)
+    return AxisFacts(runs[0], runs[1], runs[2], facts.constant, facts.nonnegative)
 
 
 def axis_facts(function: FuncOp) -> Facts[AxisFacts]:

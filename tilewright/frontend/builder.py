@@ -7,6 +7,7 @@ of enclosing positions are seen and reused, because those blocks dominate it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import UnknownLoc
@@ -52,6 +53,14 @@ class Position:
         return None
 
 
+@dataclass(slots=True)
+class Side:
+    """One branch: its first block and the position at which it ends."""
+
+    block: Block
+    end: Position
+
+
 class IRBuilder(Emitter):
     """Builds operations at a position, stamped with a location.
 
@@ -85,7 +94,7 @@ class IRBuilder(Emitter):
     ) -> tuple[Handle, ...]:
         """Append an operation; its results are SSA values."""
         op = cls.build_op(operands, call.result_types, call.attrs, regions)  # type: ignore[arg-type]
-        return self.append(op).results  # type: ignore[return-value]
+        return self.append(op).results
 
     def constant(self, value: bool | int | float, type: Type) -> tensor:
         """A constant of a language type; one is made per block and value."""

@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import ast
 import builtins
-import enum
 import inspect
-import math
+import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xdsl.dialects.builtin import FunctionType
+from xdsl.ir import Attribute
+
 from tilewright.base.callable import BlockFunction
-from tilewright.base.dtypes import BlockType, PointerType, Type, dtype
+from tilewright.base.dtypes import BlockType, PointerType, dtype
 from tilewright.base.errors import LanguageTypeError
+from tilewright.frontend.builder import Position
 from tilewright.frontend.control import finish_function
-from tilewright.frontend.expressions import Method, attribute, constant_items, wrap
-from tilewright.frontend.frame import NOTHING, Frame, visit, visit_all, visits
-from tilewright.frontend.scopes import PYTHON_BUILTINS, Scope
+from tilewright.frontend.expressions import Method, constant_items, wrap
+from tilewright.frontend.frame import NOTHING, Compilation, Frame, visit, visit_all, visits
+from tilewright.frontend.python_calls import SPECIAL, call_python
+from tilewright.frontend.scopes import Scope
 from tilewright.frontend.source import source_of
-from tilewright.frontend.structure import is_same, leaves, type_text
-from tilewright.ops.builtin import BUILTINS, Builtin, to_tensor
-from tilewright.ops.control import condition, static_range
-from tilewright.ops.control import range as run_time_range
+from tilewright.frontend.structure import is_same, leaves, rebuild, type_text
+from tilewright.ir.types import to_ir
+from tilewright.ops.builtin import BUILTINS, Builtin, is_number, to_tensor
+from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -66,12 +70,12 @@ def call_value(frame: Frame, fn: Any, args: Arguments, kwargs: Keywords) -> Any:
         return call_block_function(frame, fn, args, kwargs)
     if isinstance(fn, Lambda):
         return fn.call(frame, args, kwargs)
-    special = _SPECIAL.get(fn) if isinstance(fn, (type, types.BuiltinFunctionType)) else None
+    special = SPECIAL.get(fn) if isinstance(fn, (type, types.BuiltinFunctionType)) else None
     if special is not None:
         return special(frame, *args, **kwargs)
     if isinstance(fn, dtype):
         return BUILTINS["cast"].fn(frame.builder, to_tensor(frame.builder, *args, **kwargs), fn)
-    return _call_python(frame, fn, args, kwargs)
+    return call_python(frame, fn, args, kwargs)
 
 
 def _call_builtin(frame: Frame, fn: Builtin, args: Arguments, kwargs: Keywords) -> Any:
@@ -79,7 +83,7 @@ def _call_builtin(frame: Frame, fn: Builtin, args: Arguments, kwargs: Keywords) 
         result = fn.fn(frame.builder, *args, **kwargs)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the call itself did not fit
-            raise _bad_arguments(fn.__name__, fn.__signature__, args, kwargs, error) from error
+            raise _bad_arguments(fn.fn.__name__, fn.__signature__, args, kwargs, error) from error
         raise
     return wrap(result)
 
@@ -124,7 +128,7 @@ def bind_arguments(fn: BlockFunction, args: Arguments, kwargs: Keywords) -> dict
 def is_constexpr_parameter(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is annotated ``tl.constexpr``."""
     annotation = parameter.annotation
-    return annotation is constexpr or isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr"
+    return annotation is constexpr or (isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr")
 
 
 def enter_function(frame: Frame, fn: BlockFunction, values: Mapping[str, Any]) -> Any:
@@ -174,11 +178,76 @@ def _same_kind(a: Any, b: Any) -> bool:
     return is_same(a, b)
 
 
-# --- noinline ------------------------------------------------------------------------------------------------
+# --- functions of the module ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A function of the module.
+
+    Args:
+        op: the function.
+        values: parameter names to values; the tensors in them are its arguments.
+        result: what it returns; the tensors in it are of the types that it returns.
+    """
+
+    op: FuncOp
+    values: Mapping[str, Any]
+    result: Any
+
+
+def make_function(
+    compilation: Compilation,
+    fn: BlockFunction,
+    values: Mapping[str, Any],
+    symbol: str,
+    *,
+    caller: Frame | None = None,
+    arg_attrs: Sequence[dict[str, Attribute]] | None = None,
+) -> Made:
+    """Build a function of the module.
+
+    Args:
+        compilation: where.
+        fn: the block function.
+        values: parameter names to values; only the types of the tensors in them count.
+        symbol: name; a function without `caller` is public: the kernel.
+        caller: the frame of the call for which it is made, for messages.
+        arg_attrs: attributes of each argument.
+    """
+    builder = compilation.builder
+    inputs = [leaf for value in values.values() for leaf in leaves(value)]
+    op = FuncOp.build(
+        symbol,
+        [to_ir(leaf.type) for leaf in inputs],
+        (),
+        visibility="public" if caller is None else "private",
+        noinline=fn.noinline,
+        arg_attrs=arg_attrs,
+    )
+    compilation.functions.add_op(op)
+    block = op.body.block
+    arguments = iter([tensor(arg, leaf.type) for arg, leaf in zip(block.args, inputs, strict=True)])
+    inside = {name: rebuild(value, arguments) for name, value in values.items()}
+    outside, location = builder.position, builder.location
+    builder.position = Position(block)
+    frame = Frame(compilation, source_of(fn), caller, inline=False)
+    op.location = frame.attribute(frame.source.tree)  # type: ignore[assignment]
+    result = enter_function(frame, fn, inside)
+    if caller is not None and isinstance(result, constexpr) and is_number(result):
+        result = to_tensor(builder, result)
+    outputs = leaves(result)
+    builder.location = op.location
+    builder.finish(ReturnOp, [leaf.handle for leaf in outputs])
+    op.properties["function_type"] = FunctionType.from_lists(
+        [arg.type for arg in block.args], [leaf.handle.type for leaf in outputs]
+    )
+    builder.position, builder.location = outside, location
+    return Made(op, inside, result)
 
 
 def _call_out_of_line(frame: Frame, fn: BlockFunction, values: dict[str, Any]) -> Any:
-    from_values = [leaf for value in values.values() for leaf in leaves(value)]
+    """Call of the function made of `fn` for these types and constants."""
     for name, value in values.items():
         for leaf in leaves(value):
             if isinstance(leaf.type, BlockType):
@@ -187,13 +256,89 @@ def _call_out_of_line(frame: Frame, fn: BlockFunction, values: dict[str, Any]) -
                     f"{name}:{type_text(leaf)}",
                     hint="pass scalars and pointers, or let the function be inlined",
                 )
-    return make_call(frame, fn, values, from_values)
+    made = _made_for(frame, fn, values)
+    operands = [leaf.handle for value in values.values() for leaf in leaves(value)]
+    outputs = leaves(made.result)
+    call = CallOp.make_call(made.op.symbol, operands, [leaf.handle.type for leaf in outputs])  # type: ignore[arg-type]
+    frame.builder.append(call)
+    results = iter([tensor(r, leaf.type) for r, leaf in zip(call.results, outputs, strict=True)])
+    return constexpr(None) if made.result is NOTHING else rebuild(made.result, results)
 
 
-def make_call(frame: Frame, fn: BlockFunction, values: Mapping[str, Any], operands: Sequence[tensor]) -> Any:
-    """Call of the function made of `fn` for these types and constants."""
-    made = _functions(frame).get(frame, fn, values)
-    from_op = CallOp.make_call(made.symbol, [o.handle for o in operands], made.types)  # type: ignore[misc]
-    call = frame.builder.append(from_op)
-    results = iter([tensor(r, leaf.type) for r, leaf in zip(call.results, leaves(made.value), strict=True)])
-    return constexpr(None) if made.value is NOTHING else rebuild(made.value, results)
+def _made_for(frame: Frame, fn: BlockFunction, values: dict[str, Any]) -> Made:
+    compilation = frame.compilation
+    known: list[Made] = compilation.made.setdefault(fn, [])
+    for made in known:
+        if all(_same_kind(values[name], made.values[name]) for name in values):
+            return made
+    stem = re.sub(r"[^A-Za-z0-9_.$]", "_", f"{fn.fn.__module__}.{fn.fn.__qualname__}")
+    symbol = "__".join([stem, "_".join(_mangle(value) for value in values.values())])
+    while symbol in compilation.symbols:
+        symbol += "_"
+    compilation.symbols.add(symbol)
+    made = make_function(compilation, fn, values, symbol, caller=frame)
+    known.append(made)
+    return made
+
+
+def _mangle(value: Any) -> str:
+    """Text of an argument's type in the symbol of a function."""
+    if isinstance(value, tensor):
+        element = value.dtype
+        text = f"P{_mangle_scalar(element.element_ty)}" if isinstance(element, PointerType) else _mangle_scalar(element)
+        return text + (f"S{'_'.join(map(str, value.block_shape))}S" if value.block_shape else "")
+    if isinstance(value, builtins.tuple):
+        return f"T{'_'.join(_mangle(part) for part in value)}T"
+    return "c" + re.sub(r"[^A-Za-z0-9_]", "_", str(unwrap(value)))
+
+
+def _mangle_scalar(type_: Any) -> str:
+    return str(getattr(type_, "signature", type_)).replace("*", "P")
+
+
+# --- lambdas ------------------------------------------------------------------------------------------------------
+
+
+class Lambda:
+    """A lambda expression with the variables that it sees.
+
+    Args:
+        frame: the frame in which it is written.
+        node: the expression.
+    """
+
+    def __init__(self, frame: Frame, node: ast.Lambda) -> None:
+        self.source = frame.source
+        self.node = node
+        self.scope = frame.scope.copy()
+        arguments = node.args
+        self.defaults = [visit(frame, d) for d in arguments.defaults]
+        if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+            raise frame.unsupported(node, "a lambda in a kernel takes positional parameters only")
+        self.names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+
+    def call(self, caller: Frame, args: Arguments, kwargs: Keywords) -> Any:
+        """Value of the body with `args` bound to the parameters."""
+        first_default = len(self.names) - len(self.defaults)
+        values = dict(zip(self.names[first_default:], self.defaults, strict=True))
+        values |= dict(zip(self.names, args, strict=False)) | dict(kwargs)
+        missing = [n for n in self.names if n not in values]
+        if len(args) > len(self.names) or missing or len(values) > len(self.names):
+            raise LanguageTypeError(
+                f"a lambda of {len(self.names)} parameters ({', '.join(self.names)}) is called with {len(args)} "
+                f"arguments{' and ' + ', '.join(kwargs) if kwargs else ''}"
+            )
+        compilation, location = caller.compilation, caller.builder.location
+        frame = Frame(compilation, self.source, caller)
+        frame.scope = self.scope.copy()
+        for name, value in values.items():
+            frame.scope.bind(name, wrap(value))
+        compilation.frame = frame
+        result = visit(frame, self.node.body)
+        compilation.frame, caller.builder.location = caller, location
+        return result
+
+
+@visits(ast.Lambda)
+def _lambda(frame: Frame, node: ast.Lambda) -> Lambda:
+    return Lambda(frame, node)

@@ -22,15 +22,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.ir import Attribute, Block
+from xdsl.ir import Attribute
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
 from tilewright.base.errors import LanguageTypeError
-from tilewright.frontend.builder import Position
+from tilewright.frontend.builder import Position, Side
 from tilewright.frontend.expressions import decay
 from tilewright.frontend.frame import NOTHING, Frame, OpenIf, visit, visit_all, visits
-from tilewright.frontend.merge import UNDEFINED, Merge, Mismatch, Side, Undefined, fill
+from tilewright.frontend.merge import UNDEFINED, Merge, Mismatch, Undefined, fill
 from tilewright.frontend.names import assigned_at
 from tilewright.frontend.scopes import Scope
 from tilewright.frontend.structure import shaped_text, type_text
@@ -60,10 +60,15 @@ def truth(frame: Frame, node: ast.AST, value: Any) -> bool | tensor:
                 f"Boolean value of Tensor with more than one value is ambiguous: the condition has type {value.type}",
                 hint="choose element by element with tl.where, or reduce it to a scalar, e.g. tl.max(x, axis=0) != 0",
             )
-        value = BUILTINS["reshape"].fn(frame.builder, value, ())
-    if value.dtype is dtypes.int1:
-        return value
-    return BUILTINS["cast"].fn(frame.builder, value, dtypes.int1)  # type: ignore[no-any-return]
+        value = _language(frame, "reshape", value, ())
+    return value if value.dtype == dtypes.int1 else _language(frame, "cast", value, dtypes.int1)
+
+
+def _language(frame: Frame, name: str, *args: Any) -> tensor:
+    """A function of the language that gives one tensor."""
+    result = BUILTINS[name].fn(frame.builder, *args)
+    assert isinstance(result, tensor)
+    return result
 
 
 @dataclass(slots=True)
@@ -106,12 +111,12 @@ def _if(frame: Frame, node: ast.If) -> bool:
         return visit_all(frame, node.body if cond else node.orelse)
     frame.at(node)
     location, base, outer, opens = frame.builder.location, frame.scope, frame.builder.position, frame.opens
-    branches = [_branch(frame, base, outer, lambda body=body: visit_all(frame, body)) for body in (node.body, node.orelse)]  # type: ignore[misc]
+    then = _branch(frame, base, outer, lambda: visit_all(frame, node.body))
+    other = _branch(frame, base, outer, lambda: visit_all(frame, node.orelse))
     frame.scope, frame.opens, frame.builder.position = base, opens, outer
-    for branch in branches:
+    for branch in (then, other):
         if branch.ended:
             _close_all(frame, branch)
-    then, other = branches
     site = _Site(node, cond, outer, location, base)
     if then.ended and other.ended:
         value = _close_return(frame, site, then.side, other.side, then.value, other.value)
@@ -199,11 +204,8 @@ def _rebind(frame: Frame, merged: Scope, results: list[tensor]) -> None:
 def _leave_open(frame: Frame, site: _Site, then: _Branch, other: _Branch) -> None:
     """One branch returned: go on inside the other one."""
     returned, going_on = (then, other) if then.ended else (other, then)
-    frame.opens.append(
-        OpenIf(
-            site.cond, site.outer, returned.side, going_on.side.block, returned.value, then.ended, site.location, site.node
-        )
-    )
+    block, value = going_on.side.block, returned.value
+    frame.opens.append(OpenIf(site.cond, site.outer, returned.side, block, value, then.ended, site.location, site.node))
     frame.opens.extend(going_on.opens)
     frame.builder.position = going_on.side.end
     frame.scope = going_on.scope
@@ -329,9 +331,10 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Any:
         values.append(decay(frame, expression, visit(frame, expression)))
         return False
 
-    sides = [_branch(frame, base, outer, lambda e=e: body(e)).side for e in (node.body, node.orelse)]  # type: ignore[misc]
+    then = _branch(frame, base, outer, lambda: body(node.body))
+    other = _branch(frame, base, outer, lambda: body(node.orelse))
     frame.scope, frame.opens = base, opens
-    merge = Merge(builder, *sides)
+    merge = Merge(builder, then.side, other.side)
     try:
         merged = merge.value(*values)
     except Mismatch:

@@ -388,7 +388,9 @@ def bind_target(frame: Frame, target: ast.AST, value: Any) -> None:
             bind_target(frame, item, part)
     elif isinstance(target, ast.Attribute):
         raise frame.unsupported(
-            target, "Attribute assignment is not supported", hint="assign to a name; kernel values have no fields to set"
+            target,
+            "Attribute assignment is not supported",
+            hint="assign to a name; kernel values have no fields to set",
         )
     elif isinstance(target, ast.Subscript):
         raise frame.unsupported(
@@ -414,6 +416,9 @@ def _unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequenc
     return [wrap(part) for part in parts]
 
 
+_CONVERSIONS: dict[int, Callable[[Any], Any]] = {-1: lambda value: value, 115: str, 114: repr, 97: ascii}
+
+
 @visits(ast.JoinedStr)
 def _joined(frame: Frame, node: ast.JoinedStr) -> Any:
     return constexpr("".join(str(unwrap(visit(frame, part))) for part in node.values))
@@ -430,6 +435,6 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
             hint="show run-time values with tl.device_print",
         )
     constant = unwrap(value)
-    convert = {-1: lambda v: v, 115: str, 114: repr, 97: ascii}[node.conversion]
+    convert: Callable[[Any], Any] = _CONVERSIONS[node.conversion]
     spec = "" if node.format_spec is None else unwrap(visit(frame, node.format_spec))
     return constexpr(format(convert(constant), spec))

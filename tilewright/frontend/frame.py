@@ -10,6 +10,7 @@ the variables, the place in the source, and the branches that an early `return` 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,12 +21,16 @@ from xdsl.ir import Attribute, Block
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import CompilationError, TilewrightError, UnsupportedLanguageConstruct
 from tilewright.base.location import Location
-from tilewright.frontend.builder import IRBuilder, Position
+from tilewright.frontend.builder import IRBuilder, Position, Side
 from tilewright.frontend.scopes import Scope
 from tilewright.frontend.source import KernelSource
 from tilewright.ops.values import tensor
 
 _N = TypeVar("_N", bound=ast.AST)
+
+
+_text = functools.cache(StringAttr)
+_integer = functools.cache(IntAttr)
 
 
 class NoValue:
@@ -45,7 +50,7 @@ class OpenIf:
     Args:
         cond: the condition.
         outer: position at which the `scf.if` will be put when the branch closes.
-        returned: position at the end of the branch that returned.
+        returned: the branch that returned.
         going_on: first block of the branch that goes on.
         value: what the first branch returned.
         then_returned: which of the two is the then-branch.
@@ -55,7 +60,7 @@ class OpenIf:
 
     cond: tensor
     outer: Position
-    returned: Position
+    returned: Side
     going_on: Block
     value: Any
     then_returned: bool
@@ -90,7 +95,8 @@ class Frame:
     Args:
         compilation: shared state.
         source: source of the function.
-        caller: the frame of the call that is being inlined; `None` for a kernel or a noinline function.
+        caller: the frame of the call; `None` for a kernel.
+        inline: whether operations remember the call as a part of their place.
     """
 
     __slots__ = (
@@ -98,7 +104,9 @@ class Frame:
         "returns", "scope", "source", "value",
     )  # fmt: skip
 
-    def __init__(self, compilation: Compilation, source: KernelSource, caller: Frame | None) -> None:
+    def __init__(
+        self, compilation: Compilation, source: KernelSource, caller: Frame | None, *, inline: bool = True
+    ) -> None:
         self.compilation = compilation
         self.builder = compilation.builder
         self.source = source
@@ -111,7 +119,7 @@ class Frame:
         self.node: ast.AST = source.tree
         self.offset = source.line_offset
         self._attributes: dict[tuple[int, int], Attribute] = {}
-        self._call_site: Attribute | None = None if caller is None else caller.builder.location
+        self._call_site: Attribute | None = caller.builder.location if caller is not None and inline else None
 
     # -- places ---------------------------------------------------------------------------------------
 
@@ -125,9 +133,8 @@ class Frame:
         key = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
         found = self._attributes.get(key)
         if found is None:
-            found = FileLineColLoc(StringAttr(self.source.file), IntAttr(key[0] + self.offset), IntAttr(key[1]))
-            if self._call_site is not None:
-                found = CallSiteLoc(found, self._call_site)  # type: ignore[arg-type]
+            here = FileLineColLoc(_text(self.source.file), _integer(key[0] + self.offset), _integer(key[1]))
+            found = here if self._call_site is None else CallSiteLoc(here, self._call_site)
             self._attributes[key] = found
         return found
 
@@ -138,7 +145,7 @@ class Frame:
 
     def line(self, node: ast.AST) -> int:
         """Line of a node in its file."""
-        return node.lineno + self.offset  # type: ignore[attr-defined, no-any-return]
+        return int(node.lineno) + self.offset  # type: ignore[attr-defined]
 
     # -- errors -----------------------------------------------------------------------------------------
 
@@ -200,7 +207,7 @@ def visit(frame: Frame, node: ast.AST) -> Any:
 
 def visit_all(frame: Frame, body: Sequence[ast.stmt]) -> bool:
     """Visit statements in order up to the first that does not go on; tells whether one did not."""
-    for statement in body:
+    for statement in body:  # noqa: SIM110  (a generator would deepen the stack)
         if visit(frame, statement):
             return True
     return False

@@ -156,7 +156,7 @@ class _Walk:
             return
         self.text(".".join(chain))
         self.value(value)
-        if not isinstance(value, (BlockFunction, type)) and not callable(value):
+        if isinstance(value, constexpr) or not callable(value):  # functions are hashed by content
             self._use(UsedGlobal(name, namespace, value))
 
     def value(self, value: Any) -> None:
@@ -178,7 +178,7 @@ class _Walk:
                 self.value(part)
         elif isinstance(value, Mapping):
             self.value([part for item in value.items() for part in item])
-        elif isinstance(value, (type, Builtin)) or callable(value) and not isinstance(value, Type):
+        elif isinstance(value, (type, Builtin)) or (callable(value) and not isinstance(value, Type)):
             self.text(_callable_text(value))
         else:
             self.text(f"{type(value).__qualname__}:{value!r}")

@@ -20,11 +20,11 @@ from typing import Any
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from tilewright.base.dtypes import BlockType, dtype
+from tilewright.base.dtypes import dtype
 from tilewright.base.errors import CompilationError, LanguageTypeError
 from tilewright.frontend.builder import Position
 from tilewright.frontend.control import truth
-from tilewright.frontend.expressions import bind_target, constant_items, decay, wrap
+from tilewright.frontend.expressions import bind_target, decay, wrap
 from tilewright.frontend.frame import Frame, visit, visit_all, visits
 from tilewright.frontend.names import assigned_at, assigned_names
 from tilewright.frontend.scopes import Scope
@@ -200,7 +200,10 @@ def _drop_unchanged(
             kept.append(k)
     for arg, value in replaced.items():
         arg.replace_all_uses_with(value)  # type: ignore[arg-type]
-    handed = [[replaced.get(following[k].handle, following[k].handle) for k in kept] for _, following in bodies]  # type: ignore[call-overload]
+    handed: list[list[Any]] = []
+    for _, following in bodies:
+        handles: list[Any] = [following[k].handle for k in kept]
+        handed.append([replaced.get(handle, handle) for handle in handles])
     return kept, handed
 
 
@@ -246,7 +249,7 @@ def _bounds(frame: Frame, node: ast.AST, loop: run_time_range) -> tuple[list[ten
     values = [loop.start, loop.end, loop.step]
     for value in values:
         scalar = value.type if isinstance(value, tensor) else type(unwrap(value))
-        ok = isinstance(scalar, dtype) and scalar.is_int() or scalar in (int, bool)
+        ok = (isinstance(scalar, dtype) and scalar.is_int()) or scalar in (int, bool)
         if not ok:
             texts = ", ".join(type_text(wrap(v)) for v in values)
             raise frame.error(
@@ -407,7 +410,7 @@ def _while_condition(frame: Frame, node: ast.While) -> tuple[tensor, dict[str, A
     if not isinstance(cond, tensor):
         raise frame.error(
             node.test,
-            f"the condition of `while` is the compile-time constant {unwrap(value)!r}: the loop would run forever or never",
+            f"the condition of `while` is the compile-time constant {unwrap(value)!r}: it would run forever or never",
             "compare run-time values; to repeat code a fixed number of times use tl.static_range",
         )
     return cond, options

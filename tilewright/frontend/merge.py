@@ -15,7 +15,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, Block, Region
 
-from tilewright.frontend.builder import IRBuilder, Position
+from tilewright.frontend.builder import IRBuilder, Position, Side
 from tilewright.frontend.frame import NOTHING
 from tilewright.frontend.structure import is_same, map_leaves, remake
 from tilewright.ops.builtin import to_tensor
@@ -39,14 +39,6 @@ class Undefined:
 
 
 UNDEFINED = Undefined()
-
-
-@dataclass(slots=True)
-class Side:
-    """One branch: its first block and the position at which it ends."""
-
-    block: Block
-    end: Position
 
 
 class Merge:

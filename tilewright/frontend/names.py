@@ -20,11 +20,11 @@ def assigned_names(owner: ast.AST, body: Sequence[ast.AST]) -> tuple[str, ...]:
         owner: node on which the answer is kept; `body` is a part of it and always the same one.
         body: statements or expressions.
     """
-    known = getattr(owner, _ASSIGNED, None)
+    known: tuple[str, ...] | None = getattr(owner, _ASSIGNED, None)
     if known is None:
         known = tuple(dict.fromkeys(name for node in body for name in _stores(node)))
         setattr(owner, _ASSIGNED, known)
-    return known  # type: ignore[no-any-return]
+    return known
 
 
 def _stores(node: ast.AST) -> Iterator[str]:
@@ -38,12 +38,12 @@ def _stores(node: ast.AST) -> Iterator[str]:
 
 def assigned_at(body: Sequence[ast.AST], name: str) -> ast.AST | None:
     """The last place in `body` that assigns `name`, for messages."""
-    found = None
+    found: ast.AST | None = None
     for node in body:
         for part in ast.walk(node):
-            if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store):
-                if found is None or part.lineno >= found.lineno:
-                    found = part
+            stored = isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
+            if stored and (found is None or part.lineno >= found.lineno):  # type: ignore[attr-defined]
+                found = part
     return found
 
 

@@ -21,7 +21,7 @@ from tilewright.base.errors import UndefinedNameError
 from tilewright.frontend.hashing import resolve_name
 from tilewright.frontend.source import KernelSource
 from tilewright.ops.builtin import Builtin
-from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import constexpr
 
 # Python's functions that a kernel may call; calls.py says what each does
 PYTHON_BUILTINS = {
@@ -113,7 +113,7 @@ def usable_global(name: str, value: Any) -> Any:
     if isinstance(value, type):
         return value
     module = getattr(value, "__module__", "") or ""
-    if module.startswith("tilewright.") or name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]:
+    if module.startswith("tilewright.") or (name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]):
         return value
     if isinstance(value, tuple) and all(isinstance(part, (constexpr, Type, BlockFunction)) for part in value):
         return value
@@ -123,7 +123,7 @@ def usable_global(name: str, value: Any) -> Any:
             hint=f"decorate `{value.__name__}` with @tilewright.jit to call it in a kernel",
         )
     hint = f"pass `{name}` as a parameter"
-    if isinstance(value, (int, float, str)) and not isinstance(value, tensor):
+    if isinstance(value, (int, float, str)):
         hint = f"write `{name} = tl.constexpr({value!r})`, or pass `{name}` as a tl.constexpr parameter"
     raise UndefinedNameError(
         f"Cannot access global variable {name} (a {type(value).__name__}) from within @jit'ed function. "

@@ -112,10 +112,9 @@ class KernelSource:
 
 def _is_filled(cell: Any) -> bool:
     try:
-        cell.cell_contents
+        return cell.cell_contents is not _is_filled
     except ValueError:
         return False
-    return True
 
 
 def _indentation(line: str) -> int:

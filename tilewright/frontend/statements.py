@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tilewright.frontend.expressions import bind_target, binary, decay, wrap
+from tilewright.frontend.expressions import binary, bind_target, decay, wrap
 from tilewright.frontend.frame import NOTHING, VISITORS, Frame, visit, visits
 from tilewright.frontend.structure import type_text
 from tilewright.ops.builtin import BUILTINS
@@ -119,10 +119,13 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
 
 # --- syntax that the language does not have ------------------------------------------------------------------
 
-_NESTED = "Move the helper function to module level and decorate it with @tilewright.jit."
+_NESTED = (
+    "nested function definitions are not allowed inside a @tilewright.jit kernel. "
+    "Move the helper function to module level and decorate it with @tilewright.jit."
+)
 _REFUSED: dict[str, tuple[str, str | None]] = {
-    "FunctionDef": (f"nested function definitions are not allowed inside a @tilewright.jit kernel. {_NESTED}", None),
-    "AsyncFunctionDef": (f"nested function definitions are not allowed inside a @tilewright.jit kernel. {_NESTED}", None),
+    "FunctionDef": (_NESTED, None),
+    "AsyncFunctionDef": (_NESTED, None),
     "ClassDef": ("unsupported AST node type: ClassDef", "define the class at module level"),
     "Break": ("unsupported AST node type: Break", "put the condition into a `while`, or mask the rest of the work"),
     "Continue": ("unsupported AST node type: Continue", "put the rest of the loop body under an `if`"),

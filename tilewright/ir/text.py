@@ -6,6 +6,7 @@ to all families.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from io import StringIO
 
@@ -50,8 +51,22 @@ def parse_module(context: Context, text: str, name: str = "<ttir>") -> ModuleOp:
         raise ParseError(f"{name}: {error}") from None
 
 
+def _place(text: str, start: int, end: int, message: str) -> tuple[int, int]:
+    """Where the mistake is: xDSL reports some only after reading on."""
+    unknown = re.match(r"Operation (\S+) is not registered", message)
+    if unknown:
+        found = text.rfind(unknown[1], 0, start)
+        return (found, found + len(unknown[1])) if found >= 0 else (start, end)
+    undefined = re.match(r"values used but not defined: \[(%[^,\]]+)", message)
+    if undefined:
+        use = re.search(re.escape(undefined[1]) + r"(?![\w$.-])", text)
+        return use.span() if use else (start, end)
+    return start, end
+
+
 def _render(text: str, name: str, start: int, end: int, message: str) -> str:
     """`file:line:column: message`, the line, and a caret under the place."""
+    start, end = _place(text, start, end, message)
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start)
     line = text[line_start : line_end if line_end >= 0 else len(text)]

@@ -17,6 +17,7 @@ from tilewright.base.dtypes import MAX_TILE_NUMEL, BlockType
 from tilewright.base.errors import LanguageTypeError, ShapeError
 from tilewright.ir.attrs import I32
 from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ops import facts, folds
 from tilewright.ops.builtin import Emitter
 from tilewright.ops.elementwise_base import ConversionOp, define, tile
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
@@ -107,8 +108,15 @@ def _repeat(call: Call, value: Array) -> Array:
     return np.broadcast_to(value, shape_of(call.result_types[0])).copy()
 
 
-register(OpSpec(SplatOp, _infer_splat, _repeat, _BY_HAND, _splat_samples, summary="scalar to tile"))
-register(OpSpec(BroadcastOp, _infer_broadcast, _repeat, _BY_HAND, _broadcast_samples, summary="repeat size-1 dims"))
+register(
+    OpSpec(SplatOp, _infer_splat, _repeat, _BY_HAND, _splat_samples, facts.splat, summary="one number in every element")
+)
+register(
+    OpSpec(
+        BroadcastOp, _infer_broadcast, _repeat, _BY_HAND, _broadcast_samples, facts.broadcast, folds.no_change,
+        summary="a tile repeated along dimensions of size 1",
+    )
+)  # fmt: skip
 register(
     OpSpec(
         ExpandDimsOp,
@@ -116,6 +124,7 @@ register(
         lambda call, value: np.expand_dims(value, call.attrs["axis"]),
         _BY_HAND,
         _expand_samples,
+        facts.expand_dims,
         summary="insert a dim of size 1",
     )
 )

@@ -33,7 +33,7 @@ from tilewright.ir.types import (
     tile_type,
 )
 from tilewright.ops import elementwise_reference as ref
-from tilewright.ops import facts
+from tilewright.ops import facts, folds
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.elementwise import CmpFOp, CmpIOp
 from tilewright.ops.elementwise_base import (
@@ -116,10 +116,11 @@ def _conversion(
     reference: Reference,
     samples: Samples,
     transfer: facts.Transfer = facts.lanewise,
+    fold: folds.Fold | None = None,
 ) -> type[ConversionOp]:
     cls = define(ToOp, f"arith.{name}", doc)
     infer = _infer_cast(cls.name, *kinds, relation)
-    register(OpSpec(cls, infer, reference, everywhere(name), samples, transfer, None, doc))
+    register(OpSpec(cls, infer, reference, everywhere(name), samples, transfer, fold, doc))
     return cls
 
 
@@ -165,7 +166,7 @@ _BITS = [("f32", "i32"), ("i32", "f32"), ("i16", "bf16"), ("bf16", "i16"), ("f16
 _NUMBER: Check = lambda t: is_integer(t) or is_float(t)  # noqa: E731
 _ANY: Check = lambda t: True  # noqa: E731
 ArithBitcastOp = _conversion("bitcast", "The same bits as another number type.", (_NUMBER, _NUMBER), "same", ref.bit_cast,
-                           _cast_samples(_BITS, ("i8", "i32", "of the same width")))  # fmt: skip
+                           _cast_samples(_BITS, ("i8", "i32", "of the same width")), fold=folds.no_change)  # fmt: skip
 
 # --- tt casts -------------------------------------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class FpToFpOp(ConversionOp):
         names = parse_operands(parser, 1)
         word = parse_keyword_attribute(parser, "rounding", _ROUNDINGS)
         attributes = parse_attributes(parser)
-        return cls._parse_types(parser, names, {**attributes, "rounding": word} if word else attributes)
+        return cls._parse_types(parser, names, {**attributes, "rounding": word} if word is not None else attributes)
 
 
 FpToFpOp.ATTRS = {"rounding": words(_ROUNDINGS)}
@@ -241,7 +242,7 @@ for _cls, _kinds, _samples in (
     register(
         OpSpec(
             _cls, _infer_cast(_cls.name, *_kinds, "same"), ref.bit_cast, everywhere(_cls.name[3:]), _samples,
-            facts.same, summary=(_cls.__doc__ or "").lower().rstrip("."),
+            facts.same, folds.no_change, summary=(_cls.__doc__ or "").lower().rstrip("."),
         )
     )  # fmt: skip
 
@@ -277,13 +278,13 @@ def _cast_float(b: Emitter, x: tensor, target: dtypes.dtype, rounding: str | Non
     source, result = x.dtype, with_shape_of(x.type, target)
     if target.is_floating():
         narrows = target.primitive_bitwidth < source.primitive_bitwidth
-        if source.is_fp8() or target.is_fp8() or (rounding == "rtz" and narrows):
-            return b.emit(FpToFpOp, result, x, rounding=(rounding or "rtne") if narrows else None)
+        same_width = target.primitive_bitwidth == source.primitive_bitwidth
+        if source.is_fp8() or target.is_fp8() or same_width or (rounding == "rtz" and narrows):
+            rounds = narrows or (same_width and not source.is_fp8())
+            return b.emit(FpToFpOp, result, x, rounding=(rounding or "rtne") if rounds else None)
         if target.primitive_bitwidth > source.primitive_bitwidth:
             return b.emit(ExtFOp, result, x)
-        if narrows:
-            return b.emit(TruncFOp, result, x)
-        return _cast_float(b, _cast_float(b, x, dtypes.float32, None), target, rounding)
+        return b.emit(TruncFOp, result, x)
     if source.is_fp8() or source.primitive_bitwidth == 16:
         x = _cast_float(b, x, dtypes.float32, None)
     if target.is_bool():
@@ -337,14 +338,14 @@ def cast_to(b: Emitter, x: tensor, target: Any, rounding: str | None = None) -> 
         LanguageTypeError: the types do not convert.
     """
     source = x.dtype
+    if source == target:
+        return x
     both_float = not source.is_ptr() and not target.is_ptr() and source.is_floating() and target.is_floating()
     if rounding is not None and not (both_float and target.primitive_bitwidth < source.primitive_bitwidth):
         raise LanguageValueError(
             "fp_downcast_rounding should be set only for truncating fp conversions. "
             f"Source scalar type is {source} and destination type is {target}"
         )
-    if source == target:
-        return x
     check_fp8(b, target)
     if source.is_ptr() or target.is_ptr():
         return _cast_pointer(b, x, target)

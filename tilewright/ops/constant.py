@@ -21,17 +21,14 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 
 from tilewright.base import minifloat
-from tilewright.base.dtypes import Type
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.attrs import Codec
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import bit_width, dtype_of, element_type, is_float, is_integer, shape_of, to_ir
+from tilewright.ir.types import bit_width, dtype_of, element_type, is_float, is_integer, shape_of
 from tilewright.ops import facts
-from tilewright.ops.builtin import Emitter
 from tilewright.ops.elementwise_base import tile
 from tilewright.ops.elementwise_reference import from_bits
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
-from tilewright.ops.values import tensor
 
 Number = bool | int | float
 
@@ -281,15 +278,3 @@ register(
         summary="a number, or a tile of numbers known at compile time",
     )
 )  # fmt: skip
-
-
-def make_constant(b: Emitter, value: Number, type_: Type) -> tensor:
-    """A constant of a language type: a scalar, or a tile whose every element is `value`.
-
-    Args:
-        b: emitter.
-        value: number; wrapped or rounded to the type.
-        type_: dtype or block of one.
-    """
-    (handle,) = b.op(ConstantOp, attrs={"value": value}, result_types=(to_ir(type_),))
-    return tensor(handle, type_)

@@ -7,19 +7,21 @@ The language functions and operators that build them are in `operators.py` and `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, opt_prop_def, operand_def, prop_def, result_def, traits_def
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import element_type, i1, i32, i64, is_float, is_integer, is_pointer, shape_of
+from tilewright.ir.types import element_type, i1, i32, i64, is_float, is_integer, shape_of
 from tilewright.ops import elementwise_reference as ref
-from tilewright.ops import facts
+from tilewright.ops import facts, folds
 from tilewright.ops.elementwise_base import (
     BinaryOp,
     Check,
@@ -60,6 +62,7 @@ def same_type_op(
     *,
     check: Check,
     transfer: facts.Transfer = facts.lanewise,
+    fold: folds.Fold | None = None,
 ) -> type[SameTypeOp]:
     """Define and register an op whose operands and result share one type.
 
@@ -71,19 +74,26 @@ def same_type_op(
         samples: for the generated tests.
         check: the kind of element that it takes.
         transfer: axis facts.
+        fold: algebraic simplification.
     """
     cls = define(base, name, doc)
-    register(OpSpec(cls, infer_same(name, check), reference, everywhere(table_name(cls)), samples, transfer, None, doc))
+    register(OpSpec(cls, infer_same(name, check), reference, everywhere(table_name(cls)), samples, transfer, fold, doc))
     return cls
 
 
 # --- integers ---------------------------------------------------------------------------------------------
 
 
-def _integer(name: str, doc: str, reference: Reference, transfer: facts.Transfer = facts.lanewise) -> type[SameTypeOp]:
+def _integer(
+    name: str,
+    doc: str,
+    reference: Reference,
+    transfer: facts.Transfer = facts.lanewise,
+    fold: folds.Fold | None = None,
+) -> type[SameTypeOp]:
     samples = same_type_samples(2, INTEGERS, wrong="f32")
     return same_type_op(
-        BinaryOp, f"arith.{name}", doc, reference, samples, check=is_integer, transfer=transfer
+        BinaryOp, f"arith.{name}", doc, reference, samples, check=is_integer, transfer=transfer, fold=fold
     )
 
 
@@ -95,25 +105,65 @@ def _remainder_unsigned(a: Array, b: Array) -> Array:
     return np.where(b == 0, np.zeros_like(a), a % np.where(b == 0, np.ones_like(b), b))
 
 
-AddIOp = _integer("addi", "Integer sum; wraps.", ref.integer(np.add), facts.add)
-SubIOp = _integer("subi", "Integer difference; wraps.", ref.integer(np.subtract), facts.sub)
-MulIOp = _integer("muli", "Integer product; wraps.", ref.integer(np.multiply), facts.mul)
-DivSIOp = _integer("divsi", "Signed quotient toward zero; x / 0 is 0, MIN / -1 wraps.", ref.integer(ref.divide), facts.div)
-DivUIOp = _integer("divui", "Unsigned quotient; x / 0 is 0.", ref.integer(_divide_unsigned, view=ref.unsigned), facts.div)
-RemSIOp = _integer("remsi", "Remainder with the sign of the left; x % 0 is 0.", ref.integer(ref.remainder), facts.rem)
-RemUIOp = _integer("remui", "Unsigned remainder; x % 0 is 0.", ref.integer(_remainder_unsigned, view=ref.unsigned), facts.rem)
-AndIOp = _integer("andi", "Bitwise and.", ref.integer(np.bitwise_and))
-OrIOp = _integer("ori", "Bitwise or.", ref.integer(np.bitwise_or))
-XOrIOp = _integer("xori", "Bitwise exclusive or.", ref.integer(np.bitwise_xor))
-ShLIOp = _integer("shli", "Shift left; 0 when the amount reaches the width.", ref.shift_reference("left", view=ref.unsigned))
-ShRSIOp = _integer("shrsi", "Shift right copying the sign; amounts past the width give the sign.",
-                 ref.shift_reference("right", view=ref.signed))  # fmt: skip
-ShRUIOp = _integer("shrui", "Shift right filling with 0; 0 when the amount reaches the width.",
-                 ref.shift_reference("right", view=ref.unsigned))  # fmt: skip
-MinSIOp = _integer("minsi", "Smaller signed integer.", ref.integer(np.minimum), facts.extremum)
-MaxSIOp = _integer("maxsi", "Larger signed integer.", ref.integer(np.maximum), facts.extremum)
-MinUIOp = _integer("minui", "Smaller unsigned integer.", ref.integer(np.minimum, view=ref.unsigned), facts.extremum)
-MaxUIOp = _integer("maxui", "Larger unsigned integer.", ref.integer(np.maximum, view=ref.unsigned), facts.extremum)
+def _signed(fn: ref.ArrayFn) -> Reference:
+    return ref.integer(fn, view=ref.signed)
+
+
+def _unsigned(fn: ref.ArrayFn) -> Reference:
+    return ref.integer(fn, view=ref.unsigned)
+
+
+def _and_true(op: Operation, known: Sequence[folds.Number | None]) -> SSAValue | None:
+    """``mask & true = mask``."""
+    return op.operands[0] if known[1] is True else op.operands[1] if known[0] is True else None
+
+
+def _or_true(op: Operation, known: Sequence[folds.Number | None]) -> bool | None:
+    """``mask | true = true``."""
+    return True if known[0] is True or known[1] is True else None
+
+
+_ZERO = folds.unit(0)
+AddIOp = _integer("addi", "Integer sum; wraps.", _signed(np.add), facts.add, folds.unit(0, commutative=True))
+SubIOp = _integer("subi", "Integer difference; wraps.", _signed(np.subtract), facts.sub, _ZERO)
+MulIOp = _integer(
+    "muli", "Integer product; wraps.", _signed(np.multiply), facts.mul, folds.unit(1, commutative=True, zero=0)
+)
+DivSIOp = _integer(
+    "divsi", "Signed quotient toward zero; x / 0 is 0, MIN / -1 wraps.", _signed(ref.divide), facts.div, folds.unit(1)
+)
+DivUIOp = _integer("divui", "Unsigned quotient; x / 0 is 0.", _unsigned(_divide_unsigned), facts.div, folds.unit(1))
+RemSIOp = _integer(
+    "remsi", "Remainder with the sign of the left; x % 0 is 0.", _signed(ref.remainder), facts.rem, folds.remainder
+)
+RemUIOp = _integer(
+    "remui", "Unsigned remainder; x % 0 is 0.", _unsigned(_remainder_unsigned), facts.rem, folds.remainder
+)
+AndIOp = _integer(
+    "andi", "Bitwise and.", _signed(np.bitwise_and),
+    fold=folds.first_of(folds.unit(-1, commutative=True, zero=0), _and_true, folds.idempotent),
+)  # fmt: skip
+OrIOp = _integer(
+    "ori", "Bitwise or.", _signed(np.bitwise_or),
+    fold=folds.first_of(folds.unit(0, commutative=True), _or_true, folds.idempotent),
+)  # fmt: skip
+XOrIOp = _integer("xori", "Bitwise exclusive or.", _signed(np.bitwise_xor), fold=folds.unit(0, commutative=True))
+ShLIOp = _integer(
+    "shli", "Shift left; 0 when the amount reaches the width.",
+    ref.shift_reference("left", view=ref.unsigned), fold=_ZERO,
+)  # fmt: skip
+ShRSIOp = _integer(
+    "shrsi", "Shift right copying the sign; amounts past the width give the sign.",
+    ref.shift_reference("right", view=ref.signed), fold=_ZERO,
+)  # fmt: skip
+ShRUIOp = _integer(
+    "shrui", "Shift right filling with 0; 0 when the amount reaches the width.",
+    ref.shift_reference("right", view=ref.unsigned), fold=_ZERO,
+)  # fmt: skip
+MinSIOp = _integer("minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent)
+MaxSIOp = _integer("maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent)
+MinUIOp = _integer("minui", "Smaller unsigned integer.", _unsigned(np.minimum), facts.lanewise, folds.idempotent)
+MaxUIOp = _integer("maxui", "Larger unsigned integer.", _unsigned(np.maximum), facts.lanewise, folds.idempotent)
 MulHiUIOp = same_type_op(
     BinaryOp,
     "tt.mulhiui",
@@ -188,7 +238,7 @@ def _predicates(names: tuple[str, ...]) -> list[dict[str, str]]:
 register(
     OpSpec(
         CmpIOp,
-        infer_compare("arith.cmpi", lambda t: is_integer(t) or is_pointer(t)),
+        infer_compare("arith.cmpi", is_integer),
         ref.compare_integers,
         everywhere("cmpi"),
         same_type_samples(2, ("i1", "i8", "i32"), attrs=_predicates(CMPI_PREDICATES), wrong="f32"),
@@ -269,7 +319,7 @@ def _select_reference(call: Call, condition: Array, a: Array, b: Array) -> Array
 register(
     OpSpec(
         SelectOp, _infer_select, _select_reference, everywhere("select"), _select_samples, facts.choose,
-        summary="one of two values by a condition",
+        folds.choose, summary="one of two values by a condition",
     )
 )  # fmt: skip
 

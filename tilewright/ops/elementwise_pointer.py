@@ -26,7 +26,7 @@ from tilewright.ir.types import (
     shape_of,
     tile_type,
 )
-from tilewright.ops import facts
+from tilewright.ops import facts, folds
 from tilewright.ops.elementwise_base import (
     expect_kind,
     finish_parse,
@@ -108,6 +108,6 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 register(
     OpSpec(
         AddPtrOp, _infer, quiet(_reference), {"cpu": ByHand(), "cuda": ByHand()}, _samples, facts.addptr,
-        summary="pointer moved by a number of elements",
+        folds.no_offset, summary="pointer moved by a number of elements",
     )
 )  # fmt: skip

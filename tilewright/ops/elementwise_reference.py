@@ -38,7 +38,7 @@ def quiet(fn: Reference) -> Reference:
 
 def signed(values: Array) -> Array:
     """Integers read as signed; an i1 becomes 0 or -1."""
-    return -values.astype(np.int8) if values.dtype == np.bool_ else values
+    return np.negative(values.astype(np.int8)) if values.dtype == np.bool_ else values
 
 
 def unsigned(values: Array) -> Array:
@@ -51,8 +51,8 @@ def unsigned(values: Array) -> Array:
 def wrap(values: Array, like: Array) -> Array:
     """`values` cut to the width of `like`, in its working form."""
     if like.dtype == np.bool_:
-        return (values & 1).astype(np.bool_)
-    return values.astype(like.dtype)
+        return np.asarray((values & 1).astype(np.bool_))
+    return np.asarray(values.astype(like.dtype))
 
 
 def integer(fn: ArrayFn, *, view: ArrayFn = signed) -> Reference:
@@ -260,7 +260,7 @@ def float_to_integer(kind: str) -> Reference:
 
 def extend(view: ArrayFn) -> Reference:
     """`extsi`/`extui`."""
-    return lambda call, values: view(values).astype(dtype_of(element_type(call.result_types[0])).work_dtype)
+    return lambda call, values: np.asarray(view(values), dtype_of(element_type(call.result_types[0])).work_dtype)
 
 
 def truncate(call: Call, values: Array) -> Array:

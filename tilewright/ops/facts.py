@@ -14,6 +14,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, Operation
 
+from tilewright.ir.op import TileOp
 from tilewright.ir.types import TilePointerType, bit_width, element_type, shape_of
 
 MAX_DIVISOR = 1 << 62
@@ -28,24 +29,35 @@ class AxisFacts:
         divisibility: per dim, power of two dividing the first element of each such run.
         constancy: per dim, length of the aligned runs of equal elements.
         constant: the value of every element, when it is known.
+        nonnegative: no element is below zero (sums and products are taken not to overflow).
     """
 
     contiguity: tuple[int, ...]
     divisibility: tuple[int, ...]
     constancy: tuple[int, ...]
     constant: int | None = None
+    nonnegative: bool = False
 
     @property
     def rank(self) -> int:
         return len(self.contiguity)
 
+    def divisors(self, runs: Sequence[int]) -> tuple[int, ...]:
+        """Divisibility of the first elements of shorter runs: later ones start `run` elements further."""
+        return tuple(
+            d if run >= c else math.gcd(d, run)
+            for d, c, run in zip(self.divisibility, self.contiguity, runs, strict=True)
+        )
+
     def join(self, other: AxisFacts) -> AxisFacts:
         """What holds of a value that may be either."""
+        runs = _gcds(self.contiguity, other.contiguity)
         return AxisFacts(
-            _gcds(self.contiguity, other.contiguity),
-            _gcds(self.divisibility, other.divisibility),
+            runs,
+            _gcds(self.divisors(runs), other.divisors(runs)),
             _gcds(self.constancy, other.constancy),
             self.constant if self.constant == other.constant else None,
+            self.nonnegative and other.nonnegative,
         )
 
 
@@ -79,12 +91,17 @@ def of_constant(value: int, type_: Attribute) -> AxisFacts:
     """Every element is `value`."""
     dims = _dims(type_)
     runs = tuple(power_of_two_divisor(n) for n in dims)
-    return AxisFacts((1,) * len(dims), (power_of_two_divisor(value),) * len(dims), runs, value)
+    return AxisFacts((1,) * len(dims), (power_of_two_divisor(value),) * len(dims), runs, value, value >= 0)
 
 
-def of_argument(divisibility: int, type_: Attribute) -> AxisFacts:
+def of_argument(divisibility: int) -> AxisFacts:
     """A scalar kernel argument with a divisibility promise."""
     return AxisFacts((1,), (max(1, divisibility),), (1,))
+
+
+def of_index(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """A scalar that counts: the index of a program, the number of programs."""
+    return AxisFacts((1,), (1,), (1,), nonnegative=True)
 
 
 # --- transfer functions ---------------------------------------------------------------------------
@@ -100,39 +117,46 @@ def _folded(op: Operation, args: Sequence[AxisFacts], fn: Callable[[int, int], i
     return None if lhs is None or rhs is None else of_constant(fn(lhs, rhs), _result(op))
 
 
-def _sum_runs(a: AxisFacts, b: AxisFacts) -> tuple[int, ...]:
-    """Contiguity of a sum: runs of one over constant runs of the other."""
-    return tuple(
+def _quotient(x: int, y: int) -> int:
+    """Division toward zero; by zero it is zero, as the operation defines it."""
+    return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def _sum(a: AxisFacts, b: AxisFacts, scale: int = 1) -> AxisFacts:
+    """a + scale * b, contiguity counted in units of `scale`: runs of one survive over constant runs of the other."""
+    runs = tuple(
         max(math.gcd(ac, bk), math.gcd(ak, bc))
         for ac, ak, bc, bk in zip(a.contiguity, a.constancy, b.contiguity, b.constancy, strict=True)
+    )
+    scaled = tuple(_capped(d * scale) for d in b.divisors(runs))
+    in_bytes = tuple(run * scale for run in runs) if scale > 1 else runs
+    left = tuple(
+        d if run >= c else math.gcd(d, step)
+        for d, c, run, step in zip(a.divisibility, a.contiguity, runs, in_bytes, strict=True)
+    )
+    return AxisFacts(
+        runs, _gcds(left, scaled), _gcds(a.constancy, b.constancy), None, a.nonnegative and b.nonnegative
     )
 
 
 def add(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a + b: runs survive the addition of constant runs."""
-    known = _folded(op, args, lambda x, y: x + y)
-    a, b = args
-    return known or AxisFacts(_sum_runs(a, b), _gcds(a.divisibility, b.divisibility), _gcds(a.constancy, b.constancy))
+    """a + b."""
+    return _folded(op, args, lambda x, y: x + y) or _sum(*args)
 
 
 def sub(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """a - b: runs of `a` survive over constant runs of `b`; runs of `b` turn backwards and are lost."""
     known = _folded(op, args, lambda x, y: x - y)
     a, b = args
-    return known or AxisFacts(
-        _gcds(a.contiguity, b.constancy), _gcds(a.divisibility, b.divisibility), _gcds(a.constancy, b.constancy)
-    )
+    runs = _gcds(a.contiguity, b.constancy)
+    return known or AxisFacts(runs, _gcds(a.divisors(runs), b.divisors(runs)), _gcds(a.constancy, b.constancy))
 
 
 def addptr(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """pointer + offset: the offset counts elements, the divisibility of a pointer counts bytes."""
-    pointer, offset = args
     element = element_type(_result(op))
     size = max(1, bit_width(element.pointee) // 8) if isinstance(element, TilePointerType) else 1
-    scaled = tuple(_capped(d * power_of_two_divisor(size)) for d in offset.divisibility)
-    return AxisFacts(
-        _sum_runs(pointer, offset), _gcds(pointer.divisibility, scaled), _gcds(pointer.constancy, offset.constancy)
-    )
+    return _sum(args[0], args[1], size)
 
 
 def mul(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
@@ -141,61 +165,79 @@ def mul(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     if known:
         return known
     a, b = args
-
-    def every(x: AxisFacts, by_one: bool) -> tuple[int, ...]:
-        return tuple(d if c == 1 or by_one else 1 for c, d in zip(x.contiguity, x.divisibility, strict=True))
-
-    contiguity = a.contiguity if b.constant == 1 else b.contiguity if a.constant == 1 else (1,) * a.rank
-    products = zip(every(a, b.constant == 1), every(b, a.constant == 1), strict=True)
-    return AxisFacts(contiguity, tuple(_capped(x * y) for x, y in products), _gcds(a.constancy, b.constancy))
+    if b.constant == 1:
+        return a
+    if a.constant == 1:
+        return b
+    ones = (1,) * a.rank
+    products = zip(a.divisors(ones), b.divisors(ones), strict=True)
+    return AxisFacts(
+        ones,
+        tuple(_capped(x * y) for x, y in products),
+        _gcds(a.constancy, b.constancy),
+        None,
+        a.nonnegative and b.nonnegative,
+    )
 
 
 def div(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a / b: dividing a run by a power of two makes constant runs."""
+    """a / b: dividing a run without negative numbers by a power of two makes constant runs."""
     a, b = args
-    known = _folded(op, args, lambda x, y: int(x / y) if y else 0)
+    known = _folded(op, args, _quotient)
     if known:
         return known
     if b.constant == 1:
         return a
+    divisor = b.constant or 0
+    splits = a.nonnegative and divisor > 0
     constancy = tuple(
-        max(math.gcd(ak, bk), math.gcd(math.gcd(ac, ad), bd) if b.constant else 1)
+        max(math.gcd(ak, bk), math.gcd(math.gcd(ac, ad), bd) if splits else 1)
         for ac, ad, ak, bd, bk in zip(
             a.contiguity, a.divisibility, a.constancy, b.divisibility, b.constancy, strict=True
         )
     )
-    exact = bool(b.constant) and power_of_two_divisor(b.constant or 1) == b.constant
-    divisor = b.constant or 1
-    divisibility = tuple(
-        max(1, d // divisor) if exact and c == 1 else 1 for c, d in zip(a.contiguity, a.divisibility, strict=True)
-    )
-    return AxisFacts((1,) * a.rank, divisibility, constancy)
+    exact = divisor > 0 and power_of_two_divisor(divisor) == divisor
+    ones = (1,) * a.rank
+    divisibility = tuple(max(1, d // divisor) if exact else 1 for d in a.divisors(ones))
+    return AxisFacts(ones, divisibility, constancy, None, a.nonnegative and b.nonnegative)
 
 
 def rem(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a % b: a run survives while it does not cross a multiple of b."""
+    """a % b: a run without negative numbers survives while it does not cross a multiple of b."""
     a, b = args
-    known = _folded(op, args, lambda x, y: int(math.fmod(x, y)) if y else 0)
+    known = _folded(op, args, lambda x, y: x - y * _quotient(x, y) if y else 0)
     if known:
         return known
-    contiguity = tuple(
-        math.gcd(math.gcd(ac, ad), bd) if bk >= ac else 1
+    runs = tuple(
+        math.gcd(math.gcd(ac, ad), bd) if a.nonnegative and b.divisibility[0] > 1 and bk >= ac else 1
         for ac, ad, bd, bk in zip(a.contiguity, a.divisibility, b.divisibility, b.constancy, strict=True)
     )
-    return AxisFacts(contiguity, _gcds(a.divisibility, b.divisibility), _gcds(a.constancy, b.constancy))
+    return AxisFacts(
+        runs, _gcds(a.divisors(runs), b.divisors(runs)), _gcds(a.constancy, b.constancy), None, a.nonnegative
+    )
+
+
+_CHANGES_AT_RUN_OF_LEFT = frozenset({"slt", "sge", "ult", "uge"})
+_CHANGES_AT_RUN_OF_RIGHT = frozenset({"sgt", "sle", "ugt", "ule"})
 
 
 def compare(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a < b: a run compared with a constant changes truth only at a common divisor."""
+    """a < b: the truth of a run against a constant changes only where a run starts (x < c and x >= c, not x <= c)."""
     a, b = args
+    predicate = op.attr_values().get("predicate") if isinstance(op, TileOp) else None
 
-    def runs(x: AxisFacts, y: AxisFacts, i: int) -> int:
-        if y.constancy[i] < x.contiguity[i]:
+    def runs(x: AxisFacts, y: AxisFacts, i: int, allowed: frozenset[str]) -> int:
+        if predicate not in allowed or y.constancy[i] < x.contiguity[i]:
             return 1
         return math.gcd(math.gcd(x.contiguity[i], x.divisibility[i]), y.divisibility[i])
 
     constancy = tuple(
-        max(math.gcd(a.constancy[i], b.constancy[i]), runs(a, b, i), runs(b, a, i)) for i in range(a.rank)
+        max(
+            math.gcd(a.constancy[i], b.constancy[i]),
+            runs(a, b, i, _CHANGES_AT_RUN_OF_LEFT),
+            runs(b, a, i, _CHANGES_AT_RUN_OF_RIGHT),
+        )
+        for i in range(a.rank)
     )
     ones = (1,) * a.rank
     return AxisFacts(ones, ones, constancy)
@@ -213,23 +255,32 @@ def lanewise(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
 def choose(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """select(c, a, b): what holds of both, in runs of a constant condition."""
     condition, a, b = args
-    if condition.rank != a.rank:
-        condition = AxisFacts(*(((1,) * a.rank,) * 2), constancy=_dims(_result(op)))
     joined = a.join(b)
+    if condition.rank != a.rank:  # one scalar condition for a whole tile
+        return joined
+    runs = _gcds(joined.contiguity, condition.constancy)
     return AxisFacts(
-        _gcds(joined.contiguity, condition.constancy),
-        joined.divisibility if joined.contiguity == a.contiguity == b.contiguity else (1,) * a.rank,
-        _gcds(joined.constancy, condition.constancy),
-        joined.constant,
+        runs, joined.divisors(runs), _gcds(joined.constancy, condition.constancy), joined.constant, joined.nonnegative
     )
 
 
-def extremum(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """min or max of two values: each element is one of the two."""
+def _extremum(args: Sequence[AxisFacts], nonnegative: bool) -> AxisFacts:
+    """Each element is one of the two, which one may change from lane to lane."""
     a, b = args
     ones = (1,) * a.rank
-    return AxisFacts(ones, _gcds(a.divisibility, b.divisibility) if a.contiguity == b.contiguity == ones else ones,
-                     _gcds(a.constancy, b.constancy))  # fmt: skip
+    return AxisFacts(
+        ones, _gcds(a.divisors(ones), b.divisors(ones)), _gcds(a.constancy, b.constancy), None, nonnegative
+    )
+
+
+def minimum(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """min(a, b)."""
+    return _folded(op, args, min) or _extremum(args, args[0].nonnegative and args[1].nonnegative)
+
+
+def maximum(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """max(a, b)."""
+    return _folded(op, args, max) or _extremum(args, args[0].nonnegative or args[1].nonnegative)
 
 
 def same(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
@@ -241,14 +292,15 @@ def splat(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """One scalar everywhere."""
     dims = _dims(_result(op))
     runs = tuple(power_of_two_divisor(n) for n in dims)
-    return AxisFacts((1,) * len(dims), (args[0].divisibility[0],) * len(dims), runs, args[0].constant)
+    (a,) = args
+    return AxisFacts((1,) * len(dims), (a.divisibility[0],) * len(dims), runs, a.constant, a.nonnegative)
 
 
 def make_range(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """start, start + 1, ...: one run."""
     start = int(op.properties["start"].value.data)  # type: ignore[attr-defined]
     size = power_of_two_divisor(_dims(_result(op))[0])
-    return AxisFacts((size,), (power_of_two_divisor(start),), (1,))
+    return AxisFacts((size,), (power_of_two_divisor(start),), (1,), None, start >= 0)
 
 
 def expand_dims(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
@@ -261,9 +313,9 @@ def expand_dims(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     def insert(values: tuple[int, ...], value: int) -> tuple[int, ...]:
         return (*values[:axis], value, *values[axis:])
 
-    every = math.gcd(*[d if c == 1 else 1 for c, d in zip(a.contiguity, a.divisibility, strict=True)])
+    every = math.gcd(*a.divisors((1,) * a.rank))  # along the new dim each element is a run of its own
     return AxisFacts(
-        insert(a.contiguity, 1), insert(a.divisibility, max(1, every)), insert(a.constancy, 1), a.constant
+        insert(a.contiguity, 1), insert(a.divisibility, every), insert(a.constancy, 1), a.constant, a.nonnegative
     )
 
 
@@ -275,7 +327,7 @@ def broadcast(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
         power_of_two_divisor(t) if s == 1 else k for s, t, k in zip(source, target, a.constancy, strict=True)
     )
     contiguity = tuple(1 if s == 1 else c for s, c in zip(source, a.contiguity, strict=True))
-    return AxisFacts(contiguity, a.divisibility, constancy, a.constant)
+    return AxisFacts(contiguity, a.divisibility, constancy, a.constant, a.nonnegative)
 
 
 def trans(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
@@ -284,4 +336,4 @@ def trans(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     dims = [int(n) for n in order.get_values()]
     (a,) = args
     picked: list[tuple[int, ...]] = [tuple(v[i] for i in dims) for v in (a.contiguity, a.divisibility, a.constancy)]
-    return AxisFacts(picked[0], picked[1], picked[2], a.constant)
+    return AxisFacts(picked[0], picked[1], picked[2], a.constant, a.nonnegative)

@@ -20,6 +20,7 @@ from tilewright.ops import (
     function,
     gather,
     math,
+    math_extern,
     memory,
     memory_functions,
     operators,
@@ -32,7 +33,7 @@ from tilewright.ops import (
 
 FAMILIES = (
     atomic, atomic_functions, broadcast, casts, constant, control, creation, debug, debug_functions, dot, elementwise,
-    elementwise_pointer, function, gather, math, memory, memory_functions, operators, program, reduce, scan, shape,
+    elementwise_pointer, function, gather, math, math_extern, memory, memory_functions, operators, program, reduce, scan, shape,
     shape_functions,
 )  # fmt: skip
 

@@ -231,18 +231,17 @@ def fdiv(b: Emitter, x: Any, y: Any, ieee_rounding: Any = False, approx: Any = F
         Tensor of the promoted type.
 
     Raises:
-        TypeError: an operand is not a float.
+        TypeError: neither operand is a float.
 
     Example:
         >>> tl.fdiv(1.0, 4.0)
         0.25
     """
-    for operand in (to_tensor(b, x), to_tensor(b, y)):
-        if not operand.dtype.is_ptr() and not operand.dtype.is_floating():
-            raise LanguageTypeError(
-                "both operands of fdiv must have floating scalar type", hint="use / for integers, which gives float32"
-            )
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
+    if not lhs.dtype.is_floating():
+        raise LanguageTypeError(
+            "both operands of fdiv must have floating scalar type", hint="use / for integers, which gives float32"
+        )
     if unwrap(approx) and not lhs.dtype.is_fp32():
         raise LanguageValueError(f"approximate division is for float32, not {lhs.dtype}")
     precise = unwrap(ieee_rounding) and lhs.dtype.is_fp32()

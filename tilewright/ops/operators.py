@@ -172,7 +172,8 @@ def _promote_bits(b: Emitter, x: Any, y: Any) -> tuple[tensor, tensor]:
     """Operands of a bitwise operation: integers only."""
     lhs, rhs = promote_binary(b, x, y)
     if not is_integer_kind(lhs) or not is_integer_kind(rhs):
-        raise incompatible(lhs.dtype, rhs.dtype)
+        given = [v.dtype if isinstance(v, tensor) else unwrap(v) for v in (x, y)]
+        raise incompatible(*given, hint="bitwise operators take integers; x.to(tl.int32, bitcast=True) gives the bits")
     type_ = promote_integers(lhs.dtype, rhs.dtype)
     return cast_to(b, lhs, type_), cast_to(b, rhs, type_)
 

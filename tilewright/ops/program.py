@@ -123,9 +123,9 @@ def _assume_samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((np.asarray(True),), (i1,)), Sample((flags,), (tile("i1"),), error="scalar condition")]
 
 
-register(OpSpec(GetProgramIdOp, _infer_grid, _program_id, _BY_HAND, _grid_samples, facts.lanewise,
+register(OpSpec(GetProgramIdOp, _infer_grid, _program_id, _BY_HAND, _grid_samples, facts.of_index,
                 summary="index of this program along an axis"))  # fmt: skip
-register(OpSpec(GetNumProgramsOp, _infer_grid, _num_programs, _BY_HAND, _grid_samples, facts.lanewise,
+register(OpSpec(GetNumProgramsOp, _infer_grid, _num_programs, _BY_HAND, _grid_samples, facts.of_index,
                 summary="number of programs along an axis"))  # fmt: skip
 register(OpSpec(AssumeOp, _infer_assume, lambda call, condition: None, _BY_HAND, _assume_samples,
                 summary="promise that a condition holds"))  # fmt: skip

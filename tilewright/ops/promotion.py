@@ -20,9 +20,9 @@ from tilewright.ops.values import tensor
 Number = bool | int | float
 
 
-def incompatible(a: Any, b: Any) -> DTypeError:
+def incompatible(a: Any, b: Any, *, hint: str | None = None) -> DTypeError:
     """The error of two types that no operation takes together."""
-    return DTypeError(f"invalid operands of type {a} and {b}")
+    return DTypeError(f"invalid operands of type {a} and {b}", hint=hint)
 
 
 # --- two scalar types to one ----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _check_pointers(lhs: tensor, rhs: tensor, allow_lhs: bool, allow_rhs: bool) 
             continue
         same_pointers = not other.dtype.is_ptr() or one.dtype == other.dtype
         if not allowed or not same_pointers or (not other.dtype.is_ptr() and other.dtype.is_floating()):
-            raise incompatible(lhs.dtype, rhs.dtype)
+            raise incompatible(lhs.dtype, rhs.dtype, hint="a pointer takes only + and - with an integer offset")
 
 
 def promote_binary(

@@ -226,18 +226,18 @@ def _join(b: Emitter, lhs: tensor, rhs: tensor) -> tensor:
 
 
 @builtin
-def join(b: Emitter, a: Any, b_: Any) -> tensor:
+def join(emitter: Emitter, a: Any, b: Any) -> tensor:
     """Two tensors side by side along a new last dimension of size 2.
 
     Args:
         a, b: tensors of one data type; they are broadcast to one shape. Two scalars give shape [2].
     """
-    lhs, rhs = broadcast_tensors(b, to_tensor(b, a), to_tensor(b, b_))
+    lhs, rhs = broadcast_tensors(emitter, to_tensor(emitter, a), to_tensor(emitter, b))
     if lhs.dtype != rhs.dtype:
         raise LanguageTypeError(f"join needs tensors of one data type, got {lhs.dtype} and {rhs.dtype}")
-    if not lhs.block_shape:
-        return reshape_to(b, _join(b, splat_to(b, lhs, (1,)), splat_to(b, rhs, (1,))), (2,))
-    return _join(b, lhs, rhs)
+    if lhs.block_shape:
+        return _join(emitter, lhs, rhs)
+    return reshape_to(emitter, _join(emitter, splat_to(emitter, lhs, (1,)), splat_to(emitter, rhs, (1,))), (2,))
 
 
 @builtin(method=True)
@@ -263,13 +263,16 @@ def split(b: Emitter, a: Any) -> Any:
 
 
 @builtin
-def interleave(b: Emitter, a: Any, b_: Any) -> tensor:
-    """Elements of two tiles in turn along the last dimension, which doubles."""
-    joined = join.fn(b, a, b_)
+def interleave(emitter: Emitter, a: Any, b: Any) -> tensor:
+    """Elements of two tiles in turn along the last dimension, which doubles; of two scalars, a tile [2].
+
+    Args:
+        a, b: tensors of one data type; they are broadcast to one shape.
+    """
+    joined: tensor = join.fn(emitter, a, b)
     if len(joined.block_shape) == 1:
-        scalars: tensor = joined
-        return scalars
-    return reshape_to(b, joined, (*joined.block_shape[:-2], 2 * joined.block_shape[-2]))
+        return joined
+    return reshape_to(emitter, joined, (*joined.block_shape[:-2], 2 * joined.block_shape[-2]))
 
 
 @builtin

@@ -120,16 +120,22 @@ def _read_tensor(value: Any, name: str) -> Array:
     if not (getattr(value, "is_cpu", False) or kind is None or kind == "cpu"):
         raise _wrong_device(name, f"device {device}")
     element = element_type(value.dtype, name)
+    if hasattr(value, "fake_mode"):
+        raise _no_memory(value, name)
     try:
         address = int(value.data_ptr())
     except Exception as error:  # torch raises several classes for tensors without plain storage
         raise ArgumentError(f"argument `{name}` ({type(value).__name__}) has no plain memory: {error}") from error
     if address == 0 and _has_elements(value):
-        raise ArgumentError(
-            f"argument `{name}` of type {type(value).__name__} has elements but no memory",
-            hint="fake and symbolic tensors cannot be launched on; use warmup() to compile only",
-        )
+        raise _no_memory(value, name)
     return Array(element, address, True, value)
+
+
+def _no_memory(value: Any, name: str) -> ArgumentError:
+    return ArgumentError(
+        f"argument `{name}` of type {type(value).__name__} has elements but no memory",
+        hint="a kernel cannot be launched on fake or emptied tensors",
+    )
 
 
 def _has_elements(value: Any) -> bool:

@@ -13,21 +13,29 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from xdsl.dialects.builtin import ModuleOp
+
 from tilewright.backends.cpu import backend as cpu
 from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.errors import TilewrightError, UnsupportedError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
+from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.frontend.hashing import content_hash
+from tilewright.ops.text import parse_module, print_module
+from tilewright.ops.values import constexpr
+from tilewright.passes.pipeline import run_passes
 from tilewright.runtime.disk_cache import DiskCache
-from tilewright.runtime.specialize import Specialization
-from tilewright.runtime.stages import Stage, run_stages
+from tilewright.runtime.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
+from tilewright.passes.stages import Stage, run_stages
 from tilewright.base.version import __version__
 
 
@@ -36,10 +44,9 @@ class Backend(Protocol):
 
     def target(self) -> Target: ...
     def versions(self) -> str: ...
-    def stages(
-        self, fn: BlockFunction, specialization: Specialization, options: Options, target: Target
-    ) -> Mapping[str, Stage]: ...
+    def stages(self, options: Options, target: Target) -> Mapping[str, Stage]: ...
     def load(self, binary: bytes, metadata: Mapping[str, Any]) -> Any: ...
+    def launcher(self, module: Any, metadata: Mapping[str, Any], num_threads: int | None) -> Callable[..., None]: ...
 
 
 BACKENDS: dict[str, Backend] = {"cpu": cpu}
@@ -168,9 +175,60 @@ def _compile(
 ) -> CompiledKernel:
     """Run the stages and keep the result on disk."""
     metadata: dict[str, Any] = {"name": fn.fn.__name__, "types": list(specialization.runtime_types)}
-    stages = BACKENDS[target.backend].stages(fn, specialization, options, target)
+    stages = {
+        "ttir": Stage(
+            lambda source, info: _tile_ir(source, specialization, options, target, info), print_module, _parse_override
+        ),
+        **BACKENDS[target.backend].stages(options, target),
+    }
     outcome = run_stages(stages, fn, metadata, fn.fn.__name__, knobs.compilation)
     kernel = CompiledKernel(fn.fn.__name__, target, metadata, key, outcome.texts, outcome.seconds)
     if not _bypass_cache():
         disk_cache().put(key, bytes(outcome.artifact), metadata)
     return kernel
+
+
+# --- the stage that all back ends share ------------------------------------------------------------------
+
+
+def _tile_ir(
+    fn: BlockFunction, specialization: Specialization, options: Options, target: Target, metadata: dict[str, Any]
+) -> ModuleOp:
+    """Front end and simplification passes."""
+    built = build_module(fn, parameter_specs(specialization), options, target)
+    for message in built.warnings:
+        warnings.warn(message, stacklevel=2)
+    metadata["params"] = [param.name for param in built.params]
+    return run_passes(built.module)
+
+
+def parameter_specs(specialization: Specialization) -> list[ParamSpec]:
+    """What the front end is told of each parameter."""
+    rows = zip(specialization.names, specialization.types, specialization.keys, strict=True)
+    return [ParamSpec(name, _language_value(kind, key), _promises(kind, key)) for name, kind, key in rows]
+
+
+def _language_value(kind: Any, key: Any) -> Any:
+    """A language type, a constexpr, or a tuple of these with the class of the argument."""
+    if isinstance(kind, tuple):
+        values = [_language_value(k, v) for k, v in zip(kind, key, strict=True)]
+        return getattr(kind, "_make", tuple)(values)
+    return constexpr(key) if kind == CONSTEXPR else scalar_from_signature(kind)
+
+
+def _promises(kind: Any, key: Any) -> Any:
+    """Facts about a run-time argument; for a tuple one mapping per run-time value in it."""
+    if not isinstance(kind, tuple):
+        return {"divisibility": ALIGNMENT} if kind != CONSTEXPR and key == DIVISIBLE else {}
+    out: list[dict[str, int]] = []
+    for inner_kind, inner_key in zip(kind, key, strict=True):
+        found = _promises(inner_kind, inner_key)
+        if isinstance(inner_kind, tuple):
+            out.extend(found)
+        elif inner_kind != CONSTEXPR:
+            out.append(found)
+    return out
+
+
+def _parse_override(contents: bytes) -> ModuleOp:
+    return parse_module(contents.decode())

@@ -6,7 +6,7 @@
         if x.__class__ is T0 and n.__class__ is T1 and BLOCK.__class__ is T2 and not extra:
             try:    v0 = x.data_ptr();  run, kernel = table[(<key of every argument>, <options>)]
             except Exception: pass          # unknown key, or an argument that the slow path explains
-            else:   gx, gy, gz = grid3(grid);  run(gx, gy, gz, v0, n);  return kernel
+            else:   gx, gy, gz = <the grid>;  run(gx, gy, gz, v0, n);  return kernel
         return slow(grid, (x, n, BLOCK), extra, options)
 """
 
@@ -187,7 +187,9 @@ def generate_bind(name: str, params: Sequence[Param]) -> Callable[..., Any]:
 
 
 def _scope(params: Sequence[Param]) -> dict[str, Any]:
-    scope: dict[str, Any] = {"_tw_missing": MISSING}
+    # Builtins by names of ours: a kernel may well have a parameter called `len`.
+    scope: dict[str, Any] = {f"_tw_{known.__name__}": known for known in (tuple, len, int, callable, Exception)}
+    scope["_tw_missing"] = MISSING
     scope.update({f"_tw_D{param.index}": param.default for param in params if param.has_default})
     if any(param.kind is inspect.Parameter.VAR_POSITIONAL for param in params):
         scope["_tw_extra"] = ()  # the kernel's own *args takes what is left over
@@ -216,7 +218,7 @@ def _variant_text(params: Sequence[Param], readers: Sequence[_Reader], checked: 
     names = [{"a": param.name, "v": f"_tw_v{param.index}"} for param in params]
     setup = [r.setup.format(**n) for r, n in zip(readers, names, strict=True) if r.setup]
     parts = [r.key.format(**n) for r, n in zip(readers, names, strict=True) if r.key]
-    parts.append("tuple(_tw_options.items()) if _tw_options else 0")
+    parts.append("_tw_tuple(_tw_options.items()) if _tw_options else 0")
     key = f"({', '.join(parts)},)"
     slots = "".join(f", {r.value.format(**n)}" for r, n in zip(readers, names, strict=True) if r.value)
     guard = " and ".join([f"{p.name}.__class__ is _tw_T{p.index}" for p in params] + ["not _tw_extra"])
@@ -228,12 +230,16 @@ def _variant_text(params: Sequence[Param], readers: Sequence[_Reader], checked: 
         f"    if {guard}:\n"
         f"        try:\n{setup_try}"
         f"            _tw_run, _tw_kernel = _tw_table[{key}]\n"
-        f"        except Exception:\n"
+        f"        except _tw_Exception:\n"
         f"            pass\n"
         f"        else:\n"
-        f"            if _tw_grid.__class__ is not tuple and callable(_tw_grid):\n"
-        f"                _tw_grid = _tw_grid({{{meta}}})\n"
-        f"            _tw_x, _tw_y, _tw_z = _tw_grid3(_tw_grid)\n"
+        f"            _tw_x = _tw_grid[0] if _tw_grid.__class__ is _tw_tuple and _tw_len(_tw_grid) == 1 else None\n"
+        f"            if _tw_x.__class__ is _tw_int and 0 <= _tw_x < 0x80000000:\n"
+        f"                _tw_y = _tw_z = 1\n"
+        f"            else:\n"
+        f"                if _tw_callable(_tw_grid):\n"
+        f"                    _tw_grid = _tw_grid({{{meta}}})\n"
+        f"                _tw_x, _tw_y, _tw_z = _tw_grid3(_tw_grid)\n"
         f"{'            _tw_before()' if checked else ''}\n"
         f"            if _tw_x and _tw_y and _tw_z:\n"
         f"                _tw_run(_tw_x, _tw_y, _tw_z{slots})\n"

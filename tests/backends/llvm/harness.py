@@ -77,9 +77,7 @@ def runner(
 
 
 @functools.cache
-def operation(
-    name: str, element: str, lanes: int, predicate: str = "", flags: str = ""
-) -> Callable[..., np.ndarray]:
+def operation(name: str, element: str, lanes: int, predicate: str = "", flags: str = "") -> Callable[..., np.ndarray]:
     """An operation of the table on one element type; comparisons give `i1`. `flags` takes features away."""
     attributes = {"predicate": predicate} if predicate else {}
     result = "i1" if predicate or name in ("isnan", "isinf") else element
@@ -89,13 +87,16 @@ def operation(
 
 
 @functools.cache
-def conversion(op: str, src: str, dst: str, lanes: int, rounding: str = "rtne", flags: str = "") -> Callable[..., np.ndarray]:
+def conversion(
+    op: str, src: str, dst: str, lanes: int, rounding: str = "rtne", flags: str = ""
+) -> Callable[..., np.ndarray]:
     """A conversion of `casts`."""
     isa = features.describe(flags=flags) if flags else None
     return runner(lambda f, args: casts.convert(f, op, args[0], src, dst, rounding=rounding), (src,), dst, lanes, isa)
 
 
-NO_AVX512 = ",".join(
-    f"-avx512{x}" for x in "f bw cd dq vl bf16 bitalg ifma vbmi vbmi2 vnni vp2intersect vpopcntdq".split()
-) + ",-avx512fp16"
+NO_AVX512 = (
+    ",".join(f"-avx512{x}" for x in "f bw cd dq vl bf16 bitalg ifma vbmi vbmi2 vnni vp2intersect vpopcntdq".split())
+    + ",-avx512fp16"
+)
 NO_CONVERTS = NO_AVX512 + ",-f16c,-fma,-avx2,-avx,-avxvnni,-vaes,-vpclmulqdq"

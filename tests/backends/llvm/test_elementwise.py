@@ -1,11 +1,13 @@
-"""The elementwise table against numpy, bit for bit, on edge values and random bits; with and without hardware converts."""
+"""The elementwise table against numpy, bit for bit, on edge values and random bits, on several instruction sets."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from tests.backends.llvm.harness import NO_AVX512, NO_CONVERTS, conversion, memory, operation
 
+from tests.backends.llvm.harness import NO_AVX512, NO_CONVERTS, conversion, memory, operation
 from tilewright.backends.llvm import elementwise
 from tilewright.base import minifloat
 from tilewright.base.dtypes import dtype
@@ -68,7 +70,9 @@ def same(got: np.ndarray, want: np.ndarray, context: object = "") -> None:
 def c_division(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Truncated quotient and remainder; 0 for a zero divisor, wrapping for MIN / -1."""
     x, y = a.tolist(), b.tolist()
-    quotient = [0 if q == 0 else abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1) for p, q in zip(x, y, strict=True)]
+    quotient = [
+        0 if q == 0 else abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1) for p, q in zip(x, y, strict=True)
+    ]
     rest = [0 if q == 0 else p - r * q for p, q, r in zip(x, y, quotient, strict=True)]
     mask = (1 << (8 * a.dtype.itemsize)) - 1
     return tuple(np.array([v & mask for v in values], np.uint64).astype(a.dtype) for values in (quotient, rest))
@@ -121,7 +125,10 @@ def test_shifts_beyond_the_width_and_high_products(element: str, cpu: str) -> No
     other = RNG.permutation(a)
     products = list(zip(a.tolist(), other.tolist(), strict=True))
     for lanes in LANES:
-        run = {name: operation(name, element, lanes, flags=cpu) for name in ("shli", "shrsi", "shrui", "mulhisi", "mulhiui")}
+        run = {
+            name: operation(name, element, lanes, flags=cpu)
+            for name in ("shli", "shrsi", "shrui", "mulhisi", "mulhiui")
+        }
         same(run["shli"](a, b), wrapped([x << (y & mask) if y & mask < bits else 0 for x, y in whole]), "shli")
         same(run["shrsi"](a, b), wrapped([x >> min(y & mask, bits - 1) for x, y in whole]), "shrsi")
         same(run["shrui"](a, b), wrapped([(x & mask) >> (y & mask) for x, y in whole]), "shrui")
@@ -136,14 +143,29 @@ def test_counting_bits(element: str) -> None:
     texts = [format(v & ((1 << bits) - 1), f"0{bits}b") for v in a.tolist()]
     for lanes in LANES:
         same(operation("ctpop", element, lanes)(a), np.array([t.count("1") for t in texts], a.dtype), "ctpop")
-        same(operation("ctlz", element, lanes)(a), np.array([len(t) - len(t.lstrip("0")) for t in texts], a.dtype), "ctlz")
-        same(operation("cttz", element, lanes)(a), np.array([len(t) - len(t.rstrip("0")) for t in texts], a.dtype), "cttz")
+        same(
+            operation("ctlz", element, lanes)(a),
+            np.array([len(t) - len(t.lstrip("0")) for t in texts], a.dtype),
+            "ctlz",
+        )
+        same(
+            operation("cttz", element, lanes)(a),
+            np.array([len(t) - len(t.rstrip("0")) for t in texts], a.dtype),
+            "cttz",
+        )
 
 
 def test_integer_comparisons() -> None:
     a, b = pairs(integers("i16"))
     ua, ub = a.view("u2"), b.view("u2")
-    compare = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+    compare = {
+        "eq": np.equal,
+        "ne": np.not_equal,
+        "lt": np.less,
+        "le": np.less_equal,
+        "gt": np.greater,
+        "ge": np.greater_equal,
+    }
     for predicate in elementwise.CMPI_PREDICATES:
         x, y = (ua, ub) if predicate[0] == "u" else (a, b)
         function = compare.get(predicate) or compare[predicate[1:]]
@@ -172,7 +194,8 @@ def test_float_arithmetic(element: str, cpu: str) -> None:
     a, b = pairs(floats(element, 1024))
     with np.errstate(all="ignore"):
         x, y = wide(element, a), wide(element, b)
-        want = {"addf": x + y, "subf": x - y, "mulf": x * y, "divf": x / y, "precise_divf": x / y, "remf": np.fmod(x, y),
+        want = {"addf": x + y, "subf": x - y, "mulf": x * y, "divf": x / y, "precise_divf": x / y,
+                "remf": np.fmod(x, y),
                 "copysign": np.copysign(x, y)}  # fmt: skip
         one = {"negf": -x, "absf": np.abs(x), "sqrt": np.sqrt(x), "rsqrt": 1 / np.sqrt(x), "floor": np.floor(x),
                "ceil": np.ceil(x), "trunc": np.trunc(x), "roundeven": np.rint(x)}  # fmt: skip
@@ -190,7 +213,12 @@ def test_minimum_and_maximum_follow_their_nan_rules(element: str) -> None:
     both_zero = (x == 0) & (y == 0)  # either zero may be returned
     a, b, x, y = a[~both_zero], b[~both_zero], x[~both_zero], y[~both_zero]
     with np.errstate(all="ignore"):
-        want = {"maxnumf": np.fmax(x, y), "minnumf": np.fmin(x, y), "maximumf": np.maximum(x, y), "minimumf": np.minimum(x, y)}
+        want = {
+            "maxnumf": np.fmax(x, y),
+            "minnumf": np.fmin(x, y),
+            "maximumf": np.maximum(x, y),
+            "minimumf": np.minimum(x, y),
+        }
         for lanes in LANES:
             for name, result in want.items():
                 check_floats(name, element, lanes, "", result, a, b)
@@ -200,7 +228,14 @@ def test_minimum_and_maximum_follow_their_nan_rules(element: str) -> None:
 def test_float_comparisons(element: str) -> None:
     a, b = pairs(floats(element, 512))
     unordered = np.isnan(a) | np.isnan(b)
-    compare = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+    compare = {
+        "eq": np.equal,
+        "ne": np.not_equal,
+        "lt": np.less,
+        "le": np.less_equal,
+        "gt": np.greater,
+        "ge": np.greater_equal,
+    }
     for predicate in elementwise.CMPF_PREDICATES:
         if predicate in ("false", "true"):
             want = np.full(a.shape, predicate == "true")
@@ -230,14 +265,41 @@ def test_fma_rounds_once() -> None:
         assert operation("fma", "f32", lanes)(a, a, np.array([-1], np.float32))[0] == want
 
 
+@pytest.mark.parametrize("element", ("f16", "bf16"))
+def test_half_fma_rounds_once(element: str) -> None:
+    count = 3000
+    if element == "f16":
+        a, b, c = (RNG.normal(0, 1, count).astype(np.float16) for _ in range(3))
+        c *= np.exp2(RNG.integers(-20, 2, count)).astype(np.float16)
+    else:
+        a, b, c = (to_bf16(RNG.normal(0, 1, count) * np.exp2(RNG.integers(-30, 2, count))) for _ in range(3))
+    got = operation("fma", element, 16)(a, b, c)
+    values = [[Fraction(float(v)) for v in wide(element, x)] for x in (a, b, c)]
+    codes = got.view(np.uint16)
+    below, above = (wide(element, (codes + np.uint16(step)).view(got.dtype)) for step in (0xFFFF, 1))
+    for i, result in enumerate(wide(element, got).tolist()):
+        exact = values[0][i] * values[1][i] + values[2][i]
+        error = abs(Fraction(result) - exact)
+        if result == 0:
+            continue
+        others = [abs(Fraction(float(side[i])) - exact) for side in (below, above) if np.isfinite(side[i])]
+        assert error < min(others) or (error == min(others) and codes[i] % 2 == 0), (i, result, float(exact))
+
+
 @pytest.mark.parametrize("dst", INTS)
 @pytest.mark.parametrize("src", ("f16", "bf16", "f32", "f64"))
 def test_float_to_integer_saturates(src: str, dst: str) -> None:
     x = floats(src)
     with np.errstate(invalid="ignore"):
         values = wide(src, x).astype(np.float64)
-    for op, kind in (("fptosi", np.iinfo(memory(dst))), ("fptoui", np.iinfo(np.dtype(memory(dst)).str.replace("i", "u")))):
-        want = [0 if v != v else kind.max if v >= kind.max else kind.min if v <= kind.min else int(v) for v in values.tolist()]
+    for op, kind in (
+        ("fptosi", np.iinfo(memory(dst))),
+        ("fptoui", np.iinfo(np.dtype(memory(dst)).str.replace("i", "u"))),
+    ):
+        want = [
+            0 if v != v else kind.max if v >= kind.max else kind.min if v <= kind.min else int(v)
+            for v in values.tolist()
+        ]
         for lanes in LANES:
             got = conversion(op, src, dst, lanes)(x).view(kind.dtype)
             same(got, np.array(want, kind.dtype), op)
@@ -259,7 +321,9 @@ def test_integer_to_float(src: str) -> None:
 def test_narrowing_floats_rounds_once_to_nearest_even(cpu: str) -> None:
     single, double = floats("f32", 1 << 15), floats("f64", 1 << 15)
     # Doubles a hair beside the middle of two halves: rounding through float would lose the hair.
-    middles = (np.arange(1, 4096).astype(np.uint16).view(np.float16).astype(np.float64) * (1 + 2.0**-12)) * (1 + 2.0**-45)
+    middles = (np.arange(1, 4096).astype(np.uint16).view(np.float16).astype(np.float64) * (1 + 2.0**-12)) * (
+        1 + 2.0**-45
+    )
     with np.errstate(all="ignore"):
         double = np.concatenate([double, middles, RNG.normal(0, 1e-6, 4096), single.astype(np.float64)])
         for lanes in (0, 16, 64):
@@ -284,7 +348,10 @@ def test_double_to_bf16_rounds_once(lanes: int) -> None:
 def test_widening_is_exact_for_every_code(cpu: str) -> None:
     every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
     for lanes in (0, 64):
-        same(conversion("extf", "f16", "f32", lanes, flags=cpu)(every.view(np.float16)), every.view(np.float16).astype(np.float32))
+        same(
+            conversion("extf", "f16", "f32", lanes, flags=cpu)(every.view(np.float16)),
+            every.view(np.float16).astype(np.float32),
+        )
         same(conversion("extf", "bf16", "f32", lanes, flags=cpu)(every), from_bf16(every))
         same(conversion("extf", "bf16", "f16", lanes, flags=cpu)(every), narrow_half(from_bf16(every)))
 
@@ -303,7 +370,9 @@ def test_rounding_toward_zero() -> None:
     with np.errstate(over="ignore"):
         following = np.nextafter(np.abs(half), np.float16(np.inf)).astype(np.float64)
     assert (following > np.abs(finite.astype(np.float64)))[np.abs(half) < 65504].all()
-    same(conversion("truncf", "f32", "bf16", 64, "rtz")(finite), (finite.view(np.uint32) >> 16).astype(np.uint16), "bf16")
+    same(
+        conversion("truncf", "f32", "bf16", 64, "rtz")(finite), (finite.view(np.uint32) >> 16).astype(np.uint16), "bf16"
+    )
     d = floats("f64", 1 << 14)
     d = d[np.isfinite(d)]
     got = conversion("truncf", "f64", "f32", 64, "rtz")(d).astype(np.float64)
@@ -318,7 +387,10 @@ def test_one_bit_integers() -> None:
         same(operation("addi", "i1", lanes)(a, b), a ^ b)
         same(conversion("uitofp", "i1", "f32", lanes)(a), a.astype(np.float32))
         same(conversion("extsi", "i1", "i32", lanes)(a), -a.astype(np.int32))
-        same(conversion("fptosi", "f32", "i1", lanes)(np.array([0, -0.0, 0.5, np.nan], np.float32)), a.dtype.type([0, 0, 1, 1]))
+        same(
+            conversion("fptosi", "f32", "i1", lanes)(np.array([0, -0.0, 0.5, np.nan], np.float32)),
+            a.dtype.type([0, 0, 1, 1]),
+        )
 
 
 SMALL = ("fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16", "bf16")

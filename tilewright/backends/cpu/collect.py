@@ -6,7 +6,7 @@ tile handed to a region) gets a spill: a step that writes it to scratch. Groupin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
@@ -34,12 +34,13 @@ class FunctionContext:
         demands: placement and cones.
         analysis: affine forms under that placement.
         buffers: every buffer made.
-        must_place: loads whose value must be taken at their place, because memory may change before it is used.
+        must_place: loads whose value must be taken at their place, because memory may change before it is used, and
+            carried tiles that need a detour (see `Replan`).
         where: position and block of every load.
         arguments: buffers of tile parameters and of region arguments.
     """
 
-    def __init__(self, isa: CpuFeatures, must_place: set[Operation]) -> None:
+    def __init__(self, isa: CpuFeatures, must_place: set[object]) -> None:
         self.isa = isa
         self.demands = Demands()
         self.analysis = AffineAnalysis(lambda value: value in self.demands.placed)
@@ -117,7 +118,7 @@ class Collector:
         self.steps: list[Step] = []
         self.writer: dict[SSAValue, Step] = {}
         self.placed: dict[SSAValue, Buffer] = {}
-        self.overwrites: list[tuple[Step, SSAValue]] = []
+        self.overwrites: list[tuple[Step, SSAValue, int]] = []
         self.position = 0.0
         for number, op in enumerate(block.ops):
             self.position = float(number)
@@ -241,10 +242,9 @@ class Collector:
         a, b = (self._dot_operand(value) for value in op.operands[:2])
         result, c = op.results[0], op.operands[2]
         target = self._dot_target(result)
-        own = target is not None and target in self.targets.values()
         if target is None:
             target = self.context.new_buffer(accumulator(self.context.isa, op))
-        carried = [arg for number, arg in self.own.items() if self.targets.get(number) is target]
+        carried = [(arg, number) for number, arg in self.own.items() if self.targets.get(number) is target]
         fresh = constant_of(c) == 0
         first: Step | None = None
         if not fresh and self.context.demands.placed.get(c) is not target:
@@ -254,8 +254,8 @@ class Collector:
         step.after = [first] if first else []
         self.place(result, target)
         self.add(step)
-        if own and carried:
-            self.overwrites.append((first or step, carried[0]))
+        if carried:
+            self.overwrites.append((first or step, *carried[0]))
 
     def _dot_operand(self, value: SSAValue) -> Operand:
         found = memory_operand(value, self.context.demands, self.context.analysis)
@@ -275,7 +275,8 @@ class Collector:
         if user.name in _ENDS:
             target = self.targets.get(number)
             fits = target is not None and target.elem == accumulator(self.context.isa, result.owner).elem
-            return target if fits and number in self.own else None
+            usable = fits and number in self.own and (self.block, number) not in self.context.must_place
+            return target if usable else None
         return self._dot_target(user.results[0]) if user.name == "tt.dot" and number == 2 else None
 
     # -- regions and ends ------------------------------------------------------------------------------
@@ -367,11 +368,13 @@ class Collector:
             own = self.own.get(number)
             if value is own or self.context.demands.placed.get(value) is target:
                 continue
+            if (self.block, number) in self.context.must_place:
+                self.force(value)
             step = self.spill(value, target)
             if own is not None:
-                self.overwrites.append((step, own))
+                self.overwrites.append((step, own, number))
             after.append(step)
-        step = Step("end", self.position, op, needs=list(op.operands))
+        step = Step("end", self.position, op, needs=[value for value in op.operands if not is_tile(value)])
         step.after = after
         self.add(step)
 
@@ -390,11 +393,16 @@ class Collector:
 
 
 class Replan(Exception):
-    """Planning must start again with these loads taken at their place."""
+    """Planning must start again.
 
-    def __init__(self, loads: list[Operation]) -> None:
+    Args:
+        reasons: loads to be taken at their place, and carried tiles, as (block, operand number of its terminator), that
+            cannot be overwritten in place.
+    """
+
+    def __init__(self, reasons: Sequence[object]) -> None:
         super().__init__()
-        self.loads = loads
+        self.reasons = reasons
 
 
 def name_is_load(op: Operation) -> bool:

@@ -34,6 +34,11 @@ class Demands:
         self.placed[value] = buffer
         self._forget()
 
+    def place_all(self, values: dict[SSAValue, Buffer]) -> None:
+        """`place` for several values."""
+        self.placed.update(values)
+        self._forget()
+
     def drop(self, values: Iterator[SSAValue] | list[SSAValue]) -> None:
         """Undo `place`."""
         for value in values:

@@ -8,19 +8,20 @@ is, a sum of two loads is not). Regions are planned after the block that holds t
 from __future__ import annotations
 
 import heapq
-import math
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.cpu.affine import root_argument
 from tilewright.backends.cpu.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.index import identity
-from tilewright.backends.cpu.lazy import is_tile, owner_of
-from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Sink, Step
+from tilewright.backends.cpu.lazy import is_tile
+from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Step
 from tilewright.backends.cpu.reuse import share_work
 from tilewright.backends.cpu.scratch import allocate
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.errors import InternalError
+from tilewright.ir.types import shape_of
 from tilewright.ops.function import FuncOp
 
 _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
@@ -34,18 +35,18 @@ def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
         function: a `tt.func` whose carried offsets are scalars (`carried_offsets`).
         isa: the target; accumulators of dots are laid out for it.
     """
-    must_place: set[Operation] = set()
+    must_place: set[object] = set()
     while True:
         context = FunctionContext(isa, must_place)
-        for argument in function.body.block.args if len(function.body.blocks) == 1 else function.body.blocks[0].args:
+        for argument in function.body.blocks[0].args:
             if is_tile(argument):
                 context.place(argument)
         try:
             blocks = [plan_block(context, block) for block in function.body.blocks]
         except Replan as again:
-            if must_place.issuperset(again.loads):
+            if must_place.issuperset(again.reasons):
                 raise InternalError("planning does not settle") from again
-            must_place.update(again.loads)
+            must_place.update(again.reasons)
             continue
         plan = FunctionPlan(function, blocks, context.buffers)
         allocate(plan)
@@ -109,25 +110,22 @@ class _Grouping:
         self.writers = [step for step in self.steps if step.writes]
         self.hard: dict[Step, set[Step]] = {}
         self.soft: dict[Step, set[Step]] = {}
+        self.together: list[tuple[Step, Step, Operation]] = []
         self._values: dict[Step, list[SSAValue]] = {
             step: [root for root, _ in step.roots()] + step.needs for step in self.steps
         }
         for step in self.steps:
             self._connect(step)
-        for writer, argument in collector.overwrites:
-            self._overwrite(writer, argument)
+        for writer, argument, number in collector.overwrites:
+            self._overwrite(writer, argument, number)
 
     # -- dependences ---------------------------------------------------------------------------------
 
     def _leaves(self, step: Step) -> set[SSAValue]:
         out: set[SSAValue] = set()
         for value in self._values[step]:
-            out |= self.demands.leaves(value) if self._walkable(value) else {value}
+            out |= self.demands.leaves(value)
         return out
-
-    def _walkable(self, value: SSAValue) -> bool:
-        """Whether a value's cone can be walked: tiles still without a place (spilled here) count as themselves."""
-        return is_tile(value)
 
     def _loads(self, step: Step) -> set[Operation]:
         out: set[Operation] = set()
@@ -158,6 +156,8 @@ class _Grouping:
         hard.discard(step)
         soft -= hard | {step}
         self.hard[step], self.soft[step] = hard, soft
+        if _is_store(step):
+            self._check_store(step)
 
     def _order_load(self, step: Step, load: Operation, earlier: list[Step], hard: set[Step]) -> None:
         """A lazy load runs after the writes that precede it, and must not run after the ones that follow it."""
@@ -172,6 +172,19 @@ class _Grouping:
             hard.add(before[-1])
         if crossed and not (_is_store(step) and all(_is_store(w) and w.shape == step.shape for w in crossed)):
             raise Replan([load])
+        self.together += [(step, writer, load) for writer in crossed]
+
+    def _check_store(self, step: Step) -> None:
+        """A store must not overwrite what its own loop nest loads later at other indices."""
+        stored = self._address(step.sinks[0].roots[0], step.shape)
+        for load in self._loads(step):
+            pointer = load.operands[0]
+            loaded = self._address(pointer, shape_of(pointer.type))
+            if self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) and (stored is None or loaded != stored):
+                raise Replan([load])
+
+    def _root_of(self, pointer: SSAValue) -> SSAValue | None:
+        return root_argument(self.collector.context.analysis.pointer(pointer, identity(shape_of(pointer.type))).base)
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
         """Whether a step reads `value`, which another spills, only at the index of its own iteration."""
@@ -185,25 +198,24 @@ class _Grouping:
                 return False
         return True
 
-    def _overwrite(self, writer: Step, argument: SSAValue) -> None:
+    def _overwrite(self, writer: Step, argument: SSAValue, number: int) -> None:
         """`writer` overwrites the buffer of a carried tile: everything that reads the old value comes first."""
         for step in self.steps:
-            if step is writer or writer in step.after or argument not in self._leaves(step):
-                if step is writer and not (step.kind != "group" or self._same_index(step, argument)):
-                    self._detour(writer)
+            if argument not in self._leaves(step):
                 continue
-            if self._reaches(step, writer):
-                self._detour(writer)
-                return
-            identical = step.kind == "group" and writer.kind == "group" and self._same_index(step, argument)
-            (self.soft if identical else self.hard)[writer].add(step)
-
-    def _detour(self, writer: Step) -> None:
-        """Write to a buffer of its own, and copy to the carried one as the very last step."""
-        (sink,) = writer.sinks if writer.kind == "group" else (None,)
-        if sink is None:
-            raise InternalError("a dot overwrites a carried tile that is still read")
-        raise _Detour(sink)
+            own = step is writer
+            if own or writer in step.after:
+                if step.kind == "dot":
+                    clash = any(argument in self.demands.leaves(value) for value in step.op.operands[:2])  # type: ignore[union-attr]
+                else:
+                    clash = not self._same_index(step, argument)
+            else:
+                clash = self._reaches(step, writer)
+            if clash:
+                raise Replan([(self.collector.block, number)])
+            if not own and writer not in step.after:
+                aligned = writer.kind == "group" and self._same_index(step, argument)
+                (self.soft if aligned else self.hard)[writer].add(step)
 
     def _reaches(self, start: Step, goal: Step) -> bool:
         """Whether `start` depends on `goal`."""
@@ -273,7 +285,7 @@ class _Grouping:
         found = [self._address(sink.roots[0], sink.shape) for sink in step.sinks if sink.kind == "store"]
         for load in self._loads(step):
             pointer = load.operands[0]
-            found.append(self._address(pointer, pointer.type.get_shape()))  # type: ignore[attr-defined]
+            found.append(self._address(pointer, shape_of(pointer.type)))
         return found
 
     def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> tuple[SSAValue, object] | None:
@@ -281,7 +293,8 @@ class _Grouping:
         form = self.collector.context.analysis.pointer(pointer, identity(shape))
         if form.base is None or form.offset.residual:
             return None
-        root = _root(form.base)
+        root = root_argument(form.base)
+        assert root is not None
         return root, (form.base, form.offset.constant, frozenset(form.offset.coords.items()))
 
     # -- order ---------------------------------------------------------------------------------------
@@ -289,6 +302,9 @@ class _Grouping:
     def ordered(self) -> list[Step]:
         """The merged steps in an order that respects all dependences."""
         self._merge()
+        late = [load for step, writer, load in self.together if self.leader[step] is not self.leader[writer]]
+        if late:
+            raise Replan(late)
         waiting: dict[Step, set[Step]] = {}
         followers: dict[Step, list[Step]] = {}
         for host, members in self.members.items():
@@ -311,14 +327,6 @@ class _Grouping:
         return out
 
 
-class _Detour(Exception):
-    """A carried tile cannot be overwritten in place."""
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self.sink = sink
-
-
 def _merged(host: Step, members: list[Step]) -> Step:
     """One step with the sinks of all members."""
     if len(members) > 1:
@@ -330,15 +338,3 @@ def _merged(host: Step, members: list[Step]) -> Step:
 def _is_store(step: Step) -> bool:
     """Whether a step only stores tiles."""
     return step.kind == "group" and all(sink.kind == "store" for sink in step.sinks)
-
-
-def _root(pointer: SSAValue) -> SSAValue:
-    op = owner_of(pointer)
-    while op is not None and op.name in ("tt.addptr", "tt.bitcast", "arith.bitcast"):
-        pointer = op.operands[0]
-        op = owner_of(pointer)
-    return pointer
-
-
-__all__ = ["plan_block", "plan_function"]
-_ = (math, BlockArgument)

@@ -56,8 +56,8 @@ def emit(f: Function, name: str, *args: V, **attributes: Any) -> V:
     if entry.kind != "float" or args[0].type.elem in ("float", "double"):
         return entry.emit(f, *args, **attributes)
     narrow_type = args[0].type
-    if name in _BITWISE:
-        return _BITWISE[name](f, *args)
+    if name in _NARROW:
+        return _NARROW[name](f, *args)
     result = entry.emit(f, *(widen(f, arg) for arg in args), **attributes)
     return narrow(f, result, narrow_type) if result.type.is_float else result
 
@@ -115,8 +115,8 @@ def _cmpf(f: Function, a: V, b: V, *, predicate: str) -> V:
 def _remf(f: Function, a: V, b: V, **_: Any) -> V:
     """C `fmod`. Float vectors divide in double, exact while the quotient has less than 52 bits.
 
-        all |a| < |b| * 2^50? --yes--> a - b * trunc(a / b), corrected by one b --+
-                        \\--no--> fmod, lane by lane ------------------------------+--> joined
+    all |a| < |b| * 2^50? --yes--> a - b * trunc(a / b), corrected by one b --+
+                    \\--no--> fmod, lane by lane ------------------------------+--> joined
     """
     if a.type.elem == "double" or not a.type.lanes:
         return f.op("frem", a, b)
@@ -176,7 +176,33 @@ def _half_copysign(f: Function, x: V, y: V) -> V:
     return f.cast("bitcast", f.or_(f.and_(bits, sign - 1), f.and_(other, sign)), x.type)
 
 
-_BITWISE: dict[str, Emitter] = {"negf": _half_neg, "absf": _half_abs, "copysign": _half_copysign}
+def _half_fma(f: Function, *args: V) -> V:
+    """a * b + c of half or bfloat, rounded once.
+
+    The product is exact in float; the sum is rounded to odd there, which cannot spoil the rounding that follows (S. Boldo
+    and G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    """
+    a, b, c = (widen(f, arg) for arg in args)
+    product = f.fmul(a, b)
+    total = f.fadd(product, c)
+    shifted = f.fsub(total, product)
+    error = f.fadd(f.fsub(product, f.fsub(total, shifted)), f.fsub(c, shifted))
+    bits = f.cast("bitcast", total, total.type.as_int)
+    even = f.icmp("eq", f.and_(bits, 1), 0)
+    inexact = f.and_(f.fcmp("one", error, 0.0), even)
+    away = f.icmp("sge", f.xor(bits, f.cast("bitcast", error, bits.type)), 0)  # the error has the sign of the sum
+    step = f.select(away, const(bits.type, 1), const(bits.type, -1))
+    odd = f.select(inexact, f.add(bits, step), bits)
+    return narrow(f, f.cast("bitcast", odd, total.type), args[0].type)
+
+
+# half and bfloat forms of operations that are not simply the float form, rounded.
+_NARROW: dict[str, Emitter] = {
+    "negf": _half_neg,
+    "absf": _half_abs,
+    "copysign": _half_copysign,
+    "fma": _half_fma,
+}
 
 
 def _select(f: Function, cond: V, a: V, b: V, **_: Any) -> V:
@@ -193,8 +219,8 @@ def _floats() -> dict[str, Entry]:
         "floor": _intrinsic("floor"),
         "ceil": _intrinsic("ceil"),
         "trunc": _intrinsic("trunc"),
-        "roundeven": _intrinsic("roundeven"),
-        "rint": _intrinsic("roundeven"),
+        "roundeven": _intrinsic("rint"),  # the rounding mode is always to nearest even
+        "rint": _intrinsic("rint"),
         "isnan": _isnan,
         "isinf": _isinf,
     }

@@ -29,7 +29,7 @@ _IMPLIED = {
     "skylake-avx512": _V4, "cascadelake": _CLX, "cooperlake": f"{_CLX} avx512bf16",
     "icelake-client": _ICX, "icelake-server": _ICX,
     "sapphirerapids": _SPR, "emeraldrapids": _SPR, "graniterapids": f"{_SPR} amx-fp16",
-    "znver1": _V3, "znver2": _V3, "znver3": f"{_V3} vaes vpclmulqdq", 
+    "znver1": _V3, "znver2": _V3, "znver3": f"{_V3} vaes vpclmulqdq",
     "znver4": f"{_ICX} avx512bf16", "znver5": f"{_ICX} avx512bf16 avxvnni",
     "generic": _ARM, "cortex-a72": f"{_ARM} crc", "neoverse-n1": _V82, "neoverse-v1": f"{_V82} bf16 i8mm fp16fml",
     "neoverse-n2": f"{_V82} bf16 i8mm fp16fml", "neoverse-v2": f"{_V82} bf16 i8mm fp16fml",

@@ -171,7 +171,7 @@ class Emitter:
         return self.emit(ret, text)
 
 
-_IDENTITY_RIGHT = {opcode: 0 for opcode in ("add", "sub", "or", "xor", "shl", "lshr", "ashr")}
+_IDENTITY_RIGHT = dict.fromkeys(("add", "sub", "or", "xor", "shl", "lshr", "ashr"), 0)
 _IDENTITY_RIGHT |= {"mul": 1, "sdiv": 1, "udiv": 1, "and": -1}
 _COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor"})
 

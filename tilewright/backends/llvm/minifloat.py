@@ -15,7 +15,6 @@ from tilewright.base.dtypes import dtype
 from tilewright.base.minifloat import FORMATS as SMALL_FORMATS
 from tilewright.base.minifloat import Format
 
-
 FORMATS: dict[str, Format] = {dtype(name).ir_name: layout for name, layout in SMALL_FORMATS.items()}
 FORMATS["f16"] = Format(16, 10, 15, 0x7BFF, 0x7C00, 0x7E00, saturate=False)
 """Layouts by tile IR name; the half format serves targets without hardware converts."""
@@ -141,8 +140,8 @@ def narrow(f: Function, x: V, to: T, *, toward_zero: bool = False) -> V:
 def _hardware_bfloat(f: Function, x: V, to: T) -> V:
     """Round float lanes with `vcvtneps2bf16`, which flushes subnormals: chunks that hold one take the integer route.
 
-        any subnormal? --yes--> integer rounding --+
-               \\--no--> vcvtneps2bf16 -------------+--> joined
+    any subnormal? --yes--> integer rounding --+
+           \\--no--> vcvtneps2bf16 -------------+--> joined
     """
     lanes = x.type.lanes
     if lanes % 16:

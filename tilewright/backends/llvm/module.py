@@ -70,9 +70,7 @@ class Module:
 
     def variable(self, name: str, t: T, count: int, align: int = 64) -> V:
         """An internal zero-initialised array of `count` values of `t`. Gives its address."""
-        self._globals.setdefault(
-            name, f"@{name} = internal global [{count} x {t.text}] zeroinitializer, align {align}"
-        )
+        self._globals.setdefault(name, f"@{name} = internal global [{count} x {t.text}] zeroinitializer, align {align}")
         return V(PTR, f"@{name}")
 
     # -- metadata ------------------------------------------------------------------------------------

@@ -72,7 +72,8 @@ def _reduce_far(f: Function, x: V) -> tuple[V, V]:
 def _emit_reduce_far(f: Function) -> None:
     """void(ptr x, ptr r, ptr q, i64 n): one float x >= 0 a trip.
 
-    x = m 2^E with m of 24 bits. The table has T = 2^E 2/pi mod 4 as a double of 29 bits and its rest: m * high is exact.
+    x = m 2^E with m of 24 bits. The table has T = 2^E 2/pi mod 4 as a double of 29 bits, so that m * T is exact, and
+    the rest.
     """
     source, rests, quadrants, count = f.args
     entries = _two_over_pi()

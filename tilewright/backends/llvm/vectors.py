@@ -126,5 +126,3 @@ def _lane(lane: int | V) -> str:
 
 def _like(a: V, b: Operand) -> V:
     return b if isinstance(b, V) else const(a.type, b)
-
-

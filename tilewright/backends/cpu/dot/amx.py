@@ -97,7 +97,7 @@ def _row_block(f: Function, plan: DotPlan, row: V, height: int) -> None:
 
 def _micro_kernel(module: Module, plan: DotPlan, height: int, width: int) -> str:
     """Define (once) the kernel of `height` x `width` C tiles; gives its name."""
-    name = f"dot.micro.{plan.family}.{height}x{width}"
+    name = f"dot.micro.{plan.family.replace('-', '')}.{height}x{width}"
     if module.has(name):
         return name
     f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)

@@ -18,7 +18,23 @@ from collections.abc import Callable
 from tilewright.backends.cpu.dot.plan import ELEM, DotPlan
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.module import Module
-from tilewright.backends.llvm.types import BF16, I1, I8, I16, I32, I64, NULL, PTR, VOID, T, V, const, const_vector, zero
+from tilewright.backends.llvm.types import (
+    BF16,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    NULL,
+    PTR,
+    VOID,
+    T,
+    V,
+    const,
+    const_vector,
+    iota,
+    zero,
+)
 
 _PARAMS = (PTR, I64, PTR, I64, PTR, I64, I64, I1, PTR)
 _ATTRS = "nounwind noinline"
@@ -181,30 +197,39 @@ def b_is_offset(plan: DotPlan, module: Module) -> bool:
 def _offset_bias(f: Function, plan: DotPlan, mr: int, a: V, a_stride: V, words: V) -> V:
     """Per row `-128 * sum(A row)`, which undoes the offset of B; exact, since all sums are modulo 2**32.
 
-    Gives the address of `mr` i32 values.
+    Gives the address of `mr` i32 values (room for a whole vector).
     """
-    bias = f.alloca(I32, mr)
-    name = _row_sum(f.module, plan)
-    for i in range(mr):
-        total = f.call(name, I32, (f.gep(a, f.mul(a_stride, i)), words))
-        f.store(f.mul(total, -128), f.gep(bias, 4 * i))
+    bias = f.alloca(I32, max(plan.lanes, mr))
+    for start in range(0, mr, plan.lanes):
+        rows = min(plan.lanes, mr - start)
+        at = f.gep(a, f.mul(a_stride, start))
+        f.call(_row_bias(f.module, plan.lanes, rows), VOID, (f.gep(bias, 4 * start), at, a_stride, words))
     return bias
 
 
-def _row_sum(module: Module, plan: DotPlan) -> str:
-    """Define (once) the sum of the int8 elements in a row of 32-bit words; gives its name."""
-    name = f"dot.rowsum.{plan.lanes}"
+def _row_bias(module: Module, lanes: int, rows: int) -> str:
+    """Define (once) the bias of at most `lanes` rows of 32-bit words; stores a whole vector. Gives its name."""
+    name = f"dot.bias.{rows}x{lanes}"
     if module.has(name):
         return name
-    f = module.function(name, I32, (PTR, I64), attrs=_ATTRS)
-    a, words = f.args
-    acc_t = I32.vec(plan.lanes)
-    ones = const(I32.vec(plan.lanes), 0x01010101)
-    whole = f.and_(words, -plan.lanes)
-    with f.loop(0, whole, plan.lanes, init=[zero(acc_t)], unroll=False) as loop:
-        loop.next(_dot4(f, loop.values[0], f.load(acc_t, f.gep(a, loop.index, I32), 1), ones))
-    with f.loop(whole, words, init=[loop.results[0]], unroll=False) as rest:
-        word = f.insert(zero(acc_t), f.load(I32, f.gep(a, rest.index, I32), 1), 0)
-        rest.next(_dot4(f, rest.values[0], word, ones))
-    f.ret(f.reduce("add", rest.results[0]))
+    f = module.function(name, VOID, (PTR, PTR, I64, I64), attrs=_ATTRS)
+    dst, a, a_stride, words = f.args
+    acc_t = I32.vec(lanes)
+    ones = const(acc_t, 0x01010101)
+    pointers = [f.gep(a, f.mul(a_stride, i)) for i in range(rows)]
+    whole = f.and_(words, -lanes)
+    with f.loop(0, whole, lanes, init=[zero(acc_t)] * rows, unroll=False) as loop:
+        chunks = [f.load(acc_t, f.gep(p, loop.index, I32), 1) for p in pointers]
+        loop.next(*[_dot4(f, acc, chunk, ones) for acc, chunk in zip(loop.values, chunks, strict=True)])
+    left = f.splat(f.cast("trunc", f.sub(words, whole), I32), lanes)
+    mask = f.icmp("slt", iota(acc_t), left)
+    chunks = [f.masked_load(acc_t, f.gep(p, whole, I32), mask, 1) for p in pointers]
+    sums = [_dot4(f, acc, chunk, ones) for acc, chunk in zip(loop.results, chunks, strict=True)]
+    for _ in range(lanes.bit_length() - 1):  # add neighbours; halves of a vector then belong to two rows
+        pairs = [(sums[i], sums[min(i + 1, len(sums) - 1)]) for i in range(0, len(sums), 2)]
+        sums = [
+            f.add(f.shuffle(x, y, range(0, 2 * lanes, 2)), f.shuffle(x, y, range(1, 2 * lanes, 2))) for x, y in pairs
+        ]
+    f.store(f.mul(sums[0], -128), dst)
+    f.ret()
     return name

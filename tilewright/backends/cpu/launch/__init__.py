@@ -4,8 +4,14 @@
 threads (torch's OpenMP, another OpenMP, our own pool, or none).
 """
 
-from tilewright.backends.cpu.launch.launcher import KernelCode, coerce_slot, make_launch, slot_format
+from tilewright.backends.cpu.launch.launcher import (
+    KernelCode,
+    coerce_slot,
+    describe_threads,
+    make_launch,
+    slot_format,
+)
 from tilewright.backends.cpu.launch.native import ByteCache
 from tilewright.backends.cpu.launch.team import Team, team
 
-__all__ = ["ByteCache", "KernelCode", "Team", "coerce_slot", "make_launch", "slot_format", "team"]
+__all__ = ["ByteCache", "KernelCode", "Team", "coerce_slot", "describe_threads", "make_launch", "slot_format", "team"]

@@ -43,6 +43,12 @@ class KernelCode:
     owner: object = None
 
 
+def describe_threads(cache: ByteCache | None = None) -> str:
+    """One line for people: how many threads run a grid, and whose they are."""
+    team.start(native(cache))
+    return team.describe()
+
+
 def slot_format(kind: str) -> str:
     """`struct` format of the 8-byte slot of a parameter of signature type `kind`."""
     if kind.startswith("*") or kind == "u64":

@@ -1,0 +1,135 @@
+"""Axis facts on the address arithmetic of real kernels, and against brute force on random expressions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.analysis.axis import axis_facts
+from tilewright.backends.reference.evaluate import Evaluator, Program
+from tilewright.backends.reference.memory import Memory
+from tilewright.ops.facts import AxisFacts
+from tilewright.ops.function import FuncOp
+from tilewright.ops.text import parse_module
+
+ARGS = "%p: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32 {tt.divisibility = 16 : i32}, %m: i32"
+
+
+def facts_of(body: str, value: str) -> AxisFacts:
+    """Facts of the SSA value named `value`."""
+    module = parse_module(f"module {{ tt.func public @k({ARGS}) {{\n{body}\ntt.return\n}} }}")
+    function = next(op for op in module.ops if isinstance(op, FuncOp))
+    facts = axis_facts(function)
+    for op in function.walk():
+        for result in op.results:
+            if result.name_hint == value:
+                return facts[result]
+    raise AssertionError(f"no value %{value}")
+
+
+POINTERS = """
+  %c128 = arith.constant 128 : i32
+  %pid = tt.get_program_id x : i32
+  %base = arith.muli %pid, %c128 : i32
+  %r = tt.make_range {start = 0 : i32, end = 128 : i32} : tensor<128xi32>
+  %bs = tt.splat %base : i32 -> tensor<128xi32>
+  %off = arith.addi %bs, %r : tensor<128xi32>
+  %ps = tt.splat %p : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>
+  %ptr = tt.addptr %ps, %off : tensor<128x!tt.ptr<f32>>, tensor<128xi32>
+  %ns = tt.splat %n : i32 -> tensor<128xi32>
+  %mask = arith.cmpi slt, %off, %ns : tensor<128xi32>
+  %wrapped = arith.remsi %off, %ns : tensor<128xi32>
+  %ms = tt.splat %m : i32 -> tensor<128xi32>
+  %moved = arith.subi %off, %ms : tensor<128xi32>
+  %shifted = arith.remsi %moved, %ns : tensor<128xi32>
+  %e = tt.expand_dims %off {axis = 1 : i32} : tensor<128xi32> -> tensor<128x1xi32>
+  %wide = tt.broadcast %e : tensor<128x1xi32> -> tensor<128x32xi32>
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "contiguity", "divisibility", "constancy"),
+    [
+        ("off", (128,), (128,), (1,)),
+        ("ptr", (128,), (16,), (1,)),
+        ("mask", (1,), (1,), (16,)),
+        ("wrapped", (16,), (16,), (1,)),
+        ("wide", (128, 1), (128, 1), (1, 32)),
+        ("shifted", (1,), (1,), (1,)),
+    ],
+)
+def test_addresses_of_a_row(value: str, contiguity: tuple, divisibility: tuple, constancy: tuple) -> None:
+    found = facts_of(POINTERS, value)
+    assert (found.contiguity, found.divisibility, found.constancy) == (contiguity, divisibility, constancy)
+
+
+def test_a_pointer_that_a_loop_advances_keeps_what_every_round_keeps() -> None:
+    body = POINTERS + """
+      %c0 = arith.constant 0 : i32
+      %c1 = arith.constant 1 : i32
+      %s4 = arith.constant dense<4> : tensor<128xi32>
+      %last = scf.for %i = %c0 to %m step %c1 iter_args(%q = %ptr) -> (tensor<128x!tt.ptr<f32>>)  : i32 {
+        %next = tt.addptr %q, %s4 : tensor<128x!tt.ptr<f32>>, tensor<128xi32>
+        scf.yield %next : tensor<128x!tt.ptr<f32>>
+      }"""
+    assert facts_of(body, "last").contiguity == (128,)
+    assert facts_of(body, "last").divisibility == (16,)
+
+
+def test_hints_of_the_user_count() -> None:
+    body = """
+      %r = tt.make_range {start = 0 : i32, end = 64 : i32} : tensor<64xi32>
+      %ms = tt.splat %m : i32 -> tensor<64xi32>
+      %x = arith.muli %r, %ms {tt.divisibility = dense<32> : tensor<1xi32>} : tensor<64xi32>"""
+    assert facts_of(body, "x").divisibility == (32,)
+
+
+# --- brute force -------------------------------------------------------------------------------------------
+
+LEAVES = ["%r", "%rev", "%c", "%k", "%ns", "%ms"]
+OPS = ["arith.addi", "arith.subi", "arith.muli", "arith.divsi", "arith.remsi", "arith.minsi", "arith.maxsi"]
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> tuple[str, int]:
+    lines, values = [], list(LEAVES)
+    for index in range(draw(st.integers(1, 6))):
+        a, b = draw(st.sampled_from(values)), draw(st.sampled_from(values))
+        lines.append(f"%v{index} = {draw(st.sampled_from(OPS))} {a}, {b} : tensor<32xi32>")
+        values.append(f"%v{index}")
+    return "\n".join(lines), len(lines)
+
+
+@settings(max_examples=150, deadline=None)
+@given(expressions(), st.integers(-6, 6), st.integers(-40, 40), st.sampled_from([1, 2, 4, 8, 12, 32]))
+def test_facts_hold_for_every_lane(expression: tuple[str, int], sixteens: int, m: int, constant: int) -> None:
+    """Whatever the analysis claims of a random expression is true of its values."""
+    body, count = expression
+    text = f"""module {{ tt.func public @k({ARGS}) -> tensor<32xi32> {{
+      %r = tt.make_range {{start = 8 : i32, end = 40 : i32}} : tensor<32xi32>
+      %c = arith.constant dense<{constant}> : tensor<32xi32>
+      %k = arith.constant dense<4> : tensor<32xi32>
+      %ns = tt.splat %n : i32 -> tensor<32xi32>
+      %ms = tt.splat %m : i32 -> tensor<32xi32>
+      %rev = arith.subi %c, %r : tensor<32xi32>
+      {body}
+      tt.return %v{count - 1} : tensor<32xi32> }} }}"""
+    module = parse_module(text)
+    function = next(op for op in module.ops if isinstance(op, FuncOp))
+    claimed = axis_facts(function)[function.body.block.last_op.operands[0]]  # type: ignore[union-attr]
+    arguments = [np.asarray(0, np.int64), np.asarray(16 * sixteens, np.int32), np.asarray(m, np.int32)]
+    (values,) = Evaluator(module, Memory()).call(function, arguments, Program(Memory(), (0, 0, 0), (1, 1, 1)))
+    check(claimed, values.astype(np.int64))
+
+
+def check(claimed: AxisFacts, values: np.ndarray) -> None:
+    run, divisor, constant = claimed.contiguity[0], claimed.divisibility[0], claimed.constancy[0]
+    if run > 1:
+        assert (np.diff(values.reshape(-1, run), axis=1) == 1).all(), "contiguity"
+    assert (values.reshape(-1, run)[:, 0] % min(divisor, 1 << 31) == 0).all(), "divisibility"
+    if constant > 1:
+        assert (np.ptp(values.reshape(-1, constant), axis=1) == 0).all(), "constancy"
+    if claimed.constant is not None:
+        assert (values == claimed.constant).all(), "constant"

@@ -1,0 +1,134 @@
+"""Which values that several groups compute, or one group computes several times, are kept in scratch.
+
+Walking the steps in order, a value that an earlier group computed and that costs more than reading it back is spilled
+by that earlier group; one that a group would compute again for every row (an exp of a vector broadcast over a tile)
+is spilled before the group. Loads of f32 and a few additions are cheaper to repeat than to keep.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.collect import FunctionContext
+from tilewright.backends.cpu.index import Index, identity
+from tilewright.backends.cpu.lazy import is_tile, operand_indices
+from tilewright.backends.cpu.plan import Buffer, Sink, Step
+from tilewright.ir.types import shape_of
+
+# Costs, in element-wise operations, above which a value is kept rather than computed again: by another group, by
+# every trip of a loop, and as one scalar per row where a vector could have been computed.
+_SHARED = 4.0
+_LOOP = 2.5
+_ROWS = 1.9
+
+
+def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
+    """Insert spills into `order`; new places are added to `placed` and to the context."""
+    sharing = _Sharing(context, order, placed)
+    at = 0
+    while at < len(order):
+        at += sharing.visit(at)
+
+
+class _Sharing:
+    """The walk over the steps of one block."""
+
+    def __init__(self, context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
+        self.context = context
+        self.demands = context.demands
+        self.order = order
+        self.placed = placed
+        self.first: dict[SSAValue, Step] = {}
+        self.aligned: set[tuple[SSAValue, Step]] = set()
+
+    def visit(self, at: int) -> int:
+        """Decide for the step at position `at`; gives how far to move on (0 when steps were put before it)."""
+        step = self.order[at]
+        before = len(self.order)
+        if step.kind == "group":
+            for root, shape in list(step.roots()):
+                if is_tile(root) and not self._walk(step, root, identity(shape), shape):
+                    break
+        elif step.kind in ("for", "while"):
+            for value in step.needs:
+                if is_tile(value) and value not in self.demands.placed and self.demands.cost(value) > _LOOP:
+                    self._keep_before(value, step)
+        elif step.kind == "scalar":
+            for value in step.needs:
+                if is_tile(value):
+                    self._walk(step, value, identity(shape_of(value.type)), shape_of(value.type))
+        return 1 if len(self.order) == before else 0
+
+    def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
+        """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""
+        seen: set[tuple[SSAValue, Index]] = set()
+        stack = [(root, index)]
+        while stack:
+            key = stack.pop()
+            value, at = key
+            if key in seen or not is_tile(value) or value in self.demands.placed:
+                continue
+            seen.add(key)
+            cost = self.demands.cost(value)
+            host = self.first.get(value)
+            if host is not None and host is not step and cost > _SHARED:
+                return self._keep_in(value, host)
+            if self._repeated(value, at, shape) and cost > _ROWS:
+                self._keep_before(value, step)
+                return False
+            if host is None:
+                self.first[value] = step
+            if at == identity(shape) and shape_of(value.type) == shape:
+                self.aligned.add((value, step))
+            stack.extend(operand_indices(value, at))
+        return True
+
+    def _repeated(self, value: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
+        """Whether a group over `shape` computes much smaller `value` again for each row or column."""
+        extent = math.prod(shape_of(value.type))
+        return 8 * extent <= math.prod(shape) and extent > 1
+
+    def _keep_in(self, value: SSAValue, host: Step) -> bool:
+        """Spill `value` in the earlier step `host` that computes it; True if nothing was inserted."""
+        if (value, host) in self.aligned and host.kind == "group":
+            host.sinks.append(Sink("spill", host.shape, [value], targets=[self._place(value)]))
+            return True
+        self._keep_before(value, host)
+        return False
+
+    def _keep_before(self, value: SSAValue, step: Step) -> None:
+        """Spill `value` in a group of its own before `step`, or in an earlier group over the same space."""
+        shape = shape_of(value.type)
+        sink = Sink("spill", shape, [value])
+        at = self.order.index(step)
+        host = self._earlier_group(value, shape, at)
+        sink.targets = [self._place(value)]
+        if host is not None:
+            host.sinks.append(sink)
+            return
+        self.order.insert(at, Step("group", step.position, sinks=[sink]))
+
+    def _place(self, value: SSAValue) -> Buffer:
+        buffer = self.placed[value] = self.context.place(value)
+        return buffer
+
+    def _earlier_group(self, value: SSAValue, shape: tuple[int, ...], at: int) -> Step | None:
+        """A group before position `at` that runs over `shape` after everything that `value` needs."""
+        leaves = self.demands.leaves(value)
+        if self.demands.loads(value):
+            return None
+        for step in reversed(self.order[max(0, at - 4) : at]):
+            written = {root for sink in step.sinks for root in sink.roots if sink.kind == "spill"}
+            results = set(step.op.results) if step.op is not None else set()
+            results |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
+            if leaves & results or step.bodies or step.kind in ("for", "while", "if", "dot"):
+                return None
+            if step.kind == "group" and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):
+                plain = all(sink.kind in ("spill", "store") for sink in step.sinks) and not step.writes
+                if plain and (len(shape) == 1 or not leaves & written):
+                    return step
+            if leaves & written:
+                return None
+        return None

@@ -1,0 +1,158 @@
+"""The door of the front end: a block function and the types of its parameters become a module of tile IR.
+
+    @jit                              module {
+def add(x, y, n, B: constexpr)      tt.func public @add(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) { ... }
+                                  }
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Attribute
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import Type
+from tilewright.base.errors import ArgumentError, CompilationError
+from tilewright.base.location import Location
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.frontend import loops, statements  # noqa: F401  (register their visitors)
+from tilewright.frontend.builder import IRBuilder
+from tilewright.frontend.calls import call_value, make_function
+from tilewright.frontend.expressions import wrap
+from tilewright.frontend.frame import NOTHING, Compilation
+from tilewright.frontend.source import source_of
+from tilewright.frontend.structure import type_text
+from tilewright.ir.types import i32
+from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import tuple as tile_tuple
+
+
+@dataclass(frozen=True, slots=True)
+class ParamSpec:
+    """What is known of one parameter when a kernel is compiled.
+
+    Args:
+        name: name of the parameter.
+        value: a language type for a run-time argument; a `constexpr` for a compile-time one; a tuple of these
+            for a tuple argument.
+        attrs: facts about a run-time argument, e.g. ``{"divisibility": 16}``; for a tuple argument, one
+            mapping per run-time value in it, in order.
+    """
+
+    name: str
+    value: Any
+    attrs: Mapping[str, int] | Sequence[Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeParam:
+    """A parameter of the finished kernel.
+
+    Args:
+        name: name of the Python parameter; parts of tuples are ``name.0``, ``name.1``, ...
+        type: language type.
+        attrs: what the caller promised about it.
+    """
+
+    name: str
+    type: Any
+    attrs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """A kernel as tile IR.
+
+    Args:
+        module: the module; its public function is the kernel.
+        name: symbol of the kernel.
+        params: run-time parameters in order.
+        warnings: what the compiler wants to say to the user.
+    """
+
+    module: ModuleOp
+    name: str
+    params: tuple[RuntimeParam, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Options, target: Target) -> BuiltKernel:
+    """Compile a block function to tile IR.
+
+    Args:
+        fn: the kernel.
+        signature: one entry per parameter, in order.
+        options: compile options.
+        target: what is compiled for.
+
+    Raises:
+        CompilationError: the kernel is wrong; the error points into its source.
+        ArgumentError: `signature` does not fit the parameters of `fn`.
+        LanguageValueError: the source of the kernel cannot be read.
+    """
+    source = source_of(fn)
+    names = list(fn.signature.parameters)
+    if [p.name for p in signature] != names:
+        raise ArgumentError(
+            f"{fn.fn.__name__} has parameters {names}, the signature names {[p.name for p in signature]}"
+        )
+    module = ModuleOp([])
+    builder = IRBuilder(target, options)
+    compilation = Compilation(builder, module.body.block)
+    compilation.symbols.add(fn.fn.__name__)
+    messages: list[str] = []
+    builder.caller = lambda callee, args, kwargs: call_value(_innermost(compilation), callee, args, kwargs)
+    builder.on_warning = lambda text: messages.append(_located_warning(compilation, text))
+    params: list[RuntimeParam] = []
+    values = {p.name: _parameter(p.name, p.value, _attr_list(p), params) for p in signature}
+    attributes = [{f"tt.{k}": _int(v) for k, v in p.attrs.items()} for p in params]
+    try:
+        made = make_function(compilation, fn, values, fn.fn.__name__, arg_attrs=attributes)
+    except CompilationError as error:
+        raise error.with_traceback(None) from error.__cause__
+    if made.result is not NOTHING:
+        raise CompilationError(
+            f"a kernel returns nothing, but {fn.fn.__name__} returns {type_text(made.result)}",
+            source.location(source.tree),
+            hint="store results through a pointer parameter with tl.store",
+        )
+    for text in messages:
+        warnings.warn(text, stacklevel=2)
+    return BuiltKernel(module, fn.fn.__name__, tuple(params), tuple(messages))
+
+
+def _innermost(compilation: Compilation) -> Any:
+    assert compilation.frame is not None
+    return compilation.frame
+
+
+def _located_warning(compilation: Compilation, text: str) -> str:
+    frame = _innermost(compilation)
+    place: Location = frame.location(frame.node)
+    return f"{place.file}:{place.line}: {text}"
+
+
+def _int(value: int) -> Attribute:
+    return IntegerAttr(value, i32)
+
+
+def _attr_list(spec: ParamSpec) -> list[Mapping[str, int]]:
+    return [spec.attrs] if isinstance(spec.attrs, Mapping) else list(spec.attrs)
+
+
+def _parameter(name: str, value: Any, attrs: list[Mapping[str, int]], params: list[RuntimeParam]) -> Any:
+    """The kernel value of a parameter; its run-time parts are appended to `params`."""
+    if isinstance(value, Type):
+        params.append(RuntimeParam(name, value, attrs.pop(0) if attrs else {}))
+        return tensor(None, value)  # type: ignore[arg-type]
+    if isinstance(value, tuple):
+        parts = [_parameter(f"{name}.{i}", part, attrs, params) for i, part in enumerate(value)]
+        make = getattr(type(value), "_make", None)
+        return tile_tuple(parts) if make is None else make(parts)
+    return value if isinstance(value, constexpr) else wrap(value)

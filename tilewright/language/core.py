@@ -1,0 +1,55 @@
+"""The `tl.core` namespace: types and values of the language, under the names that tools look up."""
+
+from __future__ import annotations
+
+from tilewright.base.dtypes import BlockType as block_type
+from tilewright.base.dtypes import PointerType as pointer_type
+from tilewright.base.dtypes import (
+    bfloat16,
+    dtype,
+    float8e4b8,
+    float8e4b15,
+    float8e4nv,
+    float8e5,
+    float8e5b16,
+    float16,
+    float32,
+    float64,
+    int1,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    void,
+)
+from tilewright.ops.builtin import builtin
+from tilewright.ops.control import condition, range, static_range
+from tilewright.ops.math import PropagateNan
+from tilewright.ops.values import constexpr, tensor, tuple
+
+pi32_t = pointer_type(int32)
+
+
+class const:
+    """As an annotation, marks a pointer parameter that the kernel does not store through."""
+
+
+def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
+    """The integer type of `bitwidth` bits (1, 8, 16, 32 or 64); one bit is always int1.
+
+    Raises:
+        ValueError: no such type.
+    """
+    return dtype(f"{'' if signed or bitwidth == 1 else 'u'}int{bitwidth}")
+
+
+__all__ = [
+    "PropagateNan", "bfloat16", "block_type", "builtin", "condition", "const", "constexpr", "dtype", "float16", "float32",
+    "float64", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "get_int_dtype", "int1", "int16",
+    "int32", "int64", "int8", "pi32_t", "pointer_type", "range", "static_range", "tensor", "tuple", "uint16", "uint32",
+    "uint64", "uint8", "void",
+]  # fmt: skip

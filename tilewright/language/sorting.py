@@ -1,0 +1,141 @@
+"""Sorting networks in the block language: `sort`, `topk`, `bitonic_merge`.
+
+A bitonic network compares each element with a partner whose index differs in one bit (Batcher, 1968). The
+partner is fetched with `gather`; both ends of a pair take the same decision, so elements are only permuted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.language.library import constexpr_function, library
+from tilewright.language.standard import last_axis, int_log2, positions
+from tilewright.ops.control import static_range
+from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.gather import gather
+from tilewright.ops.operators import where
+from tilewright.ops.reduce import reduce
+from tilewright.ops.shape_functions import reshape
+from tilewright.ops.values import constexpr
+
+
+@constexpr_function
+def split_last(shape: Any, size: Any) -> Any:
+    """`shape` with its last dimension cut into blocks of `size`."""
+    return [*shape[:-1], shape[-1] // size, size]
+
+
+@constexpr_function
+def pair_blocks(shape: Any) -> Any:
+    """Shape [.., n, k] with neighbouring blocks paired: [.., n / 2, 2, k]."""
+    return [*shape[:-2], shape[-2] // 2, 2, shape[-1]]
+
+
+@constexpr_function
+def drop_block(shape: Any) -> Any:
+    """Shape [.., 1, k] without its block dimension."""
+    return [*shape[:-2], shape[-1]]
+
+
+@library
+def _exchange(x: Any, index: Any, bit: Any, descending: Any) -> Any:
+    """Order each pair of elements whose last index differs in `bit`; `descending` is a flag or a tile of them."""
+    partner = gather(x, index ^ (1 << bit), len(x.shape) - 1)
+    is_upper = (index & (1 << bit)) != 0
+    lower = where(is_upper, partner, x)
+    upper = where(is_upper, x, partner)
+    swap = (lower > upper) ^ descending
+    return where(swap, partner, x)
+
+
+@library
+def _merge(x: Any, index: Any, stage: Any, descending: Any) -> Any:
+    """Order runs of 2 ** `stage` elements, each of which rises and then falls (or the reverse)."""
+    for step in static_range(stage):
+        x = _exchange(x, index, stage - 1 - step, descending)
+    return x
+
+
+@library
+def _sort_runs(x: Any, index: Any, stages: Any) -> Any:
+    """Order runs of 2 ** `stages` elements, in turn rising and falling."""
+    for stage in static_range(1, stages + 1):
+        x = _merge(x, index, stage, (index & (1 << stage)) != 0)
+    return x
+
+
+@library
+def _larger(a: Any, b: Any) -> Any:
+    return where(a > b, a, b)
+
+
+@library
+def _smaller(a: Any, b: Any) -> Any:
+    return where(a < b, a, b)
+
+
+@library
+def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
+    """Elements in order along the last dimension.
+
+    Args:
+        x: tile of numbers; the place of NaN is undefined.
+        dim: must be the last dimension, or `None`.
+        descending: largest first.
+    """
+    static_assert(last_axis(len(x.shape), dim), "only minor dimension is currently supported")
+    stages: constexpr = int_log2(x.shape[-1])
+    if stages == 0:
+        return x
+    else:
+        index = positions(x, len(x.shape) - 1)
+        runs = _sort_runs(x, index, stages - 1)
+        return _merge(runs, index, stages, descending)
+
+
+@library
+def bitonic_merge(x: Any, dim: Any = None, descending: Any = False) -> Any:
+    """Order a last dimension that rises and then falls, or falls and then rises.
+
+    Args:
+        x: tile of numbers.
+        dim: must be the last dimension, or `None`.
+        descending: largest first.
+    """
+    static_assert(last_axis(len(x.shape), dim), "only minor dimension is currently supported")
+    return _merge(x, positions(x, len(x.shape) - 1), int_log2(x.shape[-1]), descending)
+
+
+@library
+def _best_of_pairs(x: Any, descending: Any) -> Any:
+    """Of two neighbouring blocks, one rising and one falling, the better half as one bitonic block."""
+    pairs = reshape(x, pair_blocks(x.shape))
+    if descending:
+        return reduce(pairs, len(pairs.shape) - 2, _larger)
+    else:
+        return reduce(pairs, len(pairs.shape) - 2, _smaller)
+
+
+@library
+def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
+    """The `k` largest elements along the last dimension, in order; the smallest without `descending`.
+
+    Args:
+        x: tile of numbers; the place of NaN is undefined.
+        k: power of two, at most the size of the dimension.
+        dim: must be the last dimension, or `None`.
+        descending: largest first.
+    """
+    static_assert(last_axis(len(x.shape), dim), "only minor dimension is currently supported")
+    static_assert(k <= x.shape[-1], "k must not be larger than the dimension")
+    size: constexpr = int_log2(k)
+    blocks: constexpr = int_log2(x.shape[-1]) - size
+    runs = x if size == 0 else _sort_runs(x, positions(x, len(x.shape) - 1), size)
+    y = reshape(runs, split_last(runs.shape, k))
+    for round in static_range(blocks):
+        y = _best_of_pairs(y, descending)
+        if round < blocks - 1:
+            falling = (positions(y, len(y.shape) - 2) & 1) != 0
+            y = _merge(y, positions(y, len(y.shape) - 1), size, falling)
+    z = reshape(y, drop_block(y.shape))
+    return _merge(z, positions(z, len(z.shape) - 1), size, descending)

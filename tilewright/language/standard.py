@@ -1,0 +1,297 @@
+"""Library functions of the language, written in the language itself: no back end knows that they exist.
+
+Reductions and running combinations with their rules for data types, softmax, and index arithmetic.
+Parameters without annotation take tensors or compile-time values; sizes, axes and flags are compile-time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.base import dtypes
+from tilewright.language.library import constexpr_function, library
+from tilewright.ops.creation import arange
+from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.gather import gather
+from tilewright.ops.math import exp, fdiv, maximum, minimum
+from tilewright.ops.operators import where
+from tilewright.ops.reduce import reduce
+from tilewright.ops.scan import associative_scan
+from tilewright.ops.shape_functions import broadcast_to, expand_dims
+from tilewright.ops.values import constexpr
+
+# --- compile-time helpers -----------------------------------------------------------------------------------------
+
+
+@constexpr_function
+def sum_dtype(element: Any, asked: Any) -> Any:
+    """Type in which sums and products are made: small integers widen to 32 bits and keep their sign."""
+    if asked is not None:
+        return asked
+    if element.is_int() and element.primitive_bitwidth < 32:
+        return dtypes.int32 if element.is_int_signed() else dtypes.uint32
+    return element
+
+
+@constexpr_function
+def extremum_dtype(element: Any) -> Any:
+    """Type in which maxima are made: anything narrower than 32 bits widens to float32 or int32."""
+    if element.primitive_bitwidth >= 32:
+        return element
+    return dtypes.float32 if element.is_floating() else dtypes.int32
+
+
+@constexpr_function
+def other_axes(rank: Any, axis: Any) -> Any:
+    """All axes of a tile but one."""
+    return [i for i in range(rank) if i != axis % rank]
+
+
+@constexpr_function
+def int_log2(n: Any) -> Any:
+    """Binary logarithm of a power of two."""
+    return n.bit_length() - 1
+
+
+@constexpr_function
+def last_axis(rank: Any, dim: Any) -> Any:
+    """Whether `dim` is the last dimension; `None` stands for it."""
+    return dim is None or dim % rank == rank - 1
+
+
+@library
+def positions(x: Any, axis: Any) -> Any:
+    """The index of each element of `x` along `axis`, int32."""
+    index = arange(0, x.shape[axis])
+    if len(x.shape) > 1:
+        index = broadcast_to(expand_dims(index, other_axes(len(x.shape), axis)), x.shape)
+    return index
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+@library(method=True)
+def cdiv(x: Any, div: Any) -> Any:
+    """Quotient of integers, rounded up.
+
+    Args:
+        x: dividend. div: divisor, positive.
+    """
+    return (x + (div - 1)) // div
+
+
+@library(method=True)
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), of float32 or float64."""
+    return 1 / (1 + exp(-x))
+
+
+@library(method=True)
+def softmax(x: Any, dim: Any = None, *, keep_dims: Any = None, ieee_rounding: Any = False) -> Any:
+    """exp(x) divided by its sum along `dim`, computed without overflow.
+
+    Args:
+        x: tile of float32 or float64.
+        dim: dimension of the sum; the first when absent.
+        keep_dims: accepted for compatibility; the result always has the shape of `x`.
+        ieee_rounding: correctly rounded division.
+    """
+    axis: constexpr = 0 if dim is None else dim
+    numerator = exp(x - max(x, axis, keep_dims=True))
+    return fdiv(numerator, sum(numerator, axis, keep_dims=True), ieee_rounding)
+
+
+@library
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
+    """Order of a `size_i` by `size_j` grid in groups of `size_g` rows, each walked column by column.
+
+    Args:
+        i, j: row and column in row-major order, scalars or tiles.
+        size_i, size_j: size of the grid. size_g: rows of a group.
+
+    Returns:
+        The new row and column.
+    """
+    linear = i * size_j + j
+    in_group = size_g * size_j
+    first = linear // in_group * size_g
+    rows = minimum(size_i - first, size_g)
+    rest = linear % in_group
+    return first + rest % rows, rest // rows
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+
+@library
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+@library
+def _multiply(a: Any, b: Any) -> Any:
+    return a * b
+
+
+@library
+def _maximum(a: Any, b: Any) -> Any:
+    return maximum(a, b)
+
+
+@library
+def _minimum(a: Any, b: Any) -> Any:
+    return minimum(a, b)
+
+
+@library
+def _xor(a: Any, b: Any) -> Any:
+    return a ^ b
+
+
+@library
+def _or(a: Any, b: Any) -> Any:
+    return a | b
+
+
+@library
+def _choose(first: Any, value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+    """The first pair where `first` holds or the second value is NaN, else the second pair."""
+    if value1.dtype.is_floating():
+        first = first | (value2 != value2)
+    return where(first, value1, value2), where(first, index1, index2)
+
+
+@library
+def _larger_first(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+    tie = (value1 == value2) & (index1 < index2)
+    return _choose((value1 > value2) | tie, value1, index1, value2, index2)
+
+
+@library
+def _larger(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+    return _choose(value1 > value2, value1, index1, value2, index2)
+
+
+@library
+def _smaller_first(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+    tie = (value1 == value2) & (index1 < index2)
+    return _choose((value1 < value2) | tie, value1, index1, value2, index2)
+
+
+@library
+def _smaller(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+    return _choose(value1 < value2, value1, index1, value2, index2)
+
+
+@library
+def _reduce_with_indices(input: Any, axis: Any, combine: Any, keep_dims: Any) -> Any:
+    static_assert(axis is not None, "axis must be given where indices are wanted")
+    return reduce((input, positions(input, axis)), axis, combine, keep_dims=keep_dims)
+
+
+@library(method=True)
+def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Any:
+    """Sum along `axis`.
+
+    Args:
+        input: tile of numbers.
+        axis: dimension; `None` sums all elements to a scalar.
+        keep_dims: keep the dimension with size 1.
+        dtype: type in which to sum; integers narrower than 32 bits widen to 32 bits without it.
+    """
+    return reduce(input.to(sum_dtype(input.dtype, dtype)), axis, _add, keep_dims=keep_dims)
+
+
+@library(method=True)
+def max(
+    input: Any,
+    axis: Any = None,
+    return_indices: Any = False,
+    return_indices_tie_break_left: Any = True,
+    keep_dims: Any = False,
+) -> Any:
+    """Maximum along `axis`; NaN is ignored.
+
+    Args:
+        input: tile of numbers; types narrower than 32 bits give float32 or int32.
+        axis: dimension; `None` takes all elements.
+        return_indices: return the pair of value (in its own type) and int32 index.
+        return_indices_tie_break_left: of equal values take the lowest index, not any.
+        keep_dims: keep the dimension with size 1.
+    """
+    if return_indices:
+        if return_indices_tie_break_left:
+            return _reduce_with_indices(input, axis, _larger_first, keep_dims)
+        else:
+            return _reduce_with_indices(input, axis, _larger, keep_dims)
+    else:
+        return reduce(input.to(extremum_dtype(input.dtype)), axis, _maximum, keep_dims=keep_dims)
+
+
+@library(method=True)
+def min(
+    input: Any,
+    axis: Any = None,
+    return_indices: Any = False,
+    return_indices_tie_break_left: Any = True,
+    keep_dims: Any = False,
+) -> Any:
+    """Minimum along `axis`; arguments and result as in :func:`max`."""
+    if return_indices:
+        if return_indices_tie_break_left:
+            return _reduce_with_indices(input, axis, _smaller_first, keep_dims)
+        else:
+            return _reduce_with_indices(input, axis, _smaller, keep_dims)
+    else:
+        return reduce(input.to(extremum_dtype(input.dtype)), axis, _minimum, keep_dims=keep_dims)
+
+
+@library(method=True)
+def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
+    """Index (int32) of the maximum along `axis`; NaN is skipped, the lowest of equal ones with `tie_break_left`."""
+    _, index = max(input, axis, True, tie_break_left, keep_dims)
+    return index
+
+
+@library(method=True)
+def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
+    """Index (int32) of the minimum along `axis`; NaN is skipped, the lowest of equal ones with `tie_break_left`."""
+    _, index = min(input, axis, True, tie_break_left, keep_dims)
+    return index
+
+
+@library(method=True)
+def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """Exclusive or of integers along `axis`; `None` takes all elements."""
+    static_assert(input.dtype.is_int(), "xor_sum only supported for integers")
+    return reduce(input, axis, _xor, keep_dims=keep_dims)
+
+
+@library(method=True)
+def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
+    """Bitwise or of integers or bools along `axis`; `None` takes all elements."""
+    static_assert(input.dtype.is_int(), "reduce_or only supported for integers")
+    return reduce(input, axis, _or, keep_dims=keep_dims)
+
+
+# --- running combinations ---------------------------------------------------------------------------------------------
+
+
+@library(method=True)
+def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
+    """Running sum along `axis`; `reverse` runs from the end, `dtype` as in :func:`sum`."""
+    return associative_scan(input.to(sum_dtype(input.dtype, dtype)), axis, _add, reverse)
+
+
+@library(method=True)
+def cumprod(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
+    """Running product along `axis`; `reverse` runs from the end, `dtype` as in :func:`sum`."""
+    return associative_scan(input.to(sum_dtype(input.dtype, dtype)), axis, _multiply, reverse)
+
+
+@library(method=True)
+def flip(x: Any, dim: Any = None) -> Any:
+    """`x` with dimension `dim` (the last when absent) in reverse order."""
+    axis: constexpr = len(x.shape) - 1 if dim is None else dim
+    return gather(x, x.shape[axis] - 1 - positions(x, axis), axis)
