@@ -16,7 +16,17 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tilewright.base import minifloat
 from tilewright.ir.types import (
-    dtype_of, element_type, i1, i8, i32, is_float, is_pointer, pointer_type, shape_of, tile_type, with_element,
+    dtype_of,
+    element_type,
+    i1,
+    i8,
+    i32,
+    is_float,
+    is_pointer,
+    pointer_type,
+    shape_of,
+    tile_type,
+    with_element,
 )  # fmt: skip
 from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import REGISTRY, Call, OpSpec, Sample

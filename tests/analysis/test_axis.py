@@ -66,7 +66,9 @@ def test_addresses_of_a_row(value: str, contiguity: tuple, divisibility: tuple, 
 
 
 def test_a_pointer_that_a_loop_advances_keeps_what_every_round_keeps() -> None:
-    body = POINTERS + """
+    body = (
+        POINTERS
+        + """
       %c0 = arith.constant 0 : i32
       %c1 = arith.constant 1 : i32
       %s4 = arith.constant dense<4> : tensor<128xi32>
@@ -74,6 +76,7 @@ def test_a_pointer_that_a_loop_advances_keeps_what_every_round_keeps() -> None:
         %next = tt.addptr %q, %s4 : tensor<128x!tt.ptr<f32>>, tensor<128xi32>
         scf.yield %next : tensor<128x!tt.ptr<f32>>
       }"""
+    )
     assert facts_of(body, "last").contiguity == (128,)
     assert facts_of(body, "last").divisibility == (16,)
 

@@ -190,7 +190,11 @@ def test_invariants_leave_nested_loops() -> None:
     order = names(module)
     assert order.index("arith.muli") < order.index("scf.for")
     text = print_module(module, locations=False).splitlines()
-    depth = {line.split("=")[1].split()[0] + line.split("%")[-1][0]: len(line) - len(line.lstrip()) for line in text if "arith.addi" in line}
+    depth = {
+        line.split("=")[1].split()[0] + line.split("%")[-1][0]: len(line) - len(line.lstrip())
+        for line in text
+        if "arith.addi" in line
+    }
     assert len(set(depth.values())) == 2  # one sum per loop level
 
 

@@ -286,8 +286,8 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
             f"a tensor of type {value.type} has no attribute '{name}'",
             hint=_close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
         )
-    found = getattr(value, name)
-    return Method(found, value) if isinstance(found, (BlockFunction, Builtin)) else wrap(found)
+    shared = getattr(tensor, name)  # library functions of the language are attributes of the class
+    return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
 
 
 def _close_name(name: str, names: Sequence[str]) -> str | None:

@@ -110,7 +110,7 @@ def usable_global(name: str, value: Any) -> Any:
     """
     if isinstance(value, (constexpr, types.ModuleType, BlockFunction, Builtin, Type, enum.Enum)):
         return value
-    if isinstance(value, type):
+    if isinstance(value, type) or getattr(value, "is_constexpr_function", False):
         return value
     module = getattr(value, "__module__", "") or ""
     if module.startswith("tilewright.") or (name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]):

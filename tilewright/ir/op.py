@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr, UnknownLoc
 from xdsl.dialects.builtin import CallSiteLoc as _CallSiteLoc
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr, UnknownLoc
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 
@@ -52,7 +52,9 @@ class TileOp(IRDLOperation):
                 properties=properties,
                 regions=list(regions),
             )
-        return cls(operands=list(operands), result_types=list(result_types), properties=properties, regions=list(regions))
+        return cls(
+            operands=list(operands), result_types=list(result_types), properties=properties, regions=list(regions)
+        )
 
     def attr_values(self) -> dict[str, Any]:
         """All attributes as Python values; absent ones decode to their default."""

@@ -134,9 +134,7 @@ def _sum(a: AxisFacts, b: AxisFacts, scale: int = 1) -> AxisFacts:
         d if run >= c else math.gcd(d, step)
         for d, c, run, step in zip(a.divisibility, a.contiguity, runs, in_bytes, strict=True)
     )
-    return AxisFacts(
-        runs, _gcds(left, scaled), _gcds(a.constancy, b.constancy), None, a.nonnegative and b.nonnegative
-    )
+    return AxisFacts(runs, _gcds(left, scaled), _gcds(a.constancy, b.constancy), None, a.nonnegative and b.nonnegative)
 
 
 def add(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:

@@ -24,7 +24,9 @@ def unit(number: int, *, commutative: bool = False, zero: int | None = None) -> 
             return op.operands[0]
         if commutative and lhs is not None and lhs == number:
             return op.operands[1]
-        if zero is not None and (rhs is not None and rhs == zero or commutative and lhs is not None and lhs == zero):
+        if zero is not None and (
+            (rhs is not None and rhs == zero) or (commutative and lhs is not None and lhs == zero)
+        ):
             return zero
         return None
 
@@ -38,7 +40,7 @@ def remainder(op: Operation, known: Sequence[Number | None]) -> Number | None:
 
 def choose(op: Operation, known: Sequence[Number | None]) -> SSAValue | None:
     """``select(true, a, b) = a`` and ``select(c, a, a) = a``."""
-    condition, a, b = op.operands
+    _, a, b = op.operands
     if a is b:
         return a
     return None if known[0] is None else a if known[0] else b

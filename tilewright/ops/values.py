@@ -153,7 +153,7 @@ class tensor:
     __hash__ = None  # type: ignore[assignment]
 
 
-class tuple(builtins.tuple[Any, ...]):  # noqa: A001
+class tuple(builtins.tuple[Any, ...]):
     """A tuple of kernel values; `+`, `*`, indexing, slicing, unpacking and `len` as in Python."""
 
     def __new__(cls, values: Iterable[Any] = ()) -> tuple:

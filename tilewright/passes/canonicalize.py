@@ -95,9 +95,7 @@ def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | 
         return None
     types: tuple[Attribute, ...] = tuple(element_type(operand.type) for operand in op.operands)
     call = Call(op.attr_values(), types, (element,))
-    arrays = [
-        spec_constant(Call({"value": number}, (), (type_,))) for number, type_ in zip(known, types, strict=True)
-    ]
+    arrays = [spec_constant(Call({"value": number}, (), (type_,))) for number, type_ in zip(known, types, strict=True)]
     with np.errstate(all="ignore"):
         result = np.asarray(spec.reference(call, *arrays))
     number: Number = result.item()

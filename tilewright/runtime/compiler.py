@@ -28,15 +28,15 @@ from tilewright.base.errors import TilewrightError, UnsupportedError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
+from tilewright.base.version import __version__
 from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.frontend.hashing import content_hash
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
 from tilewright.passes.pipeline import run_passes
+from tilewright.passes.stages import Stage, run_stages
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
-from tilewright.passes.stages import Stage, run_stages
-from tilewright.base.version import __version__
 
 
 class Backend(Protocol):
@@ -160,9 +160,7 @@ def _from_disk(fn: BlockFunction, key: str, target: Target, backend: Backend) ->
     entry = disk_cache().get(key)
     if entry is None:
         return None
-    kernel = CompiledKernel(
-        fn.fn.__name__, target, entry.metadata, key, {"obj": entry.payload}, from_disk=True
-    )
+    kernel = CompiledKernel(fn.fn.__name__, target, entry.metadata, key, {"obj": entry.payload}, from_disk=True)
     try:
         kernel.module = backend.load(entry.payload, entry.metadata)
     except (TilewrightError, KeyError):  # whole by its checksum, and still not loadable: compile anew

@@ -136,4 +136,3 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     if fn is None:
         return functools.partial(jit, **options)
     return JITFunction(fn, **options)
-

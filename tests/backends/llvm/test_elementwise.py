@@ -273,6 +273,12 @@ def test_half_fma_rounds_once(element: str) -> None:
         c *= np.exp2(RNG.integers(-20, 2, count)).astype(np.float16)
     else:
         a, b, c = (to_bf16(RNG.normal(0, 1, count) * np.exp2(RNG.integers(-30, 2, count))) for _ in range(3))
+    # Products half way between two results, with an addend that float alone would lose.
+    units = 1024 if element == "f16" else 128
+    numbers = [64 * (1 + np.arange(1, units // 3, 2) / units), np.float64(1.5), np.float64(2.0**-24)]
+    ties = [to_bf16(v) if element == "bf16" else v.astype(np.float16) for v in np.broadcast_arrays(*numbers)]
+    a, b, c = (np.concatenate([v, tie, tie]) for v, tie in zip((a, b, c), ties, strict=True))
+    c.view(np.uint16)[-ties[0].size :] ^= 0x8000
     got = operation("fma", element, 16)(a, b, c)
     values = [[Fraction(float(v)) for v in wide(element, x)] for x in (a, b, c)]
     codes = got.view(np.uint16)

@@ -76,9 +76,7 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     return LoadedKernel(library, library.address(symbol))
 
 
-def launcher(
-    module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int | None
-) -> Callable[..., None]:
+def launcher(module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int | None) -> Callable[..., None]:
     """A function ``launch(gx, gy, gz, *values)`` that runs the kernel over a grid."""
     code = KernelCode(
         address=module.address,

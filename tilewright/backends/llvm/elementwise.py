@@ -179,8 +179,8 @@ def _half_copysign(f: Function, x: V, y: V) -> V:
 def _half_fma(f: Function, *args: V) -> V:
     """a * b + c of half or bfloat, rounded once.
 
-    The product is exact in float; the sum is rounded to odd there, which cannot spoil the rounding that follows (S. Boldo
-    and G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    The product is exact in float; the sum is rounded to odd there, which cannot spoil the rounding that follows
+    (S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
     """
     a, b, c = (widen(f, arg) for arg in args)
     product = f.fmul(a, b)
@@ -190,7 +190,8 @@ def _half_fma(f: Function, *args: V) -> V:
     bits = f.cast("bitcast", total, total.type.as_int)
     even = f.icmp("eq", f.and_(bits, 1), 0)
     inexact = f.and_(f.fcmp("one", error, 0.0), even)
-    away = f.icmp("sge", f.xor(bits, f.cast("bitcast", error, bits.type)), 0)  # the error has the sign of the sum
+    # Away from zero where the error has the sign of the sum.
+    away = f.icmp("sge", f.xor(bits, f.cast("bitcast", error, bits.type)), 0)
     step = f.select(away, const(bits.type, 1), const(bits.type, -1))
     odd = f.select(inexact, f.add(bits, step), bits)
     return narrow(f, f.cast("bitcast", odd, total.type), args[0].type)

@@ -22,14 +22,17 @@ from tilewright.backends.llvm.types import F64, I16, I32, T, V, const, zero
 Emitter = Callable[..., V]
 
 ACCURACY: dict[str, tuple[float, float]] = {
-    "exp": (0.9, 0.9), "exp2": (0.9, 0.9), "exp10": (1.2, 3.0), "expm1": (1.6, 3.0),
-    "log": (0.9, 0.9), "log2": (1.1, 1.2), "log10": (1.1, 3.0), "log1p": (1.5, 3.0),
-    "tanh": (1.5, 3.0), "sinh": (1.7, 3.0), "cosh": (1.4, 3.0), "erf": (1.2, 3.0),
-    "cbrt": (0.6, 3.0), "powf": (0.6, 3.0), "hypot": (0.6, 3.0),
-    "sin": (1.9, 1.6), "cos": (1.9, 1.6), "tan": (3.9, 3.0),
-    "asin": (2.0, 3.0), "acos": (1.4, 3.0), "atan": (1.6, 3.0), "atan2": (2.3, 3.0),
+    "exp": (0.9, 0.9), "exp2": (0.9, 0.9), "exp10": (1.2, 4.0), "expm1": (1.6, 4.0),
+    "log": (0.9, 0.9), "log2": (1.1, 1.2), "log10": (1.1, 4.0), "log1p": (1.5, 4.0),
+    "tanh": (1.5, 4.0), "sinh": (1.7, 4.0), "cosh": (1.4, 4.0), "erf": (1.2, 4.0),
+    "cbrt": (0.6, 4.0), "powf": (0.6, 4.0), "hypot": (0.6, 4.0),
+    "sin": (1.9, 1.6), "cos": (1.9, 1.6), "tan": (3.9, 4.0),
+    "asin": (2.0, 4.0), "acos": (1.4, 4.0), "atan": (1.6, 4.0), "atan2": (2.3, 4.0),
 }  # fmt: skip
-"""Largest error in units in the last place, for float and double, over all finite arguments; 3.0 for double: libm."""
+"""Largest error in units in the last place, for float and double, over all finite arguments.
+
+4.0 for double is what C libraries promise. Without fused multiply-add (x86-64 before AVX2) errors grow by up to 0.3.
+"""
 
 _LN2_HI, _LN2_LO = 0.693145751953125, 1.4286068203094172e-06  # 16 bits: k * hi is exact in float
 _LN2_HI64, _LN2_LO64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # 33 bits: exact in double

@@ -71,7 +71,7 @@ class Evaluator:
     def _block(self, block: Block, values: Values, program: Program) -> Sequence[Array]:
         """Run a block to its terminator; returns the operands of the terminator."""
         for op in block.ops:
-            if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or op is block.last_op and not op.results:
+            if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or (op is block.last_op and not op.results):
                 if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or op.name.endswith(".return"):
                     return [values[o] for o in op.operands]
             results = self._op(op, values, program)

@@ -43,7 +43,9 @@ class Memory:
             high, view, _ = self._buffers[at]
             if last + size <= high:
                 return self._starts[at], view
-        names = ", ".join(f"{n or '?'}: [{s:#x}, {h:#x})" for s, (h, _, n) in zip(self._starts, self._buffers, strict=True))
+        names = ", ".join(
+            f"{n or '?'}: [{s:#x}, {h:#x})" for s, (h, _, n) in zip(self._starts, self._buffers, strict=True)
+        )
         raise InterpreterError(
             f"access to address {first:#x} (up to {last + size:#x}) is outside every argument ({names})",
             hint="check the mask and the offsets of this load or store",
