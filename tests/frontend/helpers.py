@@ -41,13 +41,16 @@ def jit(fn: Callable[..., Any] | None = None, *, noinline: bool = False) -> Any:
 def build(fn: BlockFunction, *values: Any, options: Options | None = None) -> BuiltKernel:
     """Compile `fn`; each value is a language type, or a constant for a compile-time parameter."""
     names = list(fn.signature.parameters)
-    specs = [
-        ParamSpec(n, v if isinstance(v, (Type, tuple)) else constexpr(v), {"divisibility": 16} if v in (F32, F16) else {})
-        for n, v in zip(names, values, strict=True)
-    ]
+    specs = [_spec(n, v) for n, v in zip(names, values, strict=True)]
     kernel = build_module(fn, specs, options or Options(), TARGET)
     kernel.module.verify()
     return kernel
+
+
+def _spec(name: str, value: Any) -> ParamSpec:
+    if isinstance(value, PointerType):
+        return ParamSpec(name, value, {"divisibility": 16})
+    return ParamSpec(name, value if isinstance(value, (Type, tuple)) else constexpr(value))
 
 
 def text(fn: BlockFunction, *values: Any) -> str:

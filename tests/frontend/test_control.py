@@ -137,11 +137,11 @@ def test_what_follows_an_early_return_is_built_in_the_other_branch() -> None:
         tl.store(p, 1.0)
 
     assert _body(text(kernel, F32, i32)).splitlines()[1:] == [
-        "%3 = arith.cmpi eq, %1, %2 : i32",
-        "scf.if %3 {",
+        "%1 = arith.cmpi eq, %n, %0 : i32",
+        "scf.if %1 {",
         "} else {",
-        "%4 = arith.constant 1.000000e+00 : f32",
-        "tt.store %0, %4 : !tt.ptr<f32>",
+        "%2 = arith.constant 1.000000e+00 : f32",
+        "tt.store %p, %2 : !tt.ptr<f32>",
         "}",
         "tt.return",
     ]

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import pytest
 
 import tilewright.language as tl
-from tests.frontend.helpers import F16, F32, I32, build, count, f32, i32, jit, text
+from tests.frontend.helpers import F16, F32, I32, build, count, f32, i32, jit, line_of, ops, text
+from tilewright.base.options import Options
+from tilewright.ir.op import location_of
 
 SIZE = tl.constexpr(64)
 PAIR = (tl.constexpr(2), tl.constexpr(3))
@@ -147,7 +149,7 @@ def test_tuples() -> None:
         tl.store(t[0], t[1] + t[-1])
         b, a = a, b
         tl.store(p, b)
-        first, *_unused = (1, 2) if False else (3, 4)  # refused only where it runs
+        _first, *_unused = (1, 2) if False else (3, 4)  # refused only where it runs
 
     with pytest.raises(Exception, match="starred assignment targets"):
         build(kernel, I32, i32)
@@ -181,7 +183,7 @@ def test_globals_and_closures() -> None:
 def test_a_local_shadows_a_global() -> None:
     @jit
     def kernel(p):
-        SIZE: tl.constexpr = 16  # noqa: N806
+        SIZE: tl.constexpr = 16
         tl.store(p + tl.arange(0, SIZE), 0.0)
 
     assert "tensor<16x!tt.ptr<f32>>" in text(kernel, F32)
@@ -250,9 +252,6 @@ def test_assert_and_print() -> None:
         assert n > 0, "positive"
         print("n", n)
 
-    from tilewright.base.options import Options
-    from tests.frontend.helpers import ops
-
     found = ops(build(kernel, i32, options=Options(debug=True)).module)
     assert found["tt.assert"] == 1 and found["tt.print"] == 1
 
@@ -267,7 +266,28 @@ def test_one_constant_per_value() -> None:
 
     printed = text(kernel, F32)
     assert printed.count("arith.constant 1 : i32") == 1
-    assert printed.count("arith.constant 0.000000e+00 : f32") == printed.count("arith.constant -0.000000e+00 : f32") == 1
+    assert (
+        printed.count("arith.constant 0.000000e+00 : f32") == printed.count("arith.constant -0.000000e+00 : f32") == 1
+    )
+
+
+def test_values_are_called_as_in_the_source() -> None:
+    @jit
+    def kernel(out_ptr, n):
+        x = tl.load(out_ptr)
+        for i in range(n):
+            x = x * x
+            total = x + i
+            tl.store(out_ptr, total)
+        größe = x + 1.0
+        tl.store(out_ptr, größe)
+
+    lines = [line.strip() for line in text(kernel, F32, i32).splitlines()]
+    assert lines[1].startswith("tt.func public @kernel(%out_ptr: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32)")
+    assert "%x = tt.load %out_ptr : !tt.ptr<f32>" in lines
+    assert "%x_1 = scf.for %i = %0 to %n step %1 iter_args(%x_2 = %x) -> (f32)  : i32 {" in lines
+    assert "%x_3 = arith.mulf %x_2, %x_2 : f32" in lines
+    assert any(line.startswith("%total = arith.addf %x_3, ") for line in lines)
 
 
 def test_every_operation_has_its_place() -> None:
@@ -275,9 +295,6 @@ def test_every_operation_has_its_place() -> None:
     def kernel(p):
         x = tl.load(p)
         tl.store(p, x * x)
-
-    from tilewright.ir.op import location_of
-    from tests.frontend.helpers import line_of
 
     lines = {op.name: location_of(op).line for op in build(kernel, F32).module.walk() if location_of(op)}
     assert lines["tt.load"] == line_of(kernel, "tl.load")

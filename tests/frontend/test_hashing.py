@@ -83,7 +83,9 @@ def test_a_callee_of_another_module_counts(tmp_path: Any) -> None:
 
 
 def test_noinline_counts(tmp_path: Any) -> None:
-    changed = _BASE.replace("@BlockFunction\n    def helper", "@(lambda f: BlockFunction(f, noinline=True))\n    def helper")
+    changed = _BASE.replace(
+        "@BlockFunction\n    def helper", "@(lambda f: BlockFunction(f, noinline=True))\n    def helper"
+    )
     assert content_hash(_kernel(tmp_path)) != content_hash(_kernel(tmp_path, changed))
 
 
@@ -151,7 +153,9 @@ def test_a_changed_global_is_found(tmp_path: Any) -> None:
     kernel.fn.__globals__["SIZE"] = constexpr(4)  # equal: fine
     check_globals(kernel)
     kernel.fn.__globals__["SIZE"] = constexpr(8)
-    with pytest.raises(GlobalsChangedError, match=r"Global variable SIZE has changed .* from constexpr\[4\] to constexpr\[8\]"):
+    with pytest.raises(
+        GlobalsChangedError, match=r"Global variable SIZE has changed .* from constexpr\[4\] to constexpr\[8\]"
+    ):
         check_globals(kernel)
     assert issubclass(GlobalsChangedError, RuntimeError)
 

@@ -19,7 +19,7 @@ def test_only_values_that_change_are_carried() -> None:
                 scale = scale * 2
         tl.store(p, acc + scale + same)
 
-    assert "= %2) -> (f32)  : i32" in text(kernel, F32, i32, False)
+    assert "iter_args(%acc_1 = %0) -> (f32)  : i32" in text(kernel, F32, i32, False)
     assert "-> (f32, f32)  : i32" in text(kernel, F32, i32, True)
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.frontend.helpers import line_of
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageValueError
 from tilewright.frontend import source_of
-from tests.frontend.helpers import line_of
 
 
+# fmt: off
 @BlockFunction
 def decorated(
     x,
@@ -26,6 +27,7 @@ at the margin.
     # a comment
 
     return x
+# fmt: on
 
 
 AFTER = 1
@@ -93,4 +95,4 @@ def test_no_file_is_a_clear_error() -> None:
 
 def test_lambda_is_a_clear_error() -> None:
     with pytest.raises(LanguageValueError, match="no function definition at line"):
-        source_of(BlockFunction(lambda x: x)).tree  # noqa: B018
+        source_of(BlockFunction(lambda x: x)).tree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -42,19 +43,24 @@ def build(kernel: Any, *args: Any, options: Options | None = None, **constants: 
     names = list(fn.signature.parameters)
     specs = [ParamSpec(name, _type_of(value)) for name, value in zip(names, args, strict=False)]
     specs += [ParamSpec(name, constexpr(constants[name])) for name in names[len(args) :]]
-    module = build_module(fn, specs, options or Options(), CPU).module
+    built = build_module(fn, specs, options or Options(), CPU)
+    for text in built.warnings:
+        warnings.warn(text, stacklevel=2)
+    module = built.module
     levels.verify(module)
     text = print_module(module, locations=False)
     assert print_module(parse_module(text), locations=False) == text
     return module
 
 
-def run(kernel: Any, *args: Any, grid: tuple[int, ...] = (1,), options: Options | None = None, **constants: Any) -> None:
+def run(
+    kernel: Any, *args: Any, grid: tuple[int, ...] = (1,), options: Options | None = None, **constants: Any
+) -> None:
     """Run `kernel` on a grid; arrays are updated in place.
 
     Args:
         kernel: a block function, or a Python function to be made one.
-        args: numpy arrays (`Held` for types that numpy lacks), integers (int32; int64 where large) and floats (float32).
+        args: numpy arrays (`Held` for types that numpy lacks), integers (int32, or int64), floats (float32).
         grid: number of programs per axis.
         options: compile options.
         constants: compile-time parameters.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.language.kernel_runner import run
 
 import tilewright.language as tl
+from tests.language.kernel_runner import run
 
 N = 256
 

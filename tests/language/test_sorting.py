@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.language.kernel_runner import build, run
 
 import tilewright.language as tl
+from tests.language.kernel_runner import build, run
 from tilewright.base.errors import CompilationError
 
 RNG = np.random.default_rng(6)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.language.kernel_runner import Held, build, run
 
 import tilewright.language as tl
+from tests.language.kernel_runner import Held, build, run
 from tilewright.base.errors import CompilationError, CompileTimeAssertionFailure
 
 RNG = np.random.default_rng(5)
@@ -66,13 +66,6 @@ def test_reductions_agree_with_numpy(function: Any, wanted: Any, size: int, kind
     x = (RNG.standard_normal((M, N)) * 100).astype(kind)
     got = apply(function, x, np.zeros(size, kind))
     np.testing.assert_allclose(got, np.asarray(wanted(x), kind).reshape(size), rtol=1e-5)
-
-
-@tl.standard.library
-def sum_dtype_name(x):
-    tl.static_assert(tl.sum(x, 1).dtype == WANTED_SUM[x.dtype.name])
-    tl.static_assert(tl.cumsum(x, 1).dtype == WANTED_SUM[x.dtype.name])
-    return tl.sum(x, 1)
 
 
 WANTED_SUM = tl.constexpr(
@@ -272,11 +265,6 @@ def test_swizzle2d_walks_groups_of_rows_column_by_column() -> None:
     run(swizzle_kernel, rows, columns, SI=4, SJ=4, G=2)
     order = list(zip(rows.ravel().tolist(), columns.ravel().tolist(), strict=True))
     assert order == [(g * 2 + k % 2, k // 2) for g in range(2) for k in range(8)]
-
-
-@tl.standard.library
-def half_sum(x):
-    return tl.sum(x, 1)
 
 
 def bf16_kernel(x, out, M: tl.constexpr, N: tl.constexpr):

@@ -57,9 +57,7 @@ class Recorder(_Base):
         self.module.body.block.add_op(source)
         return tensor(source.results[0], type_)
 
-    def apply(
-        self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    def apply(self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]) -> tuple[Any, ...]:
         op = cls.build_op([() if o is None else o for o in operands], call.result_types, call.attrs)
         self.module.body.block.add_op(op)
         return tuple(op.results)
@@ -91,9 +89,7 @@ class Evaluator(_Base):
         block = checked_block(type_, held.shape)
         return tensor(Eager(held, to_ir(block)), block)
 
-    def apply(
-        self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    def apply(self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]) -> tuple[Any, ...]:
         reference = spec_of(cls).reference
         assert reference is not None
         result = reference(call, *[operand.array for operand in operands])

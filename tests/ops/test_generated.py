@@ -23,8 +23,8 @@ BACKENDS = ("cpu", "cuda")
 SPECS = [REGISTRY[name] for name in sorted(REGISTRY)]
 # Structure of programs rather than computation: the evaluator walks them, so they have neither reference nor samples.
 STRUCTURAL = {
-    "cf.br", "cf.cond_br", "llvm.unreachable", "scf.condition", "scf.for", "scf.if", "scf.while", "scf.yield", "tt.call",
-    "tt.func", "tt.reduce.return", "tt.return", "tt.scan.return", "ub.poison", "tt.print", "ttg.barrier",
+    "cf.br", "cf.cond_br", "llvm.unreachable", "scf.condition", "scf.for", "scf.if", "scf.while", "scf.yield",
+    "tt.call", "tt.func", "tt.reduce.return", "tt.return", "tt.scan.return", "ub.poison", "tt.print", "ttg.barrier",
     "tt.elementwise_inline_asm",
 }  # fmt: skip
 # Good cases of these need addresses: they are tested with a memory.

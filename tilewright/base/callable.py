@@ -37,25 +37,6 @@ class BlockFunction:
         return f"{type(self).__name__}({self.fn.__module__}.{self.fn.__qualname__})"
 
 
-class ConstexprFunction:
-    """A Python function that a kernel may call on compile-time constants; the result is one too.
-
-    Args:
-        fn: ordinary Python; called with the plain values of its arguments.
-    """
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-        functools.update_wrapper(self, fn)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """On the host it is the function itself."""
-        return self.fn(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"ConstexprFunction({self.fn.__module__}.{self.fn.__qualname__})"
-
-
 # The interpreter replaces this hook while it runs a kernel as Python.
 _outside_hook: list[Callable[[BlockFunction, tuple[Any, ...], dict[str, Any]], Any]] = []
 

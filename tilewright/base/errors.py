@@ -148,6 +148,10 @@ class ReadOnlyError(LaunchError, ValueError):
     """A kernel stores to an array that is read-only."""
 
 
+class DeviceAssertionError(LaunchError, RuntimeError):
+    """A `tl.device_assert` did not hold."""
+
+
 class OutOfResources(LaunchError):
     """A kernel needs more of a resource than the target has.
 

@@ -1,8 +1,8 @@
 """Rounding and coding of bfloat16 and the 8-bit floats, which numpy does not have.
 
 Their *working form* is float32 whose value is exactly one of the type; their *memory form* is the unsigned integer
-of the same width. Encoding rounds once, straight from float64, so f64 -> bf16 has no double rounding. Layouts: Micikevicius
-et al., "FP8 Formats for Deep Learning" (2022) for E4M3FN and E5M2, Noune et al. (2022) for the FNUZ forms.
+of the same width. Encoding rounds once, straight from float64, so f64 -> bf16 has no double rounding. Layouts:
+Micikevicius et al., "FP8 Formats for Deep Learning" (2022) for E4M3FN and E5M2, Noune et al. (2022) for FNUZ.
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ def is_small(type_: dtype) -> bool:
     return type_.name in FORMATS
 
 
-def encode(values: Any, type_: dtype, *, rounding: str = "rtne") -> Array:
+def encode(values: Any, type_: dtype, *, rounding: str = "rtne", saturate: bool = True) -> Array:
     """Memory form of `values`, rounded to `type_`.
 
     Args:
         values: floats (or integers exact in float64) of any shape.
         type_: bf16 or an 8-bit float.
         rounding: "rtne" (nearest, ties to even) or "rtz" (toward zero).
+        saturate: take infinities to the largest finite value where the type's conversions do.
 
     Returns:
         uint16 or uint8 codes of the same shape.
@@ -93,7 +94,7 @@ def encode(values: Any, type_: dtype, *, rounding: str = "rtne") -> Array:
     code = ((exponent - fmt.min_exponent).astype(np.int64) << fmt.mantissa) + steps.astype(np.int64)
     overflow = fmt.max_code if fmt.inf_code is None or fmt.saturate or rounding == "rtz" else fmt.inf_code
     code = np.where(code > fmt.max_code, overflow, code)
-    infinite = fmt.inf_code if fmt.inf_code is not None and not fmt.saturate else fmt.max_code
+    infinite = fmt.max_code if fmt.inf_code is None or (fmt.saturate and saturate) else fmt.inf_code
     code = np.where(np.isinf(magnitude), infinite, code)
     code = np.where(negative & ~(fmt.unsigned_zero & (code == 0)), code | fmt.sign, code)
     if fmt.nan_code is not None:
@@ -165,7 +166,7 @@ def round_to(values: Any, type_: dtype, *, rounding: str = "rtne") -> Array:
 
 def to_memory(values: Array, type_: dtype) -> Array:
     """Memory form of an array in the working form of `type_`."""
-    return encode(values, type_) if is_small(type_) else np.asarray(values).astype(type_.memory_dtype)
+    return encode(values, type_, saturate=False) if is_small(type_) else np.asarray(values).astype(type_.memory_dtype)
 
 
 def from_memory(values: Array, type_: dtype) -> Array:

@@ -13,11 +13,13 @@ from typing import Any
 from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tilewright.base import dtypes
 from tilewright.base.dtypes import Type
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import to_ir
+from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.builtin import BodyFn, Emitter
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.function import PoisonOp
@@ -40,9 +42,9 @@ class Position:
     def __init__(self, block: Block, parent: Position | None = None) -> None:
         self.block = block
         self.parent = parent
-        self.constants: dict[tuple[Type, str], tensor] = {}
+        self.constants: dict[tuple[Any, Any], tensor] = {}  # by type and value
 
-    def find(self, key: tuple[Type, str]) -> tensor | None:
+    def find(self, key: tuple[Any, Any]) -> tensor | None:
         """A constant made here or in an enclosing block."""
         position: Position | None = self
         while position is not None:
@@ -92,7 +94,11 @@ class IRBuilder(Emitter):
         call: Call,
         regions: Sequence[Any],
     ) -> tuple[Handle, ...]:
-        """Append an operation; its results are SSA values."""
+        """Append an operation; its results are SSA values. A tile of one constant becomes a constant tile."""
+        if cls is SplatOp:
+            source = operands[0].owner  # type: ignore[union-attr]
+            if isinstance(source, ConstantOp):
+                return (self._constant_tile(source, call.result_types[0]),)
         op = cls.build_op(operands, call.result_types, call.attrs, regions)  # type: ignore[arg-type]
         return self.append(op).results
 
@@ -105,6 +111,15 @@ class IRBuilder(Emitter):
             found = tensor(op.results[0], type)
             self.position.constants[key] = found
         return found
+
+    def _constant_tile(self, source: ConstantOp, type_: Attribute) -> SSAValue:
+        value = source.properties["value"]
+        found = self.position.find((type_, value))
+        if found is None:
+            op = self.append(ConstantOp.create(result_types=[type_], properties={"value": value}))
+            found = tensor(op.results[0], dtypes.void)
+            self.position.constants[type_, value] = found
+        return found.handle  # type: ignore[return-value]
 
     def region(self, arg_types: Sequence[Type], body: BodyFn, terminator: type[TileOp]) -> Region:
         """A region of one block filled by `body`; it shares no constants with its surroundings."""

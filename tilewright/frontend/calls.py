@@ -29,7 +29,7 @@ from tilewright.frontend.frame import NOTHING, Compilation, Frame, visit, visit_
 from tilewright.frontend.python_calls import SPECIAL, call_python
 from tilewright.frontend.scopes import Scope
 from tilewright.frontend.source import source_of
-from tilewright.frontend.structure import is_same, leaves, rebuild, type_text
+from tilewright.frontend.structure import is_same, leaves, name_leaves, rebuild, type_text
 from tilewright.ir.types import to_ir
 from tilewright.ops.builtin import BUILTINS, Builtin, is_number, to_tensor
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
@@ -229,6 +229,8 @@ def make_function(
     block = op.body.block
     arguments = iter([tensor(arg, leaf.type) for arg, leaf in zip(block.args, inputs, strict=True)])
     inside = {name: rebuild(value, arguments) for name, value in values.items()}
+    for name, value in inside.items():
+        name_leaves(value, name)
     outside, location = builder.position, builder.location
     builder.position = Position(block)
     frame = Frame(compilation, source_of(fn), caller, inline=False)

@@ -26,7 +26,6 @@ from xdsl.ir import Attribute
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
-from tilewright.base.errors import LanguageTypeError
 from tilewright.frontend.builder import Position, Side
 from tilewright.frontend.expressions import decay
 from tilewright.frontend.frame import NOTHING, Frame, OpenIf, visit, visit_all, visits
@@ -42,23 +41,25 @@ def truth(frame: Frame, node: ast.AST, value: Any) -> bool | tensor:
     """A condition: decided now if it is a constant, else a scalar int1 tensor.
 
     Raises:
-        LanguageTypeError: neither a constant of type bool, int or None nor a scalar tensor.
+        CompilationError: neither a constant of type bool, int or None nor a scalar tensor.
     """
     if not isinstance(value, tensor):
         constant = unwrap(value)
         if constant is None or type(constant) in (bool, int):
             return bool(constant)
-        raise LanguageTypeError(
+        raise frame.error(
+            node,
             "`if` conditionals can only accept values of type {NoneType, bool, int}, "
             f"not objects of type {type(constant).__name__}",
-            hint="compare it with something: the comparison of constants is a bool",
+            "compare it with something: the comparison of constants is a bool",
         )
     frame.at(node)
     if isinstance(value.type, BlockType):
         if value.type.numel != 1:
-            raise LanguageTypeError(
+            raise frame.error(
+                node,
                 f"Boolean value of Tensor with more than one value is ambiguous: the condition has type {value.type}",
-                hint="choose element by element with tl.where, or reduce it to a scalar, e.g. tl.max(x, axis=0) != 0",
+                "choose element by element with tl.where, or reduce it to a scalar, e.g. tl.max(x, axis=0) != 0",
             )
         value = _language(frame, "reshape", value, ())
     return value if value.dtype == dtypes.int1 else _language(frame, "cast", value, dtypes.int1)

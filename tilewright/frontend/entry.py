@@ -7,7 +7,6 @@ def add(x, y, n, B: constexpr)      tt.func public @add(%x: !tt.ptr<f32>, %y: !t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +28,7 @@ from tilewright.frontend.frame import NOTHING, Compilation
 from tilewright.frontend.source import source_of
 from tilewright.frontend.structure import type_text
 from tilewright.ir.types import i32
+from tilewright.ops import families  # noqa: F401  (register the operations and functions)
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -73,7 +73,7 @@ class BuiltKernel:
         module: the module; its public function is the kernel.
         name: symbol of the kernel.
         params: run-time parameters in order.
-        warnings: what the compiler wants to say to the user.
+        warnings: what the compiler wants to say to the user, with places.
     """
 
     module: ModuleOp
@@ -122,8 +122,6 @@ def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Opt
             source.location(source.tree),
             hint="store results through a pointer parameter with tl.store",
         )
-    for text in messages:
-        warnings.warn(text, stacklevel=2)
     return BuiltKernel(module, fn.fn.__name__, tuple(params), tuple(messages))
 
 

@@ -19,7 +19,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
-from tilewright.frontend.structure import leaves, same_constant, type_text
+from tilewright.frontend.structure import leaves, name_leaves, same_constant, type_text
 from tilewright.ops import operators
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
 from tilewright.ops.values import constexpr, tensor, unwrap
@@ -383,6 +383,7 @@ def bind_target(frame: Frame, target: ast.AST, value: Any) -> None:
     """Assign `value`, as it is, to a name or to a (nested) tuple of names."""
     if isinstance(target, ast.Name):
         frame.scope.bind(target.id, value)
+        name_leaves(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         for item, part in zip(target.elts, _unpacked(frame, target, value), strict=True):
             bind_target(frame, item, part)

@@ -133,7 +133,10 @@ class Frame:
         key = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
         found = self._attributes.get(key)
         if found is None:
-            here = FileLineColLoc(_text(self.source.file), _integer(key[0] + self.offset), _integer(key[1]))
+            here = self.source.places.get(key)
+            if here is None:
+                here = FileLineColLoc(_text(self.source.file), _integer(key[0] + self.offset), _integer(key[1]))
+                self.source.places[key] = here
             found = here if self._call_site is None else CallSiteLoc(here, self._call_site)
             self._attributes[key] = found
         return found

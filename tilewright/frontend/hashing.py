@@ -147,8 +147,8 @@ class _Walk:
             return
         namespace, value = found
         name, rest = chain[0], list(chain[1:])
-        while isinstance(value, types.ModuleType) and rest:
-            if value.__name__.startswith(_OWN):
+        while isinstance(value, (types.ModuleType, type)) and rest:
+            if (value.__name__ if isinstance(value, types.ModuleType) else value.__module__).startswith(_OWN):
                 return
             namespace, name = value.__dict__, rest.pop(0)
             value = getattr(value, name, None)

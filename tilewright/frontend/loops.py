@@ -28,7 +28,7 @@ from tilewright.frontend.expressions import bind_target, decay, wrap
 from tilewright.frontend.frame import Frame, visit, visit_all, visits
 from tilewright.frontend.names import assigned_at, assigned_names
 from tilewright.frontend.scopes import Scope
-from tilewright.frontend.structure import is_same, leaves, map_leaves, rebuild, type_text
+from tilewright.frontend.structure import is_same, leaves, map_leaves, name_leaves, rebuild, type_text
 from tilewright.ir.types import i32
 from tilewright.ops.builtin import BUILTINS, literal_dtype, to_tensor
 from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp, condition, static_range
@@ -92,7 +92,9 @@ class _Carried:
         """Make the variables stand for block arguments or results."""
         tensors = iter([tensor(h, leaf.type) for h, leaf in zip(handles, self.flat, strict=True)])
         for name, value in self.initial.items():
-            scope.bind(name, rebuild(value, tensors))
+            now = rebuild(value, tensors)
+            scope.bind(name, now)
+            name_leaves(now, name)
 
 
 class _Retry(Exception):
@@ -297,6 +299,7 @@ def _emit_for(
         up = BINARY[ast.Sub].fn(builder, bounds[1], value)
         value = BINARY[ast.Add].fn(builder, up, bounds[0])
     frame.scope.bind(node.target.id, value)
+    name_leaves(value, node.target.id)
     following = _visit_body(frame, node, carried, block, base, outer, "for")
     kept, (handed,) = _drop_unchanged(carried, (block.args[1:], following))
     _erase_args(block, kept, 1)

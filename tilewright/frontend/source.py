@@ -36,6 +36,7 @@ class KernelSource:
 
     def __init__(self, fn: BlockFunction) -> None:
         self.owner = fn.fn
+        self.places: dict[tuple[int, int], Any] = {}  # the front end's MLIR locations by line and column
         function = inspect.unwrap(fn.fn)
         code = getattr(function, "__code__", None)
         if code is None:

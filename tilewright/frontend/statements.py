@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.frontend.expressions import binary, bind_target, decay, wrap
 from tilewright.frontend.frame import NOTHING, VISITORS, Frame, visit, visits
-from tilewright.frontend.structure import type_text
+from tilewright.frontend.structure import name_leaves, type_text
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.values import constexpr, tensor, unwrap
 
@@ -36,6 +36,7 @@ def assign(frame: Frame, target: ast.AST, origin: ast.AST, value: Any) -> None:
             if scope.constants:
                 scope.constants.pop(name, None)
         scope.bind(name, value)
+        name_leaves(value, name)
     elif isinstance(target, (ast.Tuple, ast.List)):
         bind_target(frame, target, decay(frame, origin, wrap(value)))
     else:

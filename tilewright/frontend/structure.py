@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tilewright.base.dtypes import BlockType, Type
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -37,6 +38,15 @@ def remake(like: builtins.tuple[Any, ...], parts: Sequence[Any]) -> Any:
     """A tuple of the class of `like` (a named tuple keeps its fields) of `parts`."""
     make = getattr(type(like), "_make", None)
     return tile_tuple(parts) if make is None else make(parts)
+
+
+def name_leaves(value: Any, name: str) -> None:
+    """Let the tensors in a value that have no name yet carry `name` in the text of the IR; constants are shared."""
+    if name.isascii():
+        for leaf in leaves(value):
+            handle: Any = leaf.handle
+            if handle.name_hint is None and not isinstance(handle.owner, ConstantOp):
+                handle.name_hint = name
 
 
 def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:

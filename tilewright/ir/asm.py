@@ -62,11 +62,13 @@ def print_attrs(printer: Printer, op: TileOp, hide: Sequence[str] = (), *, keywo
     printer.print_op_attributes(dict(sorted(merged.items())), reserved_attr_names=hide, print_keyword=keyword)
 
 
-def print_types(printer: Printer, types: Sequence[Attribute], separator: str = ", ") -> None:
-    printer.print_list(types, printer.print_attribute, separator)
+def print_types(printer: Printer, types: Sequence[Attribute]) -> None:
+    """`T, U`."""
+    printer.print_list(types, printer.print_attribute)
 
 
 def print_operands(printer: Printer, operands: Sequence[SSAValue]) -> None:
+    """`%a, %b`."""
     printer.print_list(operands, printer.print_operand)
 
 
@@ -116,7 +118,7 @@ def make(
 ) -> _Op:
     """An operation from its parsed parts; entries of `attributes` that the class lists become properties."""
     known = dict(properties or {})
-    rest = {}
+    rest: dict[str, Attribute] = {}
     for name, value in (attributes or {}).items():
         (known if name in cls.ATTRS else rest)[name] = value
     return cls.create(operands=operands, result_types=results, properties=known, attributes=rest, regions=regions)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import CallSiteLoc as _CallSiteLoc
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 
@@ -73,6 +73,11 @@ def from_loc_attr(attribute: Attribute | None) -> Location | None:
     """The reverse of :func:`to_loc_attr`; forms that carry no position give ``None``."""
     if isinstance(attribute, FileLineColLoc):
         return Location(attribute.filename.data, attribute.line.data, attribute.column.data)
+    if isinstance(attribute, NameLoc):
+        return from_loc_attr(attribute.location)
+    if isinstance(attribute, FusedLoc):
+        places = [from_loc_attr(part) for part in attribute.locations]  # type: ignore[attr-defined]
+        return next((place for place in places if place is not None), None)
     if isinstance(attribute, _CallSiteLoc):
         inner, caller = from_loc_attr(attribute.callee), from_loc_attr(attribute.caller)
         if inner is not None:

@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError as XdslParseError
 from xdsl.utils.exceptions import VerifyException
 
-from tilewright.base.errors import ParseError
+from tilewright.base.errors import ParseError, TilewrightError
 
 
 def make_context(ops: Iterable[type[Operation]], attributes: Iterable[type[Attribute]]) -> Context:
@@ -32,6 +32,16 @@ def make_context(ops: Iterable[type[Operation]], attributes: Iterable[type[Attri
     return context
 
 
+# MLIR prints most location aliases behind the module; xDSL wants each defined before it is used.
+_ALIAS = re.compile(r"^#loc(\d*) = loc\(.*\)[ \t]*\n?", re.MULTILINE)
+
+
+def _hoist_aliases(text: str) -> tuple[str, str]:
+    """Definitions of location aliases in order of their numbers, and the text with empty lines in their places."""
+    found = sorted((int(m[1] or -1), m[0].rstrip("\n")) for m in _ALIAS.finditer(text))
+    return "".join(f"{line}\n" for _, line in found), _ALIAS.sub("\n", text) if found else text
+
+
 def parse_module(context: Context, text: str, name: str = "<ttir>") -> ModuleOp:
     """The module that `text` spells.
 
@@ -43,12 +53,17 @@ def parse_module(context: Context, text: str, name: str = "<ttir>") -> ModuleOp:
     Raises:
         ParseError: with line, column and caret.
     """
+    aliases, body = _hoist_aliases(text)
+    parser, skip = Parser(context, aliases + body, name), len(aliases)
     try:
-        return Parser(context, text, name).parse_module()
+        return parser.parse_module()
     except XdslParseError as error:
-        raise ParseError(_render(text, name, error.span.start, error.span.end, error.msg)) from None
-    except VerifyException as error:
-        raise ParseError(f"{name}: {error}") from None
+        start, end = error.span.start - skip, error.span.end - skip
+        raise ParseError(_render(body, name, start, end, error.msg)) from None
+    except (TilewrightError, VerifyException, ValueError, TypeError, KeyError, AttributeError) as error:
+        # Types or attributes that an operation's own parser did not expect: the mistake is just before.
+        before = body[: parser.pos - skip].rstrip()
+        raise ParseError(_render(body, name, max(0, len(before) - 1), len(before), str(error))) from error
 
 
 def _place(text: str, start: int, end: int, message: str) -> tuple[int, int]:

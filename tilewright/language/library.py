@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from tilewright.base.callable import BlockFunction
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 
+class LibraryFunction(BlockFunction):
+    """A block function that ships with the language; bound to a tensor when it is read from one."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+@overload
+def library(fn: Callable[..., Any], *, method: bool = ...) -> LibraryFunction: ...
+@overload
+def library(fn: None = None, *, method: bool = ...) -> Callable[[Callable[..., Any]], LibraryFunction]: ...
 def library(fn: Callable[..., Any] | None = None, *, method: bool = False) -> Any:
     """Make a block function of the language.
 
@@ -23,13 +34,6 @@ def library(fn: Callable[..., Any] | None = None, *, method: bool = False) -> An
     if method:
         setattr(tensor, fn.__name__, made)
     return made
-
-
-class LibraryFunction(BlockFunction):
-    """A block function that ships with the language; bound to a tensor when it is read from one."""
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
 
 
 class ConstexprFunction:

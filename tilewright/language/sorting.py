@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.language.library import constexpr_function, library
-from tilewright.language.standard import last_axis, int_log2, positions
+from tilewright.language.standard import int_log2, last_axis, positions
 from tilewright.ops.control import static_range
 from tilewright.ops.debug_functions import static_assert
 from tilewright.ops.gather import gather
@@ -89,7 +89,7 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
         return x
     else:
         index = positions(x, len(x.shape) - 1)
-        runs = _sort_runs(x, index, stages - 1)
+        runs = _sort_runs(x, index, int_log2(x.shape[-1]) - 1)
         return _merge(runs, index, stages, descending)
 
 
@@ -129,12 +129,13 @@ def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
     static_assert(last_axis(len(x.shape), dim), "only minor dimension is currently supported")
     static_assert(k <= x.shape[-1], "k must not be larger than the dimension")
     size: constexpr = int_log2(k)
-    blocks: constexpr = int_log2(x.shape[-1]) - size
+    rounds: constexpr = int_log2(x.shape[-1]) - size
+    last_round: constexpr = int_log2(x.shape[-1]) - size - 1
     runs = x if size == 0 else _sort_runs(x, positions(x, len(x.shape) - 1), size)
     y = reshape(runs, split_last(runs.shape, k))
-    for round in static_range(blocks):
+    for round in static_range(rounds):
         y = _best_of_pairs(y, descending)
-        if round < blocks - 1:
+        if round < last_round:
             falling = (positions(y, len(y.shape) - 2) & 1) != 0
             y = _merge(y, positions(y, len(y.shape) - 1), size, falling)
     z = reshape(y, drop_block(y.shape))

@@ -59,6 +59,12 @@ def last_axis(rank: Any, dim: Any) -> Any:
     return dim is None or dim % rank == rank - 1
 
 
+@constexpr_function
+def given_or(value: Any, default: Any) -> Any:
+    """`value`, or `default` where it is `None`."""
+    return default if value is None else value
+
+
 @library
 def positions(x: Any, axis: Any) -> Any:
     """The index of each element of `x` along `axis`, int32."""
@@ -97,7 +103,7 @@ def softmax(x: Any, dim: Any = None, *, keep_dims: Any = None, ieee_rounding: An
         keep_dims: accepted for compatibility; the result always has the shape of `x`.
         ieee_rounding: correctly rounded division.
     """
-    axis: constexpr = 0 if dim is None else dim
+    axis: constexpr = given_or(dim, 0)
     numerator = exp(x - max(x, axis, keep_dims=True))
     return fdiv(numerator, sum(numerator, axis, keep_dims=True), ieee_rounding)
 
@@ -293,5 +299,5 @@ def cumprod(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) 
 @library(method=True)
 def flip(x: Any, dim: Any = None) -> Any:
     """`x` with dimension `dim` (the last when absent) in reverse order."""
-    axis: constexpr = len(x.shape) - 1 if dim is None else dim
+    axis: constexpr = given_or(dim, len(x.shape) - 1)
     return gather(x, x.shape[axis] - 1 - positions(x, axis), axis)

@@ -41,7 +41,9 @@ def _prepare(b: Emitter, pointer: Any, val: Any, mask: Any, op: str) -> tuple[te
     if not isinstance(element, dtypes.dtype) or element.is_fp8() or (element in _SMALL and op != "xchg"):
         half_add = op == "add" and element in (dtypes.float16, dtypes.bfloat16)
         if not half_add:
-            raise DTypeError(f"atomic_{op} does not support {element}", hint="use a buffer of 32-bit or 64-bit elements")
+            raise DTypeError(
+                f"atomic_{op} does not support {element}", hint="use a buffer of 32-bit or 64-bit elements"
+            )
     made = cast_to(b, shaped_like(b, val, at, "Value"), element)
     lanes = checked_mask(b, mask, at)
     if lanes is None:
@@ -164,7 +166,8 @@ def atomic_cas(b: Emitter, pointer: Any, cmp: Any, val: Any, sem: Any = None, sc
     for role, value in zip(("cmp", "val"), values, strict=True):
         if value.type != wanted:
             raise DTypeError(
-                f"{role} of atomic_cas has type {value.type} where {wanted} is needed", hint=f"cast it with .to(tl.{element})"
+                f"{role} of atomic_cas has type {value.type} where {wanted} is needed",
+                hint=f"cast it with .to(tl.{element})",
             )
     return b.emit(AtomicCASOp, wanted, at, *values, **order)
 

@@ -113,10 +113,16 @@ register(
 )
 register(
     OpSpec(
-        BroadcastOp, _infer_broadcast, _repeat, _BY_HAND, _broadcast_samples, facts.broadcast, folds.no_change,
+        BroadcastOp,
+        _infer_broadcast,
+        _repeat,
+        _BY_HAND,
+        _broadcast_samples,
+        facts.broadcast,
+        folds.no_change,
         summary="a tile repeated along dimensions of size 1",
     )
-)  # fmt: skip
+)
 register(
     OpSpec(
         ExpandDimsOp,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from xdsl.ir import Attribute
 
@@ -56,7 +57,10 @@ class Emitter(ABC):
         """
         flat: list[Attribute | None] = []
         for operand in operands:
-            flat.extend([o.type for o in operand] if isinstance(operand, Sequence) else [operand and operand.type])
+            if isinstance(operand, Sequence):
+                flat.extend([o.type for o in operand])
+            else:
+                flat.append(None if operand is None else operand.type)
         call = Call(attrs or {}, tuple(flat), tuple(result_types))
         results = tuple(spec_of(cls).infer(call))
         return self.apply(cls, operands, Call(call.attrs, call.operand_types, results), regions)
@@ -84,7 +88,8 @@ class Emitter(ABC):
         """Call a block function, builtin or lambda with kernel values."""
 
     def warn(self, message: str) -> None:
-        """Tell the user something about the construct being compiled."""
+        """Tell the user something about the construct being compiled; by default through `warnings`."""
+        warnings.warn(message, stacklevel=2)
 
     # -- short forms used by every family -------------------------------------------------------
 
@@ -105,6 +110,8 @@ class Builtin:
         fn: implementation; its first parameter is the emitter.
         method: also available as ``x.name(...)`` on tensors.
     """
+
+    __name__: str
 
     def __init__(self, fn: Callable[..., Any], *, method: bool = False) -> None:
         self.fn = fn
@@ -127,6 +134,10 @@ METHODS: dict[str, Builtin] = {}
 BUILTINS: dict[str, Builtin] = {}
 
 
+@overload
+def builtin(fn: Callable[..., Any], *, method: bool = ..., export: bool = ...) -> Builtin: ...
+@overload
+def builtin(fn: None = None, *, method: bool = ..., export: bool = ...) -> Callable[[Callable[..., Any]], Builtin]: ...
 def builtin(fn: Callable[..., Any] | None = None, *, method: bool = False, export: bool = True) -> Any:
     """Make a language function of an implementation ``fn(b, ...)`` whose first parameter is the `Emitter`."""
     if fn is None:

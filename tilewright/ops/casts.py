@@ -138,35 +138,95 @@ _INT_INT, _INT_FLOAT = (is_integer, is_integer), (is_integer, is_float)
 _FLOAT_INT, _FLOAT_FLOAT = (is_float, is_integer), (is_float, is_float)
 _WIDEN, _NARROW = _pairs(INTEGERS, INTEGERS, "wider"), _pairs(INTEGERS, INTEGERS, "narrower")
 
-ExtSIOp = _conversion("extsi", "Sign extension.", _INT_INT, "wider", ref.extend(ref.signed),
-                    _cast_samples(_WIDEN, ("i32", "i8", "wider")), facts.same)  # fmt: skip
-ExtUIOp = _conversion("extui", "Zero extension.", _INT_INT, "wider", ref.extend(ref.unsigned),
-                    _cast_samples(_WIDEN, ("i32", "i8", "wider")))  # fmt: skip
-TruncIOp = _conversion("trunci", "The low bits.", _INT_INT, "narrower", ref.truncate,
-                     _cast_samples(_NARROW, ("i8", "i32", "narrower")))  # fmt: skip
-ExtFOp = _conversion("extf", "Exact conversion to a wider float.", _FLOAT_FLOAT, "wider", ref.quiet(ref.convert_float),
-                   _cast_samples(_pairs(FLOATS, FLOATS, "wider"), ("f64", "f32", "wider")))  # fmt: skip
-TruncFOp = _conversion("truncf", "Rounding to a narrower float, to nearest even.", _FLOAT_FLOAT, "narrower",
-                     ref.quiet(ref.convert_float),
-                     _cast_samples(_pairs(FLOATS, FLOATS, "narrower"), ("f32", "f64", "narrower")))  # fmt: skip
-SIToFPOp = _conversion("sitofp", "Signed integer to float, rounded once.", _INT_FLOAT, "any",
-                     ref.integer_to_float(ref.signed),
-                     _cast_samples(_pairs(INTEGERS, FLOATS), ("f32", "f64", "takes integer")))  # fmt: skip
-UIToFPOp = _conversion("uitofp", "Unsigned integer to float, rounded once.", _INT_FLOAT, "any",
-                     ref.integer_to_float(ref.unsigned),
-                     _cast_samples(_pairs(INTEGERS, FLOATS), ("f32", "f64", "takes integer")))  # fmt: skip
-FPToSIOp = _conversion("fptosi", "Float to signed integer, toward zero; saturates, NaN is 0.", _FLOAT_INT, "any",
-                     ref.float_to_integer("s"),
-                     _cast_samples(_pairs(FLOATS, INTEGERS[1:]), ("i32", "i8", "takes floating-point")))  # fmt: skip
-FPToUIOp = _conversion("fptoui", "Float to unsigned integer, toward zero; saturates, NaN is 0.", _FLOAT_INT, "any",
-                     ref.float_to_integer("u"),
-                     _cast_samples(_pairs(FLOATS, INTEGERS[1:]), ("i32", "i8", "takes floating-point")))  # fmt: skip
+ExtSIOp = _conversion(
+    "extsi",
+    "Sign extension.",
+    _INT_INT,
+    "wider",
+    ref.extend(ref.signed),
+    _cast_samples(_WIDEN, ("i32", "i8", "wider")),
+    facts.same,
+)
+ExtUIOp = _conversion(
+    "extui",
+    "Zero extension.",
+    _INT_INT,
+    "wider",
+    ref.extend(ref.unsigned),
+    _cast_samples(_WIDEN, ("i32", "i8", "wider")),
+)
+TruncIOp = _conversion(
+    "trunci", "The low bits.", _INT_INT, "narrower", ref.truncate, _cast_samples(_NARROW, ("i8", "i32", "narrower"))
+)
+ExtFOp = _conversion(
+    "extf",
+    "Exact conversion to a wider float.",
+    _FLOAT_FLOAT,
+    "wider",
+    ref.quiet(ref.convert_float),
+    _cast_samples(_pairs(FLOATS, FLOATS, "wider"), ("f64", "f32", "wider")),
+)
+TruncFOp = _conversion(
+    "truncf",
+    "Rounding to a narrower float, to nearest even.",
+    _FLOAT_FLOAT,
+    "narrower",
+    ref.quiet(ref.convert_float),
+    _cast_samples(_pairs(FLOATS, FLOATS, "narrower"), ("f32", "f64", "narrower")),
+)
+SIToFPOp = _conversion(
+    "sitofp",
+    "Signed integer to float, rounded once.",
+    _INT_FLOAT,
+    "any",
+    ref.integer_to_float(ref.signed),
+    _cast_samples(_pairs(INTEGERS, FLOATS), ("f32", "f64", "takes integer")),
+)
+UIToFPOp = _conversion(
+    "uitofp",
+    "Unsigned integer to float, rounded once.",
+    _INT_FLOAT,
+    "any",
+    ref.integer_to_float(ref.unsigned),
+    _cast_samples(_pairs(INTEGERS, FLOATS), ("f32", "f64", "takes integer")),
+)
+FPToSIOp = _conversion(
+    "fptosi",
+    "Float to signed integer, toward zero; saturates, NaN is 0.",
+    _FLOAT_INT,
+    "any",
+    ref.float_to_integer("s"),
+    _cast_samples(_pairs(FLOATS, INTEGERS[1:]), ("i32", "i8", "takes floating-point")),
+)
+FPToUIOp = _conversion(
+    "fptoui",
+    "Float to unsigned integer, toward zero; saturates, NaN is 0.",
+    _FLOAT_INT,
+    "any",
+    ref.float_to_integer("u"),
+    _cast_samples(_pairs(FLOATS, INTEGERS[1:]), ("i32", "i8", "takes floating-point")),
+)
 
-_BITS = [("f32", "i32"), ("i32", "f32"), ("i16", "bf16"), ("bf16", "i16"), ("f16", "i16"), ("i64", "f64"), ("i8", "f8E5M2")]
+_BITS = [
+    ("f32", "i32"),
+    ("i32", "f32"),
+    ("i16", "bf16"),
+    ("bf16", "i16"),
+    ("f16", "i16"),
+    ("i64", "f64"),
+    ("i8", "f8E5M2"),
+]
 _NUMBER: Check = lambda t: is_integer(t) or is_float(t)  # noqa: E731
 _ANY: Check = lambda t: True  # noqa: E731
-ArithBitcastOp = _conversion("bitcast", "The same bits as another number type.", (_NUMBER, _NUMBER), "same", ref.bit_cast,
-                           _cast_samples(_BITS, ("i8", "i32", "of the same width")), fold=folds.no_change)  # fmt: skip
+ArithBitcastOp = _conversion(
+    "bitcast",
+    "The same bits as another number type.",
+    (_NUMBER, _NUMBER),
+    "same",
+    ref.bit_cast,
+    _cast_samples(_BITS, ("i8", "i32", "of the same width")),
+    fold=folds.no_change,
+)
 
 # --- tt casts -------------------------------------------------------------------------------------------------------
 
@@ -189,7 +249,7 @@ class FpToFpOp(ConversionOp):
         print_types(printer, [self.operands[0].type], self.ARROW, [self.results[0].type])
 
     @classmethod
-    def parse(cls, parser: Parser) -> ConversionOp:
+    def parse(cls, parser: Parser) -> FpToFpOp:
         names = parse_operands(parser, 1)
         word = parse_keyword_attribute(parser, "rounding", _ROUNDINGS)
         attributes = parse_attributes(parser)
@@ -208,10 +268,15 @@ def _fp_to_fp_samples(rng: np.random.Generator) -> list[Sample]:
 
 register(
     OpSpec(
-        FpToFpOp, _infer_cast("tt.fp_to_fp", is_float, is_float, "any"), ref.quiet(ref.convert_float),
-        everywhere("fp_to_fp"), _fp_to_fp_samples, facts.lanewise, summary="float to float with a stated rounding",
+        FpToFpOp,
+        _infer_cast("tt.fp_to_fp", is_float, is_float, "any"),
+        ref.quiet(ref.convert_float),
+        everywhere("fp_to_fp"),
+        _fp_to_fp_samples,
+        facts.lanewise,
+        summary="float to float with a stated rounding",
     )
-)  # fmt: skip
+)
 
 BitcastOp = define(ConversionOp, "tt.bitcast", "The same bits as another type of the same width.")
 IntToPtrOp = define(ConversionOp, "tt.int_to_ptr", "A 64-bit integer as an address.")
@@ -241,10 +306,16 @@ for _cls, _kinds, _samples in (
 ):
     register(
         OpSpec(
-            _cls, _infer_cast(_cls.name, *_kinds, "same"), ref.bit_cast, everywhere(_cls.name[3:]), _samples,
-            facts.same, folds.no_change, summary=(_cls.__doc__ or "").lower().rstrip("."),
+            _cls,
+            _infer_cast(_cls.name, *_kinds, "same"),
+            ref.bit_cast,
+            everywhere(_cls.name[3:]),
+            _samples,
+            facts.same,
+            folds.no_change,
+            summary=(_cls.__doc__ or "").lower().rstrip("."),
         )
-    )  # fmt: skip
+    )
 
 
 # --- language ---------------------------------------------------------------------------------------------------------
@@ -408,7 +479,8 @@ def cast(b: Emitter, input: Any, dtype: Any, fp_downcast_rounding: Any = None, b
         raise LanguageTypeError(f"cast needs a data type such as tl.float32, not {target!r}")
     if rounding not in (None, "rtne", "rtz"):
         raise LanguageValueError(
-            f"invalid fp_downcast_rounding {rounding!r}", hint='it is None, "rtne" (nearest even) or "rtz" (toward zero)'
+            f"invalid fp_downcast_rounding {rounding!r}",
+            hint='it is None, "rtne" (nearest even) or "rtz" (toward zero)',
         )
     return bitcast_to(b, x, target) if unwrap(bitcast) else cast_to(b, x, target, rounding)
 

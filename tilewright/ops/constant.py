@@ -1,7 +1,7 @@
 """`arith.constant`: numbers, tiles of one number, and (read from text only) tiles of many.
 
 A splat keeps a single number whatever its shape, so that constants are cheap to build, compare and print.
-Text is MLIR's: decimals with six digits when they are exact, else nine or seventeen significant ones, else hexadecimal bits.
+Text is MLIR's: six significant digits when they give the number back, else nine or seventeen, else hexadecimal bits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, FloatData, IntAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.parser import Parser
@@ -31,9 +31,10 @@ from tilewright.ops.elementwise_reference import from_bits
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
 
 Number = bool | int | float
+_INFINITE = {"fp16", "bf16", "fp32", *(n for n, fmt in minifloat.FORMATS.items() if fmt.inf_code is not None)}
 
 
-# --- attributes -----------------------------------------------------------------------------------------------
+# --- attributes ---------------------------------------------------------------------------------------------
 
 
 def normalise(value: Number, element: Attribute) -> Number:
@@ -49,14 +50,17 @@ def normalise(value: Number, element: Attribute) -> Number:
         return float(value)
     if name == "fp32" and abs(value) < 3.4e38:
         return float(struct.unpack("f", struct.pack("f", value))[0])
+    if math.isinf(value) and name in _INFINITE:
+        return float(value)
     return float(minifloat.round_to(np.float64(value), dtype_of(element)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _attribute(bits: bytes | int, element: Attribute) -> Attribute:
     if isinstance(bits, int):
-        return IntegerAttr(bits, element)  # type: ignore[type-var]
-    return FloatAttr(struct.unpack("<d", bits)[0], element)  # type: ignore[type-var]
+        return IntegerAttr.new((IntAttr(bits), element))
+    # `new` keeps the value as it is: the constructor would round f8E4M3B11FNUZ with the bias of its name.
+    return FloatAttr.new((FloatData(struct.unpack("<d", bits)[0]), element))
 
 
 def number_attribute(value: Number, element: Attribute) -> Attribute:
@@ -81,7 +85,7 @@ def _decode(attribute: Attribute | None) -> Any:
     return None
 
 
-# --- numbers as text ---------------------------------------------------------------------------------------------
+# --- numbers as text ----------------------------------------------------------------------------------------
 
 
 def float_bits(value: float, element: Attribute) -> int:
@@ -98,7 +102,8 @@ def number_text(value: Number, element: Attribute) -> str:
     if isinstance(value, int):
         return str(value)
     if math.isfinite(value):
-        short = f"{value:.6e}"
+        # Six significant digits, padded to the width of seven.
+        short = "0e".join(f"{value:.5e}".split("e"))
         if normalise(float(short), element) == value:
             return short
         digits = f"{value:.{17 if dtype_of(element).name == 'fp64' else 9}g}"
@@ -126,7 +131,7 @@ def _as_element(number: Number, hexadecimal: bool, element: Attribute) -> Number
     return number
 
 
-# --- the op -------------------------------------------------------------------------------------------------------------
+# --- the op -------------------------------------------------------------------------------------------------
 
 
 @irdl_op_definition
@@ -145,7 +150,7 @@ class ConstantOp(TileOp):
         return cls.create(result_types=[type_], properties={"value": number_attribute(value, element_type(type_))})
 
     @classmethod
-    def build_op(  # type: ignore[override]
+    def build_op(
         cls,
         operands: Sequence[SSAValue | Sequence[SSAValue]],
         result_types: Sequence[Attribute],
@@ -156,7 +161,8 @@ class ConstantOp(TileOp):
         (type_,), value = result_types, (attrs or {})["value"]
         if not isinstance(value, np.ndarray) or value.ndim == 0:
             return cls.of(value if isinstance(value, (bool, int, float)) else value.item(), type_)
-        dense = DenseIntOrFPElementsAttr.from_list(type_, value.ravel().tolist())  # type: ignore[arg-type]
+        make: Any = DenseIntOrFPElementsAttr.from_list
+        dense = make(type_, value.ravel().tolist())
         return cls.create(result_types=[type_], properties={"value": dense})
 
     @property
@@ -225,7 +231,7 @@ def _parse_nested(parser: Parser) -> tuple[list[tuple[Number, bool]], tuple[int,
     return [n for numbers, _ in parts for n in numbers], (len(parts), *(parts[0][1] if parts else ()))
 
 
-# --- meaning ---------------------------------------------------------------------------------------------------------------
+# --- meaning ------------------------------------------------------------------------------------------------
 
 
 def _infer(call: Call) -> tuple[Attribute]:
@@ -274,7 +280,12 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 register(
     OpSpec(
-        ConstantOp, _infer, _reference, {"cpu": ByHand(), "cuda": ByHand()}, _samples, _transfer,
+        ConstantOp,
+        _infer,
+        _reference,
+        {"cpu": ByHand(), "cuda": ByHand()},
+        _samples,
+        _transfer,
         summary="a number, or a tile of numbers known at compile time",
     )
-)  # fmt: skip
+)

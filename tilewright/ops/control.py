@@ -24,7 +24,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, Pure, RecursiveMemoryEffect, RecursivelySpeculatable
+from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from tilewright.base.errors import DTypeError, LanguageTypeError
@@ -84,7 +84,8 @@ class ConditionOp(FlatOp):
         with parser.in_parens():
             cond = parser.parse_unresolved_operand()
         attributes = parser.parse_optional_attr_dict()
-        operands, types = [cond], [i1]
+        operands = [cond]
+        types: list[Attribute] = [i1]
         first = parser.parse_optional_unresolved_operand()
         if first is not None:
             operands.append(first)
@@ -282,7 +283,8 @@ class WhileOp(FlatOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> WhileOp:
-        args, firsts = [], []
+        args: list[Parser.UnresolvedArgument] = []
+        firsts: list[UnresolvedOperand] = []
         if parser.parse_optional_punctuation(":") is None:
             args, firsts = _parse_carried(parser)
             parser.parse_punctuation(":")
@@ -338,7 +340,7 @@ register_control(ConditionOp, infer_condition_first, "end of the first body of s
 # --- loops of the language ------------------------------------------------------------------------------------------
 
 
-class range:  # noqa: A001
+class range:
     """Loop counter of a run-time loop: ``for i in tl.range(0, n, 2):``.
 
     Args:
@@ -365,7 +367,8 @@ class range:  # noqa: A001
         warp_specialize: Any = False,
         disable_licm: Any = False,
     ) -> None:
-        self.start, self.end = (0, arg1) if arg2 is None else (arg1, arg2)
+        self.start: Any = 0 if arg2 is None else arg1
+        self.end: Any = arg1 if arg2 is None else arg2
         self.step = 1 if step is None else step
         self.num_stages = num_stages
         self.loop_unroll_factor = loop_unroll_factor

@@ -73,10 +73,15 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 register(
     OpSpec(
-        MakeRangeOp, _infer, _reference, {"cpu": ByHand(), "cuda": ByHand()}, _samples, facts.make_range,
+        MakeRangeOp,
+        _infer,
+        _reference,
+        {"cpu": ByHand(), "cuda": ByHand()},
+        _samples,
+        facts.make_range,
         summary="consecutive integers",
     )
-)  # fmt: skip
+)
 
 
 # --- language -------------------------------------------------------------------------------------------------
@@ -163,7 +168,9 @@ def full(b: Emitter, shape: Any, value: Any, dtype: Any) -> tensor:
     """
     element, number = unwrap(dtype), unwrap(value)
     if not isinstance(element, dtypes.dtype):
-        raise LanguageValueError("dtype must be specified when value is not a tensor", hint="pass tl.float32, tl.int32, ...")
+        raise LanguageValueError(
+            "dtype must be specified when value is not a tensor", hint="pass tl.float32, tl.int32, ..."
+        )
     if not isinstance(number, (bool, int, float, tensor)):
         raise LanguageTypeError(f"tl.full takes a number or a scalar tensor as value, not {number!r}")
     return full_tile(b, shape_ints([shape]), number, element)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, f32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def, var_operand_def, var_result_def
 from xdsl.parser import Parser
@@ -29,7 +29,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
-from tilewright.ir.types import element_type, f32, i1, tile_type
+from tilewright.ir.types import element_type, i1, tile_type
 from tilewright.ops.function import infer_asked, infer_nothing
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Refused, Sample, register
 
@@ -184,10 +184,10 @@ def _reference_print(call: Call, *values: Array) -> None:
     pid = tuple(call.machine.program_id(axis) for axis in range(3))
     prefix = call.attrs["prefix"]
     if not values:
-        call.machine.print(f"pid {pid}{prefix}")
+        call.machine.print(f"pid {pid}{prefix}\n")
     for number, (value, signed) in enumerate(zip(values, call.attrs["isSigned"], strict=True)):
         operand = f"(operand {number}) " if len(values) > 1 else ""
-        call.machine.print(f"pid {pid}{prefix}{operand}{format_values(value, bool(signed), call.attrs['hex'])}")
+        call.machine.print(f"pid {pid}{prefix}{operand}{format_values(value, bool(signed), call.attrs['hex'])}\n")
 
 
 def format_values(value: Array, signed: bool, hexadecimal: bool) -> str:

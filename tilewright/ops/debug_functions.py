@@ -34,7 +34,13 @@ def static_print(
         values: anything.
         sep, end, file, flush: as in Python's `print`.
     """
-    print(*(unwrap(v) for v in values), sep=unwrap(sep), end=unwrap(end), file=unwrap(file) or sys.stdout, flush=bool(unwrap(flush)))
+    print(
+        *(unwrap(v) for v in values),
+        sep=unwrap(sep),
+        end=unwrap(end),
+        file=unwrap(file) or sys.stdout,
+        flush=bool(unwrap(flush)),
+    )
 
 
 @builtin

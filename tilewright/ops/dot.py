@@ -36,8 +36,6 @@ PRECISION = word("ieee")
 COUNT = Codec(lambda v: I32.encode(v or None), lambda a: 0 if a is None else I32.decode(a))
 
 
-
-
 @irdl_op_definition
 class DotOp(FlatOp):
     """d = a @ b + c for tiles [M, K], [K, N], [M, N], or the same with a batch dimension in front."""
@@ -109,7 +107,9 @@ def _infer_dot(call: Call) -> Sequence[Attribute]:
     if not _accumulators(a_type):
         raise DTypeError(f"Unsupported lhs dtype {a_type}")
     if element_type(c) not in [scalar_type(name) for name in _accumulators(a_type)]:
-        raise DTypeError(f"tt.dot of {a_type} accumulates in {' or '.join(_accumulators(a_type))}, not {element_type(c)}")
+        raise DTypeError(
+            f"tt.dot of {a_type} accumulates in {' or '.join(_accumulators(a_type))}, not {element_type(c)}"
+        )
     return (c,)
 
 
@@ -137,9 +137,9 @@ def _reference_dot(call: Call, a: Array, b: Array, c: Array) -> Array:
     """Exact products summed in float64, rounded once; int8 sums are exact and wrap."""
     product = np.matmul(a.astype(np.float64), b.astype(np.float64))
     if not is_float(element_type(call.result_types[0])):
-        return (product.astype(np.int64) + c).astype(np.int32)
+        return np.asarray((product.astype(np.int64) + c).astype(np.int32))
     with np.errstate(over="ignore", invalid="ignore"):
-        return (product + c).astype(c.dtype)
+        return np.asarray((product + c).astype(c.dtype))
 
 
 def _samples_dot(rng: np.random.Generator) -> Iterable[Sample]:
@@ -195,11 +195,15 @@ def _result_dtype(lhs: tensor, rhs: tensor, acc: tensor | None, out_dtype: Any) 
         if not known:
             raise DTypeError(f"Unsupported {side} dtype {dtype}", hint="cast it, e.g. x.to(tl.float16)")
     if left != right and not (left.is_fp8() and right.is_fp8()):
-        raise DTypeError(f"Both operands must be same dtype. Got {left} and {right}", hint="cast one of them with .to()")
+        raise DTypeError(
+            f"Both operands must be same dtype. Got {left} and {right}", hint="cast one of them with .to()"
+        )
     if left == dtypes.uint8:
         raise DTypeError("only int8 supported!", hint="cast the operands to tl.int8 or to a float type")
     if out_dtype == dtypes.bfloat16:
-        raise DTypeError("out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`")
+        raise DTypeError(
+            "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`"
+        )
     if left == dtypes.int8:
         return dtypes.int32
     if left in (dtypes.bfloat16, dtypes.float32):
@@ -252,7 +256,8 @@ def dot(
         acc = b.constant(0 if result == dtypes.int32 else 0.0, type_)
     elif acc.type != type_:
         raise DTypeError(
-            f"expected accumulator dtype {type_}, got {acc.type}", hint=f"make it with tl.zeros({list(shape)}, {result!r})"
+            f"expected accumulator dtype {type_}, got {acc.type}",
+            hint=f"make it with tl.zeros({list(shape)}, {result!r})",
         )
     count = unwrap(max_num_imprecise_acc)
     depth = input.block_shape[-1]

@@ -140,26 +140,36 @@ RemUIOp = _integer(
     "remui", "Unsigned remainder; x % 0 is 0.", _unsigned(_remainder_unsigned), facts.rem, folds.remainder
 )
 AndIOp = _integer(
-    "andi", "Bitwise and.", _signed(np.bitwise_and),
+    "andi",
+    "Bitwise and.",
+    _signed(np.bitwise_and),
     fold=folds.first_of(folds.unit(-1, commutative=True, zero=0), _and_true, folds.idempotent),
-)  # fmt: skip
+)
 OrIOp = _integer(
-    "ori", "Bitwise or.", _signed(np.bitwise_or),
+    "ori",
+    "Bitwise or.",
+    _signed(np.bitwise_or),
     fold=folds.first_of(folds.unit(0, commutative=True), _or_true, folds.idempotent),
-)  # fmt: skip
+)
 XOrIOp = _integer("xori", "Bitwise exclusive or.", _signed(np.bitwise_xor), fold=folds.unit(0, commutative=True))
 ShLIOp = _integer(
-    "shli", "Shift left; 0 when the amount reaches the width.",
-    ref.shift_reference("left", view=ref.unsigned), fold=_ZERO,
-)  # fmt: skip
+    "shli",
+    "Shift left; 0 when the amount reaches the width.",
+    ref.shift_reference("left", view=ref.unsigned),
+    fold=_ZERO,
+)
 ShRSIOp = _integer(
-    "shrsi", "Shift right copying the sign; amounts past the width give the sign.",
-    ref.shift_reference("right", view=ref.signed), fold=_ZERO,
-)  # fmt: skip
+    "shrsi",
+    "Shift right copying the sign; amounts past the width give the sign.",
+    ref.shift_reference("right", view=ref.signed),
+    fold=_ZERO,
+)
 ShRUIOp = _integer(
-    "shrui", "Shift right filling with 0; 0 when the amount reaches the width.",
-    ref.shift_reference("right", view=ref.unsigned), fold=_ZERO,
-)  # fmt: skip
+    "shrui",
+    "Shift right filling with 0; 0 when the amount reaches the width.",
+    ref.shift_reference("right", view=ref.unsigned),
+    fold=_ZERO,
+)
 MinSIOp = _integer("minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent)
 MaxSIOp = _integer("maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent)
 MinUIOp = _integer("minui", "Smaller unsigned integer.", _unsigned(np.minimum), facts.lanewise, folds.idempotent)
@@ -200,30 +210,77 @@ AddFOp = _float(BinaryOp, "arith.addf", "Float sum.", ref.floating(np.add), _two
 SubFOp = _float(BinaryOp, "arith.subf", "Float difference.", ref.floating(np.subtract), _two)
 MulFOp = _float(BinaryOp, "arith.mulf", "Float product.", ref.floating(np.multiply), _two)
 DivFOp = _float(BinaryOp, "arith.divf", "Float quotient.", ref.floating(np.divide), _two)
-RemFOp = _float(BinaryOp, "arith.remf", "Remainder of the quotient cut toward zero (C fmod).", ref.floating(np.fmod), _two)
-NegFOp = _float(UnaryOp, "arith.negf", "Sign flipped, also of zero and NaN.", ref.floating(np.negative),
-              same_type_samples(1, FLOATS, wrong="i32"))  # fmt: skip
+RemFOp = _float(
+    BinaryOp, "arith.remf", "Remainder of the quotient cut toward zero (C fmod).", ref.floating(np.fmod), _two
+)
+NegFOp = _float(
+    UnaryOp,
+    "arith.negf",
+    "Sign flipped, also of zero and NaN.",
+    ref.floating(np.negative),
+    same_type_samples(1, FLOATS, wrong="i32"),
+)
 AbsFOp = _float(UnaryOp, "math.absf", "Sign cleared.", ref.floating(np.abs), same_type_samples(1, FLOATS, wrong="i32"))
-MinNumFOp = _float(BinaryOp, "arith.minnumf", "Smaller float; a number wins over NaN.",
-                 ref.floating(ref.pick_number(np.minimum)), _extremes)  # fmt: skip
-MaxNumFOp = _float(BinaryOp, "arith.maxnumf", "Larger float; a number wins over NaN.",
-                 ref.floating(ref.pick_number(np.maximum)), _extremes)  # fmt: skip
+MinNumFOp = _float(
+    BinaryOp,
+    "arith.minnumf",
+    "Smaller float; a number wins over NaN.",
+    ref.floating(ref.pick_number(np.minimum)),
+    _extremes,
+)
+MaxNumFOp = _float(
+    BinaryOp,
+    "arith.maxnumf",
+    "Larger float; a number wins over NaN.",
+    ref.floating(ref.pick_number(np.maximum)),
+    _extremes,
+)
 MinimumFOp = _float(BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes)
 MaximumFOp = _float(BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes)
-PreciseDivFOp = _float(BinaryOp, "tt.precise_divf", "Float quotient, correctly rounded.", ref.floating(np.divide),
-                     same_type_samples(2, ("f32", "f64"), wrong="i32"))  # fmt: skip
-PreciseSqrtOp = _float(UnaryOp, "tt.precise_sqrt", "Square root, correctly rounded.", ref.floating(np.sqrt),
-                     same_type_samples(1, ("f32", "f64"), wrong="i32"))  # fmt: skip
+PreciseDivFOp = _float(
+    BinaryOp,
+    "tt.precise_divf",
+    "Float quotient, correctly rounded.",
+    ref.floating(np.divide),
+    same_type_samples(2, ("f32", "f64"), wrong="i32"),
+)
+PreciseSqrtOp = _float(
+    UnaryOp,
+    "tt.precise_sqrt",
+    "Square root, correctly rounded.",
+    ref.floating(np.sqrt),
+    same_type_samples(1, ("f32", "f64"), wrong="i32"),
+)
 # Half-width operands are fused in float32 by the CPU and rounded again: one unit of difference.
-FmaOp = _float(TernaryOp, "math.fma", "x * y + z with one rounding.", ref.fused_multiply_add,
-             same_type_samples(3, FLOATS, ulp=lambda name: 1 if name in ("f16", "bf16") else 0, wrong="i32"))  # fmt: skip
+FmaOp = _float(
+    TernaryOp,
+    "math.fma",
+    "x * y + z with one rounding.",
+    ref.fused_multiply_add,
+    same_type_samples(3, FLOATS, ulp=lambda name: 1 if name in ("f16", "bf16") else 0, wrong="i32"),
+)
 
 # --- comparisons -----------------------------------------------------------------------------------------------
 
 CMPI_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 CMPF_PREDICATES = (
-    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
-)  # fmt: skip
+    "false",
+    "oeq",
+    "ogt",
+    "oge",
+    "olt",
+    "ole",
+    "one",
+    "ord",
+    "ueq",
+    "ugt",
+    "uge",
+    "ult",
+    "ule",
+    "une",
+    "uno",
+    "true",
+)
 _CMPI = {word: IntegerAttr(code, i64) for code, word in enumerate(CMPI_PREDICATES)}
 _CMPF = {word: IntegerAttr(code, i64) for code, word in enumerate(CMPF_PREDICATES)}
 
@@ -318,10 +375,16 @@ def _select_reference(call: Call, condition: Array, a: Array, b: Array) -> Array
 
 register(
     OpSpec(
-        SelectOp, _infer_select, _select_reference, everywhere("select"), _select_samples, facts.choose,
-        folds.choose, summary="one of two values by a condition",
+        SelectOp,
+        _infer_select,
+        _select_reference,
+        everywhere("select"),
+        _select_samples,
+        facts.choose,
+        folds.choose,
+        summary="one of two values by a condition",
     )
-)  # fmt: skip
+)
 
 # --- clamp ------------------------------------------------------------------------------------------------------------
 
@@ -374,7 +437,12 @@ def _clamp_samples(rng: np.random.Generator) -> list[Sample]:
 
 register(
     OpSpec(
-        ClampFOp, infer_same("tt.clampf", is_float), ref.clamp, everywhere("clampf"), _clamp_samples, facts.lanewise,
+        ClampFOp,
+        infer_same("tt.clampf", is_float),
+        ref.clamp,
+        everywhere("clampf"),
+        _clamp_samples,
+        facts.lanewise,
         summary="value limited to a range",
     )
-)  # fmt: skip
+)

@@ -20,10 +20,21 @@ from xdsl.traits import Pure
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.attrs import Codec
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import element_type, i1, is_float, is_integer, is_pointer, scalar_type, shape_of, tile_type, with_element
+from tilewright.ir.types import (
+    element_type,
+    i1,
+    is_float,
+    is_integer,
+    is_pointer,
+    scalar_type,
+    shape_of,
+    tile_type,
+    with_element,
+)
 from tilewright.ops.spec import Call, Elementwise, Infer, Lowering
 
 _T = TypeVar("_T", bound=TileOp)
+_C = TypeVar("_C", bound="ConversionOp")
 
 # --- text -----------------------------------------------------------------------------------------
 
@@ -166,13 +177,13 @@ class ConversionOp(TileOp):
         print_types(printer, [self.operands[0].type], self.ARROW, [self.results[0].type])
 
     @classmethod
-    def parse(cls, parser: Parser) -> ConversionOp:
+    def parse(cls: type[_C], parser: Parser) -> _C:
         names = parse_operands(parser, 1)
         attributes = parse_attributes(parser)
         return cls._parse_types(parser, names, attributes)
 
     @classmethod
-    def _parse_types(cls, parser: Parser, names: Sequence[Any], attributes: Mapping[str, Attribute]) -> ConversionOp:
+    def _parse_types(cls: type[_C], parser: Parser, names: Sequence[Any], attributes: Mapping[str, Attribute]) -> _C:
         parser.parse_punctuation(":")
         source = parser.parse_type()
         if cls.ARROW.strip() == "to":
@@ -235,7 +246,7 @@ def define(base: type[_T], name: str, doc: str, **fields: Any) -> type[_T]:
         namespace.update(fields, name=name, __doc__=doc, __module__=base.__module__)
 
     title = "".join(part[:1].upper() + part[1:] for part in name.replace("_", ".").split("."))
-    made = irdl_op_definition(types.new_class(f"{title}Op", (base,), {}, body))
+    made: type[_T] = irdl_op_definition(types.new_class(f"{title}Op", (base,), {}, body))
     for key, value in constants.items():
         setattr(made, key, value)
     return made

@@ -107,7 +107,13 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 register(
     OpSpec(
-        AddPtrOp, _infer, quiet(_reference), {"cpu": ByHand(), "cuda": ByHand()}, _samples, facts.addptr,
-        folds.no_offset, summary="pointer moved by a number of elements",
+        AddPtrOp,
+        _infer,
+        quiet(_reference),
+        {"cpu": ByHand(), "cuda": ByHand()},
+        _samples,
+        facts.addptr,
+        folds.no_offset,
+        summary="pointer moved by a number of elements",
     )
-)  # fmt: skip
+)

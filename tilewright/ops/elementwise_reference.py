@@ -178,7 +178,7 @@ def clamp(call: Call, x: Array, low: Array, high: Array) -> Array:
 
 
 def add_round_to_odd(a: Array, b: Array) -> Array:
-    """float64 sum rounded to odd, so that a later rounding to a narrower float is the only one (Boldo and Melquiond, 2008)."""
+    """float64 sum rounded to odd: a later rounding to a narrower float is the only one (Boldo and Melquiond, 2008)."""
     total = a + b
     shifted = total - a
     error = (a - (total - shifted)) + (b - shifted)

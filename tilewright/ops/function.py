@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
-    IntegerAttr,
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     FunctionType,
+    IntegerAttr,
     StringAttr,
     SymbolRefAttr,
 )
@@ -52,8 +53,8 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import i1
-from tilewright.ops.spec import ByHand, Call, Lowering, OpSpec, register
+from tilewright.ir.types import dtype_of, element_type, i1, is_pointer, shape_of
+from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, register
 
 BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 
@@ -220,7 +221,7 @@ class CallOp(FlatOp):
 
     @property
     def callee_name(self) -> str:
-        return self.callee.string_value()
+        return str(self.callee.string_value())  # type: ignore[no-untyped-call]
 
     @classmethod
     def parse(cls, parser: Parser) -> CallOp:
@@ -324,4 +325,12 @@ register_control(CallOp, infer_asked, "call of a function of the module")
 register_control(BranchOp, infer_nothing, "jump to a block")
 register_control(CondBranchOp, infer_condition_first, "jump to one of two blocks")
 register_control(UnreachableOp, infer_nothing, "end of a block that is never reached")
-register_control(PoisonOp, infer_asked, "a value that is never looked at")
+
+
+def _reference_poison(call: Call) -> Array:
+    type_ = call.result_types[0]
+    element = element_type(type_)
+    return np.zeros(shape_of(type_), np.int64 if is_pointer(element) else dtype_of(element).work_dtype)
+
+
+register(OpSpec(PoisonOp, infer_asked, _reference_poison, BY_HAND, summary="a value that is never looked at"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.parser import Parser
@@ -31,7 +31,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import I32, UNIT
-from tilewright.ir.types import element_type, f32, i1, i32, i64, is_integer, shape_of, tile_type, with_element
+from tilewright.ir.types import element_type, i1, i32, i64, is_integer, shape_of, tile_type, with_element
 from tilewright.ops.broadcast import broadcast_to_shape
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.memory import expect, padded
@@ -117,10 +117,14 @@ def _infer_gather(call: Call) -> Sequence[Attribute]:
     if not is_integer(element_type(indices)) or element_type(indices) == i1:
         raise DTypeError(f"indices of gather must be integers, not {element_type(indices)}")
     if len(wanted) != len(have) or not 0 <= axis < len(wanted):
-        raise ShapeError(f"gather along axis {axis} of {list(wanted)} by indices of shape {list(have)}: ranks must agree")
+        raise ShapeError(
+            f"gather along axis {axis} of {list(wanted)} by indices of shape {list(have)}: ranks must agree"
+        )
     for dim, (s, i) in enumerate(zip(wanted, have, strict=True)):
         if dim != axis and s != i:
-            raise ShapeError(f"index dim {dim} must match the corresponding source dim: {list(have)} and {list(wanted)}")
+            raise ShapeError(
+                f"index dim {dim} must match the corresponding source dim: {list(have)} and {list(wanted)}"
+            )
     return (tile_type(have, element_type(src)),)
 
 

@@ -100,12 +100,14 @@ _BINARY: dict[str, tuple[ArrayFn, str, float]] = {
 OPS: dict[str, type[SameTypeOp]] = {}
 
 
+def _always(ulp: float) -> Callable[[str], float]:
+    return lambda _name: ulp
+
+
 def _define(base: type[SameTypeOp], arity: int, rows: dict[str, tuple[ArrayFn, str, float]]) -> None:
     for name, (fn, doc, ulp) in rows.items():
-        allowed = float(ulp)
-        samples = same_type_samples(
-            arity, WIDE_FLOATS, draw=floats if not ulp else _moderate, ulp=lambda _n, u=allowed: u, wrong="i32"
-        )
+        draw = _moderate if ulp else floats
+        samples = same_type_samples(arity, WIDE_FLOATS, draw=draw, ulp=_always(ulp), wrong="i32")
         OPS[name] = same_type_op(base, f"math.{name}", doc, _rounded(fn), samples, check=is_float)
 
 
@@ -171,7 +173,7 @@ ceil = _unary("ceil", "Smallest integer not below `x`, as a float.", "tl.ceil(2.
 
 
 @builtin(method=True)
-def abs(b: Emitter, x: Any) -> tensor:  # noqa: A001
+def abs(b: Emitter, x: Any) -> tensor:
     """Absolute value of each element; the most negative integer stays as it is.
 
     Args:
@@ -364,7 +366,7 @@ def maximum(b: Emitter, x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) 
 
 
 @builtin
-def clamp(b: Emitter, x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:  # noqa: A002
+def clamp(b: Emitter, x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
     """``minimum(maximum(x, min), max)``; undefined where `min` is above `max` or one of them is NaN.
 
     Args:

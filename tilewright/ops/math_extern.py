@@ -96,8 +96,12 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 register(
     OpSpec(
-        ExternElementwiseOp, _infer, _reference,
-        {"cpu": Refused("libdevice is NVIDIA's library; use tl.math"), "cuda": ByHand()}, _samples, facts.lanewise,
+        ExternElementwiseOp,
+        _infer,
+        _reference,
+        {"cpu": Refused("libdevice is NVIDIA's library; use tl.math"), "cuda": ByHand()},
+        _samples,
+        facts.lanewise,
         summary="function of an external library, element by element",
     )
-)  # fmt: skip
+)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from xdsl.dialects.builtin import StringAttr, f32
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
@@ -22,7 +23,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.dialects.builtin import StringAttr
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, MemoryWriteEffect
@@ -35,7 +35,6 @@ from tilewright.ir.types import (
     TilePointerType,
     dtype_of,
     element_type,
-    f32,
     i1,
     i32,
     i64,
@@ -70,8 +69,8 @@ class CachePolicyAttr(ParametrizedAttribute):
     """`#tt.cache_policy<cache_modifier = cg, eviction_policy = evict_last>`."""
 
     name = "tt.cache_policy"
-    modifier: StringAttr = param_def()
-    eviction: StringAttr = param_def()
+    modifier: StringAttr = param_def()  # type: ignore[assignment]
+    eviction: StringAttr = param_def()  # type: ignore[assignment]
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
@@ -92,7 +91,9 @@ class CachePolicyAttr(ParametrizedAttribute):
 
 
 CACHE_POLICY = Codec(
-    lambda v: None if v is None or v == CachePolicy() else CachePolicyAttr(StringAttr(v.modifier), StringAttr(v.eviction)),
+    lambda v: (
+        None if v is None or v == CachePolicy() else CachePolicyAttr(StringAttr(v.modifier), StringAttr(v.eviction))
+    ),
     lambda a: CachePolicy() if a is None else CachePolicy(a.modifier.data, a.eviction.data),
 )
 
@@ -283,9 +284,5 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (pointers, values, tile_type((8,), i32)), error="mask of tt.store has type")
 
 
-register(
-    OpSpec(LoadOp, _infer_load, _reference_load, _BY_HAND, _samples_load, summary="read memory, masked")
-)
-register(
-    OpSpec(StoreOp, _infer_store, _reference_store, _BY_HAND, _samples_store, summary="write memory, masked")
-)
+register(OpSpec(LoadOp, _infer_load, _reference_load, _BY_HAND, _samples_load, summary="read memory, masked"))
+register(OpSpec(StoreOp, _infer_store, _reference_store, _BY_HAND, _samples_store, summary="write memory, masked"))

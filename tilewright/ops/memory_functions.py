@@ -144,7 +144,13 @@ def load(
     if unwrap(other) is not None:
         rest = cast_to(b, shaped_like(b, other, at, "Other"), element)
     result = b.emit(
-        LoadOp, with_shape_of(at.type, element), target, lanes, rest, cachePolicy=policy, isVolatile=bool(unwrap(volatile))
+        LoadOp,
+        with_shape_of(at.type, element),
+        target,
+        lanes,
+        rest,
+        cachePolicy=policy,
+        isVolatile=bool(unwrap(volatile)),
     )
     return cast_to(b, result, dtypes.int1) if at.dtype.element_ty == dtypes.int1 else result
 

@@ -24,7 +24,7 @@ from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.promotion import incompatible, is_integer_kind, promote_binary, promote_integers
 from tilewright.ops.values import tensor
 
-# --- arithmetic -----------------------------------------------------------------------------------------------
+# --- arithmetic ---------------------------------------------------------------------------------------------
 
 
 def _assert_no_overflow(b: Emitter, x: tensor, y: tensor, cls: type[TileOp], name: str) -> None:
@@ -165,7 +165,7 @@ def mod(b: Emitter, x: Any, y: Any) -> tensor:
     return b.emit(ew.RemSIOp if lhs.dtype.is_int_signed() else ew.RemUIOp, lhs.type, lhs, rhs)
 
 
-# --- bits --------------------------------------------------------------------------------------------------------
+# --- bits ---------------------------------------------------------------------------------------------------
 
 
 def _promote_bits(b: Emitter, x: Any, y: Any) -> tuple[tensor, tensor]:
@@ -197,7 +197,9 @@ def _warn_of_width(b: Emitter, x: Any, y: Any) -> None:
     amount = unwrap(y)
     bits = x.dtype.primitive_bitwidth if isinstance(x, tensor) and not x.dtype.is_ptr() else None
     if bits is not None and is_number(amount) and amount >= bits:
-        b.warn(f"Value {amount} exceeds the maximum bitwidth ({bits}) for type '{x.dtype}'. This shift gives 0 or the sign.")
+        b.warn(
+            f"Value {amount} exceeds the maximum bitwidth ({bits}) for type '{x.dtype}'. The result is 0 or the sign."
+        )
 
 
 @builtin(export=False)
@@ -240,7 +242,7 @@ def invert(b: Emitter, x: Any) -> tensor:
     return b.emit(ew.XOrIOp, value.type, value, ones)
 
 
-# --- comparisons ----------------------------------------------------------------------------------------------------
+# --- comparisons --------------------------------------------------------------------------------------------
 
 
 def _comparison(name: str, sign: str, float_predicate: str, signed: str, unsigned: str) -> Builtin:
@@ -264,7 +266,7 @@ equal = _comparison("equal", "==", "oeq", "eq", "eq")
 not_equal = _comparison("not_equal", "!=", "une", "ne", "ne")
 
 
-# --- logic -------------------------------------------------------------------------------------------------------------
+# --- logic --------------------------------------------------------------------------------------------------
 
 
 def _as_flag(b: Emitter, x: Any) -> tensor:
@@ -353,7 +355,7 @@ def where(b: Emitter, condition: Any, x: Any, y: Any) -> tensor:
     return b.emit(ew.SelectOp, lhs.type, flag, lhs, rhs)
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------------------
 
 BINARY: dict[type[ast.AST], Builtin] = {
     ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: truediv, ast.FloorDiv: floordiv, ast.Mod: mod,

@@ -6,7 +6,7 @@ value (``tt.divisibility``, ``tt.contiguity``, ``tt.constancy``), where the axis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,12 +123,38 @@ def _assume_samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((np.asarray(True),), (i1,)), Sample((flags,), (tile("i1"),), error="scalar condition")]
 
 
-register(OpSpec(GetProgramIdOp, _infer_grid, _program_id, _BY_HAND, _grid_samples, facts.of_index,
-                summary="index of this program along an axis"))  # fmt: skip
-register(OpSpec(GetNumProgramsOp, _infer_grid, _num_programs, _BY_HAND, _grid_samples, facts.of_index,
-                summary="number of programs along an axis"))  # fmt: skip
-register(OpSpec(AssumeOp, _infer_assume, lambda call, condition: None, _BY_HAND, _assume_samples,
-                summary="promise that a condition holds"))  # fmt: skip
+register(
+    OpSpec(
+        GetProgramIdOp,
+        _infer_grid,
+        _program_id,
+        _BY_HAND,
+        _grid_samples,
+        facts.of_index,
+        summary="index of this program along an axis",
+    )
+)
+register(
+    OpSpec(
+        GetNumProgramsOp,
+        _infer_grid,
+        _num_programs,
+        _BY_HAND,
+        _grid_samples,
+        facts.of_index,
+        summary="number of programs along an axis",
+    )
+)
+register(
+    OpSpec(
+        AssumeOp,
+        _infer_assume,
+        lambda call, condition: None,
+        _BY_HAND,
+        _assume_samples,
+        summary="promise that a condition holds",
+    )
+)
 
 
 # --- language ----------------------------------------------------------------------------------------------------
@@ -198,9 +224,9 @@ def assume(b: Emitter, cond: Any) -> None:
 
 def _hint_values(input: tensor, values: Any) -> list[int]:
     """One plain integer per dimension; a single one stands for all."""
-    given = values if isinstance(values, (list, tuple)) else unwrap(values)
-    many = isinstance(given, (list, tuple))
-    for index, value in enumerate(given if many else [given]):
+    many = isinstance(values, (list, tuple)) or isinstance(unwrap(values), (list, tuple))
+    given = (values if isinstance(values, (list, tuple)) else unwrap(values)) if many else [values]
+    for index, value in enumerate(given):
         inner = unwrap(value)
         if not isinstance(value, (constexpr, int)):
             raise LanguageTypeError(f"values element {index} must have type `constexpr`")
@@ -208,7 +234,7 @@ def _hint_values(input: tensor, values: Any) -> list[int]:
             raise LanguageTypeError(
                 f"values element {index} must have type `constexpr[int]`, got `constexpr[{type(inner)}]`"
             )
-    numbers = [int(unwrap(v)) for v in given] if many else [int(given)]
+    numbers = [int(unwrap(v)) for v in given]
     rank = max(1, len(input.block_shape))
     numbers = numbers * rank if not many and len(numbers) == 1 else numbers
     if len(numbers) != rank:

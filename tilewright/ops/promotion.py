@@ -38,13 +38,13 @@ def promote_integers(a: dtypes.dtype, b: dtypes.dtype) -> dtypes.dtype:
 
 def _promote_floats(a: dtypes.dtype, b: dtypes.dtype, div_or_mod: bool) -> dtypes.dtype:
     """Type of an operation with at least one float operand."""
-    if a.is_fp64() or b.is_fp64():
+    if dtypes.float64 in (a, b):
         return dtypes.float64
-    if div_or_mod or a.is_fp32() or b.is_fp32():
+    if div_or_mod or dtypes.float32 in (a, b):
         return dtypes.float32
-    if a.is_fp16() or b.is_fp16():
+    if dtypes.float16 in (a, b):
         return dtypes.float16
-    if a.is_bf16() or b.is_bf16():
+    if dtypes.bfloat16 in (a, b):
         return dtypes.bfloat16 if a == b else dtypes.float32
     if a.is_fp8() and b.is_fp8():
         return a if a == b else dtypes.float16
@@ -157,7 +157,7 @@ def _broadcast_pair(b: Emitter, x: tensor, y: tensor) -> tuple[tensor, tensor]:
 
 
 def promote_many(b: Emitter, *operands: Any) -> tuple[tensor, ...]:
-    """Three or more operands in one element type and one shape; numbers yield to tensors as in :func:`promote_binary`."""
+    """Three or more operands in one element type and shape; numbers yield to tensors as in :func:`promote_binary`."""
     raw = [unwrap(operand) for operand in operands]
     tensors = [(to_tensor(b, value), is_number(value)) for value in raw]
     for value, _ in tensors:

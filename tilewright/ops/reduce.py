@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def, var_operand_def, var_result_def
 from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMemoryEffect
@@ -18,7 +19,7 @@ from tilewright.base.dtypes import BlockType
 from tilewright.base.errors import LanguageTypeError, LanguageValueError, ShapeError
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import I32
-from tilewright.ir.types import element_type, f32, i32, shape_of, tile_type
+from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.shape_functions import expand_dims, flatten

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def, var_operand_def, var_result_def
 from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
-from tilewright.ir.types import f32, i32, tile_type
+from tilewright.ir.types import i32, tile_type
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.reduce import checked_axis, combine_region, common_shape, tiles_of
@@ -86,7 +87,9 @@ def _samples_scan(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 register(
-    OpSpec(ScanOp, _infer_scan, _reference_scan, _BY_HAND, _samples_scan, summary="running combination along a dimension")
+    OpSpec(
+        ScanOp, _infer_scan, _reference_scan, _BY_HAND, _samples_scan, summary="running combination along a dimension"
+    )
 )
 register_control(ScanReturnOp, infer_nothing, "end of the body of a scan")
 

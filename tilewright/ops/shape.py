@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.ir import Attribute
 from xdsl.irdl import (
     irdl_op_definition,
@@ -28,7 +28,7 @@ from xdsl.traits import Pure
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.asm import FlatOp, make, parse_operand_list, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32_ARRAY, UNIT
-from tilewright.ir.types import element_type, f32, i32, shape_of, tile_type
+from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import facts
 from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
 

@@ -63,7 +63,7 @@ def permute_to(b: Emitter, value: tensor, order: Sequence[int]) -> tensor:
 
 def _shape(shape: Sequence[Any]) -> tuple[int, ...]:
     """A shape argument as integers; a tensor among them is a mistake of its own."""
-    dims = shape_ints(shape)
+    dims: tuple[Any, ...] = shape_ints(shape)
     for index, dim in enumerate(dims):
         if isinstance(dim, tensor) or not isinstance(dim, int):
             kind = f"a run-time value of type {dim.type}" if isinstance(dim, tensor) else repr(dim)

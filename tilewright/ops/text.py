@@ -9,6 +9,7 @@ import functools
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from tilewright.ir import text
 from tilewright.ir.text import print_module, print_op
@@ -16,7 +17,7 @@ from tilewright.ir.types import TilePointerType
 from tilewright.ops import families
 from tilewright.ops.spec import REGISTRY
 
-ATTRIBUTES = (TilePointerType, *families.ATTRIBUTES)
+ATTRIBUTES: tuple[type[Attribute], ...] = (TilePointerType, *families.ATTRIBUTES)
 
 
 @functools.cache

@@ -26,12 +26,13 @@ class Stage:
     Args:
         run: makes the artifact from the one before; may add to the metadata.
         render: the artifact as text or bytes for dumps and `asm`.
-        parse: the artifact from a file's contents, for overrides; ``None`` when the stage cannot be overridden.
+        parse: the artifact from a file's contents and the artifact that the file replaces; ``None`` when the stage
+            cannot be overridden.
     """
 
     run: Callable[[Any, dict[str, Any]], Any]
     render: Callable[[Any], str | bytes] = lambda artifact: artifact
-    parse: Callable[[bytes], Any] | None = None
+    parse: Callable[[bytes, Any], Any] | None = None
 
 
 @dataclass(slots=True)
@@ -64,8 +65,8 @@ def run_stages(
     outcome = Outcome(source)
     for extension, stage in stages.items():
         begin = time.perf_counter()
-        override = _override(stage, knobs.override_dir, f"{name}.{extension}")
-        outcome.artifact = stage.run(outcome.artifact, metadata) if override is None else override
+        made = stage.run(outcome.artifact, metadata)
+        outcome.artifact = _overridden(stage, made, knobs.override_dir, f"{name}.{extension}")
         outcome.seconds[extension] = time.perf_counter() - begin
         text = stage.render(outcome.artifact)
         outcome.texts[extension] = text
@@ -76,9 +77,9 @@ def run_stages(
     return outcome
 
 
-def _override(stage: Stage, folder: Path | None, file_name: str) -> Any:
-    """The artifact given by a file of the override folder, or None."""
+def _overridden(stage: Stage, made: Any, folder: Path | None, file_name: str) -> Any:
+    """The artifact that a file of the override folder gives, or the one that was made."""
     if folder is None or stage.parse is None:
-        return None
+        return made
     file = folder / file_name
-    return stage.parse(file.read_bytes()) if file.is_file() else None
+    return stage.parse(file.read_bytes(), made) if file.is_file() else made

@@ -228,5 +228,5 @@ def _promises(kind: Any, key: Any) -> Any:
     return out
 
 
-def _parse_override(contents: bytes) -> ModuleOp:
+def _parse_override(contents: bytes, replaced: ModuleOp) -> ModuleOp:
     return parse_module(contents.decode())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.base.callable import ConstexprFunction
+from tilewright.language.library import constexpr_function
 
 
-@ConstexprFunction
+@constexpr_function
 def cdiv(x: int, y: int) -> int:
     """Ceiling of x / y: how many blocks of `y` cover `x`.
 
@@ -15,7 +15,7 @@ def cdiv(x: int, y: int) -> int:
     return -(-x // y)
 
 
-@ConstexprFunction
+@constexpr_function
 def next_power_of_2(n: int) -> int:
     """The smallest power of two that is at least `n`.
 

@@ -7,19 +7,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.backends.cpu.launch.launcher import KernelCode, make_launch
-from tilewright.backends.cpu.lower import stages as lowering_stages
+from tilewright.backends.cpu.dot import amx
+from tilewright.backends.cpu.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe
+from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.passes.stages import Stage
+
+
+_NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +35,19 @@ class LoadedKernel:
     Args:
         library: keeps the code alive.
         address: of the range function.
+        failed: address of the i32 in which a failed `tl.device_assert` leaves 1 + its number; 0 if there is none.
     """
 
     library: codegen.Library
     address: int
+    failed: int = 0
 
 
 @functools.lru_cache(maxsize=8)
 def _target(arch: str | None, features: str | None) -> Target:
     isa = describe("", arch or "", features or "")
+    if isa.has("amx-tile") and not amx.request_permission():  # the kernel keeps the tile registers from us
+        isa = describe("", arch or "", ",".join(filter(None, (features, _NO_AMX))))
     return Target("cpu", isa.cpu, isa.flags, isa.triple)
 
 
@@ -62,7 +72,24 @@ def versions() -> str:
 
 def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
-    return lowering_stages(options, features_of(target))
+    isa = features_of(target)
+
+    def emit(loops: LoopModule, metadata: dict[str, Any]) -> CpuProgram:
+        program = emit_module(loops, isa, options)
+        metadata.update(
+            symbol=program.symbol,
+            scratch_bytes=program.scratch_bytes,
+            stored=list(program.stored),
+            chunk=program.chunk,
+            asserts=list(program.asserts),
+        )
+        return program
+
+    return {
+        "loops": Stage(lambda module, _: plan_module(module, isa), LoopModule.render),
+        "llir": Stage(emit, lambda program: program.llvm, lambda text, made: replace(made, llvm=text.decode())),
+        "obj": Stage(lambda program, _: codegen.compile_object(program.llvm, isa), parse=lambda image, _: image),
+    }
 
 
 def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
@@ -72,8 +99,9 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
         InternalError: the bytes are not a loadable object.
     """
     symbol = str(metadata["symbol"])
-    library = codegen.load(binary, [symbol])
-    return LoadedKernel(library, library.address(symbol))
+    flag = f"{symbol}.failed"
+    library = codegen.load(binary, [symbol, flag] if metadata["asserts"] else [symbol])
+    return LoadedKernel(library, library.address(symbol), library.address(flag) if metadata["asserts"] else 0)
 
 
 def launcher(module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int | None) -> Callable[..., None]:
@@ -85,4 +113,18 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int
         chunk=int(metadata.get("chunk", 0)),
         owner=module,
     )
-    return make_launch(code, num_threads=num_threads)
+    launch = make_launch(code, num_threads=num_threads)
+    return _checked(launch, module.failed, metadata) if module.failed else launch
+
+
+def _checked(launch: Callable[..., None], flag: int, metadata: Mapping[str, Any]) -> Callable[..., None]:
+    """`launch`, then an error if a device assertion failed."""
+    failed = ctypes.c_int32.from_address(flag)
+
+    def launch_and_check(*args: Any) -> None:
+        failed.value = 0
+        launch(*args)
+        if failed.value:
+            raise DeviceAssertionError(f"device-side assert in {metadata['name']}: {metadata['asserts'][failed.value - 1]}")
+
+    return launch_and_check

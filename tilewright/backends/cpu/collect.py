@@ -6,7 +6,8 @@ tile handed to a region) gets a spill: a step that writes it to scratch. Groupin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
@@ -15,7 +16,7 @@ from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.dot.plan import DotPlan, plan_dot
 from tilewright.backends.cpu.dot_operands import DotDetail, Operand, memory_operand, scratch_operand, strip_views
 from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_tile, owner_of, property_int
-from tilewright.backends.cpu.plan import Buffer, Sink, Step, buffer_of, dense_buffer
+from tilewright.backends.cpu.plan import Buffer, Sink, Step, dense_buffer, tile_buffer
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.errors import UnsupportedError
 from tilewright.ir.types import element_type, ir_name, shape_of
@@ -51,10 +52,21 @@ class FunctionContext:
     def place(self, value: SSAValue, buffer: Buffer | None = None) -> Buffer:
         """Give a tile value a place in scratch."""
         if buffer is None:
-            buffer = self.new_buffer(buffer_of(value))
+            buffer = self.new_buffer(tile_buffer(value.type))
         self.demands.place(value, buffer)
         self.analysis.forget()
         return buffer
+
+    @contextmanager
+    def computing(self, step: Step) -> Iterator[None]:
+        """See `Demands.computing`."""
+        moves = bool(step.computed(self.demands.placed))
+        if moves:
+            self.analysis.forget()
+        with self.demands.computing(step):
+            yield
+        if moves:
+            self.analysis.forget()
 
     def new_buffer(self, buffer: Buffer) -> Buffer:
         """Note a buffer as one of the function's."""
@@ -170,7 +182,7 @@ class Collector:
         elif name in _ENDS:
             self._end(op)
         else:
-            handler = self._handlers.get(name)
+            handler = _HANDLERS.get(name)
             if handler is None:
                 raise UnsupportedError(f"the CPU back end has no code for {name}")
             handler(self, op)
@@ -250,12 +262,18 @@ class Collector:
         if not fresh and self.context.demands.placed.get(c) is not target:
             first = self.spill(c, target, at=self.position - 0.25)
         needs = [operand for operand in op.operands[:2]] + ([] if fresh or first else [c])
-        step = Step("dot", self.position, op, needs=needs, detail=DotDetail(a, b, target, fresh))
+        step = Step("dot", self.position, op, needs=needs, detail=DotDetail(a, b, target, fresh, self._packed(op)))
         step.after = [first] if first else []
         self.place(result, target)
         self.add(step)
         if carried:
             self.overwrites.append((first or step, *carried[0]))
+
+    def _packed(self, op: Operation) -> dict[str, Buffer]:
+        """Scratch for packed operands."""
+        plan = dot_plan(self.context.isa, op)
+        sizes = {"a": plan.a_bytes(plan.k), "b": plan.b_bytes(plan.k)}
+        return {name: self.context.new_buffer(Buffer((size,), "i8", (1,), size)) for name, size in sizes.items()}
 
     def _dot_operand(self, value: SSAValue) -> Operand:
         found = memory_operand(value, self.context.demands, self.context.analysis)
@@ -354,7 +372,7 @@ class Collector:
                 made = accumulator(self.context.isa, dot)
                 if made.elem == elem:
                     return self.context.new_buffer(made)
-        return self.context.new_buffer(dense_buffer(shape_of(first.type), elem))
+        return self.context.new_buffer(tile_buffer(first.type))
 
     def _end(self, op: Operation) -> None:
         """The terminator: tile operands are spilled to their targets, with a detour where old values are still read."""
@@ -378,18 +396,19 @@ class Collector:
         step.after = after
         self.add(step)
 
-    _handlers: dict[str, Callable[[Collector, Operation], None]] = {  # noqa: RUF012
-        "tt.store": _store,
-        "tt.reduce": _reduce,
-        "tt.scan": _scan,
-        "tt.dot": _dot,
-        "tt.histogram": _histogram,
-        "tt.print": _debug,
-        "tt.assert": _debug,
-        "tt.get_program_id": _scalar,
-        "tt.get_num_programs": _scalar,
-        "tt.unsplat": _scalar,
-    } | {name: _atomic for name in _ATOMICS}
+
+_HANDLERS: dict[str, Callable[[Collector, Operation], None]] = {
+    "tt.store": Collector._store,
+    "tt.reduce": Collector._reduce,
+    "tt.scan": Collector._scan,
+    "tt.dot": Collector._dot,
+    "tt.histogram": Collector._histogram,
+    "tt.print": Collector._debug,
+    "tt.assert": Collector._debug,
+    "tt.get_program_id": Collector._scalar,
+    "tt.get_num_programs": Collector._scalar,
+    "tt.unsplat": Collector._scalar,
+} | {name: Collector._atomic for name in _ATOMICS}
 
 
 class Replan(Exception):

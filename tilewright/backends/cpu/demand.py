@@ -7,12 +7,13 @@ placed, which changes cones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.index import Index
 from tilewright.backends.cpu.lazy import CAP, cost_of, is_lazy, is_tile, operand_indices, owner_of
-from tilewright.backends.cpu.plan import Buffer
+from tilewright.backends.cpu.plan import Buffer, Step
 from tilewright.base.errors import InternalError
 
 
@@ -38,6 +39,16 @@ class Demands:
         """`place` for several values."""
         self.placed.update(values)
         self._forget()
+
+    @contextmanager
+    def computing(self, step: Step) -> Iterator[None]:
+        """While the step is looked at, what it writes to its place is computed, not read."""
+        own = {value: self.placed[value] for value in step.computed(self.placed)}
+        if own:
+            self.drop(list(own))
+        yield
+        if own:
+            self.place_all(own)
 
     def drop(self, values: Iterator[SSAValue] | list[SSAValue]) -> None:
         """Undo `place`."""

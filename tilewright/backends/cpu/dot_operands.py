@@ -29,6 +29,7 @@ class MemoryOperand:
         bounds: per dim, values below which the coordinate is valid; with none, every coordinate is.
         conditions: scalar values (i1 SSA) all of which must hold, else the operand is zero.
         load: the operation that it stands for.
+        elem: IR name of its elements.
     """
 
     base: SSAValue
@@ -37,6 +38,7 @@ class MemoryOperand:
     bounds: list[list[Poly]]
     conditions: list[SSAValue]
     load: Operation
+    elem: str
 
 
 @dataclass(eq=False, slots=True)
@@ -55,9 +57,10 @@ class DotDetail:
     """What the lowering of a dot needs.
 
     Args:
-        a, b: operands; None for those computed before the plan was complete.
+        a, b: operands.
         acc: accumulator, in which the result stays.
         fresh: whether the accumulator starts from zero.
+        packed: scratch for the packed operands, "a" and "b".
     """
 
     a: Operand
@@ -115,7 +118,7 @@ def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) 
     if flipped:
         strides.reverse()
         mask.bounds.reverse()
-    return MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, load)
+    return MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, load, elem)
 
 
 def _plain(form: Form, shape: tuple[int, ...]) -> bool:

@@ -82,6 +82,19 @@ class Evaluator:
         self._memo: dict[object, V] = {}
         self._levels: list[list[object]] = [[]]
 
+    # -- placement -----------------------------------------------------------------------------------
+
+    def place(self, buffers: dict[SSAValue, Buffer]) -> None:
+        """From now on these values are read from scratch."""
+        self.placed.update(buffers)
+        self.analysis.forget()
+
+    def restore(self, placed: dict[SSAValue, Buffer]) -> None:
+        """Go back to an earlier placement."""
+        self.placed.clear()
+        self.placed.update(placed)
+        self.analysis.forget()
+
     # -- scopes --------------------------------------------------------------------------------------
 
     def enter(self, nest: Nest) -> None:

@@ -25,8 +25,8 @@ from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.masks import full_condition
 from tilewright.backends.cpu.plan import Sink, Step
 from tilewright.backends.cpu.reduce import Reduction
-from tilewright.backends.llvm.types import I64, V, const
-from tilewright.ir.types import TilePointerType, element_type, ir_name
+from tilewright.backends.llvm.types import V
+from tilewright.ir.types import element_type, ir_name
 
 if TYPE_CHECKING:
     from tilewright.backends.llvm.function import Function
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 
 def emit_group(ev: Evaluator, step: Step) -> None:
     """Emit a group of stores, spills and reductions."""
+    own = {value: ev.placed[value] for value in step.computed(ev.placed)}
+    if own:
+        ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})
+    _emit(ev, step)
+    if own:
+        ev.place(own)
+
+
+def _emit(ev: Evaluator, step: Step) -> None:
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
     if chunking.lanes == 1:
         chunking.lanes = 0
@@ -137,5 +146,3 @@ def _regroup(flat: list[V], like: list[list[V]]) -> list[list[V]]:
         at += len(part)
     return out
 
-
-_ = (TilePointerType, I64, const)

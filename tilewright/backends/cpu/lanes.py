@@ -40,7 +40,7 @@ class Chunking:
 def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
     """Choose the chunks of a group."""
     shape = step.shape
-    votes, widest = _survey(step, placed, analysis)
+    votes, widest = survey(step, placed, analysis)
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
     cap = max(4, NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
@@ -79,7 +79,7 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
     return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits)
 
 
-def _survey(
+def survey(
     step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
 ) -> tuple[list[float], int]:
     """For each dim, how many accesses are contiguous along it; and the bytes of the widest float element."""

@@ -19,7 +19,6 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.affine import Form, Poly, PointerForm, pointee_bytes
 from tilewright.backends.cpu.index import Coord, Index
-from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.plan import Buffer, Sink, memory_bytes
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero
@@ -383,5 +382,3 @@ def scalar_store(ev: Evaluator, op: Operation) -> None:
     with ev.f.if_(rest[0] if rest else const(I1, 1)):
         ev.f.store(value, pointer)
 
-
-_ = is_tile

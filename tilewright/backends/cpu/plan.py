@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
 
@@ -54,9 +54,9 @@ def dense_buffer(shape: tuple[int, ...], elem: str) -> Buffer:
     return Buffer(shape, elem, strides, math.prod(shape) * memory_bytes(elem))
 
 
-def buffer_of(value: SSAValue) -> Buffer:
-    """A row-major buffer for a tile value."""
-    return dense_buffer(shape_of(value.type), ir_name(element_type(value.type)))
+def tile_buffer(type_: Attribute) -> Buffer:
+    """A row-major buffer for a tile of an IR type."""
+    return dense_buffer(shape_of(type_), ir_name(element_type(type_)))
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +117,12 @@ class Step:
         """Reduced dim of the group, -1 if nothing is reduced."""
         return max([sink.axis for sink in self.sinks], default=-1)
 
+    def computed(self, placed: dict[SSAValue, Buffer]) -> list[SSAValue]:
+        """Values that the group itself writes to their place, and so cannot read there."""
+        return [
+            sink.roots[0] for sink in self.sinks if sink.kind == "spill" and placed.get(sink.roots[0]) is sink.targets[0]
+        ]
+
     def roots(self) -> Iterator[tuple[SSAValue, tuple[int, ...]]]:
         """Values wanted by the sinks, each with the iteration space."""
         for sink in self.sinks:
@@ -147,12 +153,16 @@ class FunctionPlan:
         function: the `tt.func`.
         blocks: plans of its blocks, in order.
         buffers: all buffers.
+        arguments: where tile parameters are kept.
+        returns: where tile results are left, by number.
         scratch_bytes: arena that the function needs.
     """
 
     function: Any
     blocks: list[BlockPlan]
     buffers: list[Buffer] = field(default_factory=list)
+    arguments: dict[SSAValue, Buffer] = field(default_factory=dict)
+    returns: dict[int, Buffer] = field(default_factory=dict)
     scratch_bytes: int = 0
 
 

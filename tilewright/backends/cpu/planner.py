@@ -16,7 +16,7 @@ from tilewright.backends.cpu.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.index import identity
 from tilewright.backends.cpu.lazy import is_tile
-from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Step
+from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
 from tilewright.backends.cpu.reuse import share_work
 from tilewright.backends.cpu.scratch import allocate
 from tilewright.backends.llvm.features import CpuFeatures
@@ -38,17 +38,17 @@ def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
     must_place: set[object] = set()
     while True:
         context = FunctionContext(isa, must_place)
-        for argument in function.body.blocks[0].args:
-            if is_tile(argument):
-                context.place(argument)
+        arguments = {arg: context.place(arg) for arg in function.body.blocks[0].args if is_tile(arg)}
+        outputs = list(function.function_type.outputs)
+        returns = {n: context.new_buffer(tile_buffer(t)) for n, t in enumerate(outputs) if shape_of(t)}
         try:
-            blocks = [plan_block(context, block) for block in function.body.blocks]
+            blocks = [plan_block(context, block, returns) for block in function.body.blocks]
         except Replan as again:
             if must_place.issuperset(again.reasons):
                 raise InternalError("planning does not settle") from again
             must_place.update(again.reasons)
             continue
-        plan = FunctionPlan(function, blocks, context.buffers)
+        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns)
         allocate(plan)
         return plan
 
@@ -102,6 +102,7 @@ class _Grouping:
 
     def __init__(self, collector: Collector) -> None:
         self.steps = sorted(collector.steps, key=lambda step: step.position)
+        self.context = collector.context
         self.demands: Demands = collector.context.demands
         self.collector = collector
         self.number = {step: n for n, step in enumerate(self.steps)}
@@ -111,9 +112,10 @@ class _Grouping:
         self.hard: dict[Step, set[Step]] = {}
         self.soft: dict[Step, set[Step]] = {}
         self.together: list[tuple[Step, Step, Operation]] = []
-        self._values: dict[Step, list[SSAValue]] = {
-            step: [root for root, _ in step.roots()] + step.needs for step in self.steps
-        }
+        self.leaves: dict[Step, set[SSAValue]] = {}
+        self.loads: dict[Step, set[Operation]] = {}
+        for step in self.steps:
+            self._survey(step)
         for step in self.steps:
             self._connect(step)
         for writer, argument, number in collector.overwrites:
@@ -121,28 +123,27 @@ class _Grouping:
 
     # -- dependences ---------------------------------------------------------------------------------
 
-    def _leaves(self, step: Step) -> set[SSAValue]:
-        out: set[SSAValue] = set()
-        for value in self._values[step]:
-            out |= self.demands.leaves(value)
-        return out
-
-    def _loads(self, step: Step) -> set[Operation]:
-        out: set[Operation] = set()
-        for value in self._values[step]:
-            out |= self.demands.loads(value)
-        return out
+    def _survey(self, step: Step) -> None:
+        """What a step reads: scalars and placed values, and loads that it performs."""
+        leaves: set[SSAValue] = set()
+        loads: set[Operation] = set()
+        values = [root for root, _ in step.roots()] + step.needs
+        with self.context.computing(step):
+            for value in values:
+                leaves |= self.demands.leaves(value)
+                loads |= self.demands.loads(value)
+        self.leaves[step], self.loads[step] = leaves, loads
 
     def _connect(self, step: Step) -> None:
         """Direct dependences of a step: values, memory, explicit ones."""
         hard, soft = set(step.after), set()
-        for leaf in self._leaves(step):
+        for leaf in self.leaves[step]:
             writer = self.collector.writer.get(leaf)
             if writer is None or writer is step:
                 continue
             spill = writer.kind == "group" and all(sink.kind == "spill" for sink in writer.sinks)
             (soft if spill and self._same_index(step, leaf) else hard).add(writer)
-        loads = self._loads(step)
+        loads = self.loads[step]
         earlier = [writer for writer in self.writers if self.number[writer] < self.number[step]]
         if step.writes or step.reads:
             if earlier:
@@ -151,7 +152,7 @@ class _Grouping:
             self._order_load(step, load, earlier, hard)
         if step.writes:
             for other in self.steps[: self.number[step]]:
-                if other.reads or self._loads(other):
+                if other.reads or self.loads[other]:
                     (soft if _is_store(step) and other.kind == "group" else hard).add(other)
         hard.discard(step)
         soft -= hard | {step}
@@ -161,9 +162,9 @@ class _Grouping:
 
     def _order_load(self, step: Step, load: Operation, earlier: list[Step], hard: set[Step]) -> None:
         """A lazy load runs after the writes that precede it, and must not run after the ones that follow it."""
-        block, position = self.collector.context.where[load]
+        block, position = self.context.where[load]
         if block is not self.collector.block:
-            if earlier and load not in self.collector.context.must_place:
+            if earlier and load not in self.context.must_place:
                 raise Replan([load])
             return
         before = [writer for writer in earlier if writer.position < position]
@@ -177,31 +178,30 @@ class _Grouping:
     def _check_store(self, step: Step) -> None:
         """A store must not overwrite what its own loop nest loads later at other indices."""
         stored = self._address(step.sinks[0].roots[0], step.shape)
-        for load in self._loads(step):
+        for load in self.loads[step]:
             pointer = load.operands[0]
             loaded = self._address(pointer, shape_of(pointer.type))
             if self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) and (stored is None or loaded != stored):
                 raise Replan([load])
 
     def _root_of(self, pointer: SSAValue) -> SSAValue | None:
-        return root_argument(self.collector.context.analysis.pointer(pointer, identity(shape_of(pointer.type))).base)
+        return root_argument(self.context.analysis.pointer(pointer, identity(shape_of(pointer.type))).base)
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
         """Whether a step reads `value`, which another spills, only at the index of its own iteration."""
         if step.kind != "group":
             return False
-        for root, shape in step.roots():
-            wanted = identity(shape)
-            if not is_tile(root):
-                continue
-            if any(v is value and index != wanted for v, index in self.demands.walk(root, wanted)):
-                return False
+        with self.context.computing(step):
+            for root, shape in step.roots():
+                wanted = identity(shape)
+                if is_tile(root) and any(v is value and i != wanted for v, i in self.demands.walk(root, wanted)):
+                    return False
         return True
 
     def _overwrite(self, writer: Step, argument: SSAValue, number: int) -> None:
         """`writer` overwrites the buffer of a carried tile: everything that reads the old value comes first."""
         for step in self.steps:
-            if argument not in self._leaves(step):
+            if argument not in self.leaves[step]:
                 continue
             own = step is writer
             if own or writer in step.after:
@@ -283,14 +283,14 @@ class _Grouping:
 
     def _addresses(self, step: Step) -> list[tuple[SSAValue, object] | None]:
         found = [self._address(sink.roots[0], sink.shape) for sink in step.sinks if sink.kind == "store"]
-        for load in self._loads(step):
+        for load in self.loads[step]:
             pointer = load.operands[0]
             found.append(self._address(pointer, shape_of(pointer.type)))
         return found
 
     def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> tuple[SSAValue, object] | None:
         """Root argument and affine address of a tile of pointers, or None when they are not known."""
-        form = self.collector.context.analysis.pointer(pointer, identity(shape))
+        form = self.context.analysis.pointer(pointer, identity(shape))
         if form.base is None or form.offset.residual:
             return None
         root = root_argument(form.base)

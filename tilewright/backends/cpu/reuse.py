@@ -22,6 +22,7 @@ from tilewright.ir.types import shape_of
 _SHARED = 4.0
 _LOOP = 2.5
 _ROWS = 1.9
+_PLAIN = frozenset({"store", "spill", "reduce"})
 
 
 def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
@@ -48,8 +49,10 @@ class _Sharing:
         step = self.order[at]
         before = len(self.order)
         if step.kind == "group":
+            own = step.computed(self.demands.placed)
             for root, shape in list(step.roots()):
-                if is_tile(root) and not self._walk(step, root, identity(shape), shape):
+                starts = operand_indices(root, identity(shape)) if root in own else [(root, identity(shape))]
+                if not all(self._walk(step, value, index, shape) for value, index in starts if is_tile(value)):
                     break
         elif step.kind in ("for", "while"):
             for value in step.needs:
@@ -75,7 +78,7 @@ class _Sharing:
             host = self.first.get(value)
             if host is not None and host is not step and cost > _SHARED:
                 return self._keep_in(value, host)
-            if self._repeated(value, at, shape) and cost > _ROWS:
+            if self._repeated(value, shape) and cost > _ROWS:
                 self._keep_before(value, step)
                 return False
             if host is None:
@@ -85,14 +88,15 @@ class _Sharing:
             stack.extend(operand_indices(value, at))
         return True
 
-    def _repeated(self, value: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
+    def _repeated(self, value: SSAValue, shape: tuple[int, ...]) -> bool:
         """Whether a group over `shape` computes much smaller `value` again for each row or column."""
         extent = math.prod(shape_of(value.type))
         return 8 * extent <= math.prod(shape) and extent > 1
 
     def _keep_in(self, value: SSAValue, host: Step) -> bool:
         """Spill `value` in the earlier step `host` that computes it; True if nothing was inserted."""
-        if (value, host) in self.aligned and host.kind == "group":
+        plain = host.kind == "group" and all(sink.kind in _PLAIN for sink in host.sinks)
+        if (value, host) in self.aligned and plain:
             host.sinks.append(Sink("spill", host.shape, [value], targets=[self._place(value)]))
             return True
         self._keep_before(value, host)
@@ -107,8 +111,8 @@ class _Sharing:
         sink.targets = [self._place(value)]
         if host is not None:
             host.sinks.append(sink)
-            return
-        self.order.insert(at, Step("group", step.position, sinks=[sink]))
+        else:
+            self.order.insert(at, Step("group", step.position, sinks=[sink]))
 
     def _place(self, value: SSAValue) -> Buffer:
         buffer = self.placed[value] = self.context.place(value)

@@ -22,9 +22,14 @@ _ALIGN = 64
 def allocate(plan: FunctionPlan) -> None:
     """Give every buffer of the plan an offset, and the plan its size."""
     lives = _Lives()
+    lives.demands.place_all(plan.arguments)
+    for buffer in (*plan.arguments.values(), *plan.returns.values()):
+        lives.touch(buffer, 0)
     whole = len(plan.blocks) > 1
     for block in plan.blocks:
         lives.block(block)
+    for buffer in plan.returns.values():
+        lives.touch(buffer, lives.now + 1)
     spans = lives.spans
     if whole:  # control may go back: everything lives throughout
         spans = {buffer: (0, lives.now) for buffer in spans}
@@ -107,10 +112,11 @@ class _Lives:
         values: list[SSAValue] = [root for root, _ in step.roots()]
         if not step.bodies:
             values += step.needs
-        for value in values:
-            for leaf in self.demands.leaves(value):
-                if is_tile(leaf):
-                    yield self.demands.placed[leaf]
+        leaves: set[SSAValue] = set()
+        with self.demands.computing(step):
+            for value in values:
+                leaves |= self.demands.leaves(value)
+        yield from (self.demands.placed[leaf] for leaf in leaves if is_tile(leaf))
         if isinstance(step.detail, DotDetail):
             detail = step.detail
             yield detail.acc

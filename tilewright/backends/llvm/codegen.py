@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.llvm.features import CpuFeatures, host
+from tilewright.backends.llvm.identity import llvmlite_version
+from tilewright.backends.llvm.objectfile import load_object
 from tilewright.base.errors import InternalError, UnsupportedError
 
 _names = itertools.count()
@@ -56,16 +59,16 @@ def optimized(text: str, isa: CpuFeatures, *, optimize: str = "light") -> str:
 class Library:
     """Loaded code. Addresses are valid as long as the object lives."""
 
-    def __init__(self, tracker: Any) -> None:
-        self._tracker = tracker
+    def __init__(self, loaded: Any) -> None:
+        self._loaded = loaded  # owns the memory, and gives addresses by name
 
     def address(self, name: str) -> int:
         """Address of an exported symbol that was named to `load`."""
-        return int(self._tracker[name])
+        return int(self._loaded[name])
 
 
 def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None = None) -> Library:
-    """Load an object made for this machine.
+    """Load an object made for this machine, without LLVM where the system is known.
 
     Args:
         image: bytes from `compile_object`.
@@ -75,6 +78,16 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
     Raises:
         InternalError: the image does not load (truncated, or of another format) or lacks a symbol.
     """
+    if sys.platform == "linux" and image[:4] == b"\x7fELF":
+        try:
+            return Library(load_object(image, exports, symbols))
+        except UnsupportedError:
+            pass  # something that our loader does not know and LLVM's may
+    return load_with_llvm(image, exports, symbols)
+
+
+def load_with_llvm(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None = None) -> Library:
+    """`load` through LLVM's own loader."""
     import llvmlite.binding as llvm
 
     if image[:4] not in (b"\x7fELF", b"\xcf\xfa\xed\xfe") and image[:2] != b"\x64\x86":
@@ -92,11 +105,8 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
 
 
 def versions() -> str:
-    """Versions of llvmlite and LLVM, for cache keys."""
-    import llvmlite
-    import llvmlite.binding as llvm
-
-    return f"llvmlite {llvmlite.__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+    """Version of llvmlite, and with it of LLVM, for cache keys. Does not load them."""
+    return f"llvmlite {llvmlite_version()}"
 
 
 @functools.cache

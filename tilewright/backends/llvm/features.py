@@ -1,14 +1,16 @@
 """What a CPU can do: the view of LLVM's CPU name and feature string on which every emitter decision rests.
 
-`host()` asks LLVM once; `describe()` makes the view of any other target, from the features that the named CPU implies
-plus explicit `+x,-y` changes. An emitter must ask `has(...)` before it uses a target intrinsic: one that the target
-lacks aborts the process. Feature names are LLVM's (`avx512f`, `f16c`, `amx-bf16`, `neon`).
+`host()` asks LLVM once, or a cache of its answer; `describe()` makes the view of any other target, from the features
+that the named CPU implies plus explicit `+x,-y` changes. An emitter must ask `has(...)` before it uses a target
+intrinsic: one that the target lacks aborts the process. Feature names are LLVM's (`avx512f`, `f16c`, `amx-bf16`).
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+
+from tilewright.backends.llvm.identity import ByteCache, HostRecord, recall_host, remember_host
 
 _V1 = "64bit cmov cx8 fxsr mmx sse sse2"
 _V2 = f"{_V1} cx16 popcnt sahf sse3 ssse3 sse4.1 sse4.2 crc32"
@@ -108,14 +110,32 @@ class CpuFeatures:
         return f"{self.triple}:{self.cpu}:{self.flags}"
 
 
+_host_caches: list[ByteCache] = []
+
+
+def set_host_cache(cache: ByteCache | None) -> None:
+    """Where `host()` looks for LLVM's answer of an earlier run before it loads LLVM; None for nowhere."""
+    _host_caches[:] = [] if cache is None else [cache]
+
+
 @functools.cache
 def host() -> CpuFeatures:
-    """The machine that this process runs on, as LLVM detects it (loads LLVM)."""
+    """The machine that this process runs on, as LLVM detects it (loads LLVM unless a cache remembers)."""
+    found = None
+    for cache in _host_caches:
+        found = recall_host(cache)
+    if found is None:
+        found = _detect()
+        for cache in _host_caches:
+            remember_host(cache, found)
+    available = frozenset(flag[1:] for flag in found.flags.split(",") if flag.startswith("+"))
+    return CpuFeatures(found.triple, found.cpu, found.flags, available)
+
+
+def _detect() -> HostRecord:
     import llvmlite.binding as llvm
 
-    found = llvm.get_host_cpu_features()
-    available = frozenset(name for name, on in found.items() if on)
-    return CpuFeatures(llvm.get_process_triple(), llvm.get_host_cpu_name(), found.flatten(), available)
+    return HostRecord(llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
 @functools.cache

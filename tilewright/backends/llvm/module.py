@@ -27,6 +27,7 @@ class Module:
         self._functions: dict[str, Function] = {}
         self._declared: dict[str, str] = {}
         self._globals: dict[str, str] = {}
+        self._strings: dict[str, str] = {}
         self._metadata: list[str] = []
         self._metadata_index: dict[str, str] = {}
         self._unit = ""
@@ -68,9 +69,20 @@ class Module:
             self._globals[name] = f"@{name} = {head} [{body}], align {align}"
         return V(PTR, f"@{name}")
 
-    def variable(self, name: str, t: T, count: int, align: int = 64) -> V:
-        """An internal zero-initialised array of `count` values of `t`. Gives its address."""
-        self._globals.setdefault(name, f"@{name} = internal global [{count} x {t.text}] zeroinitializer, align {align}")
+    def variable(self, name: str, t: T, count: int, align: int = 64, *, exported: bool = False) -> V:
+        """A zero-initialised array of `count` values of `t`, internal unless `exported`. Gives its address."""
+        linkage = "" if exported else "internal "
+        self._globals.setdefault(
+            name, f"@{name} = {linkage}global [{count} x {t.text}] zeroinitializer, align {align}"
+        )
+        return V(PTR, f"@{name}")
+
+    def string(self, text: str) -> V:
+        """Address of a private NUL-terminated constant; equal texts share one."""
+        name = self._strings.setdefault(text, f"text.{len(self._strings)}")
+        data = text.encode() + b"\0"
+        body = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+        self._globals.setdefault(name, f'@{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align 1')
         return V(PTR, f"@{name}")
 
     # -- metadata ------------------------------------------------------------------------------------

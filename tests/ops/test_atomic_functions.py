@@ -1,0 +1,166 @@
+"""Atomic functions: old values, masks, floats by sign, types, and mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright.language as tl
+from tests.language.kernel_runner import Held, build, run
+from tilewright.base.errors import CompilationError
+from tilewright.ops.atomic import AtomicRMWOp
+
+RNG = np.random.default_rng(9)
+N, BINS = 64, 8
+
+
+def rmw_kernel(mem, values, old, n, F: tl.constexpr, N: tl.constexpr, BINS: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(values + i)
+    tl.store(old + i, F(mem + i % BINS, v, mask=i < n), mask=i < n)
+
+
+OPERATIONS = {
+    "atomic_add": lambda a, b: a + b,
+    "atomic_max": max,
+    "atomic_min": min,
+    "atomic_and": lambda a, b: a & b,
+    "atomic_or": lambda a, b: a | b,
+    "atomic_xor": lambda a, b: a ^ b,
+    "atomic_xchg": lambda a, b: b,
+}
+
+
+KINDS = ["int32", "uint32", "int64", "uint64", "float32", "float64"]
+INTEGERS_ONLY = ("atomic_and", "atomic_or", "atomic_xor")
+CASES = [(name, kind) for name in OPERATIONS for kind in KINDS if name not in INTEGERS_ONLY or "int" in kind]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_lanes_update_memory_one_after_the_other(name: str, kind: str) -> None:
+    if kind.startswith("float"):
+        values, memory = RNG.integers(-50, 50, N).astype(kind) / 2, RNG.integers(-9, 9, BINS).astype(kind)
+    else:
+        values = RNG.integers(0, 2**32, N, dtype=np.uint64).astype(kind)
+        memory = RNG.integers(0, 2**32, BINS, dtype=np.uint64).astype(kind)
+    wanted, seen, n = memory.copy(), np.zeros(N, kind), N - 5
+    with np.errstate(over="ignore"):
+        for i in range(n):
+            seen[i] = wanted[i % BINS]
+            wanted[i % BINS] = OPERATIONS[name](wanted[i % BINS], values[i])
+    old = np.zeros(N, kind)
+    run(rmw_kernel, memory, values, old, n, F=getattr(tl, name), N=N, BINS=BINS)
+    np.testing.assert_array_equal(memory, wanted)
+    if not (kind.startswith("float") and name in ("atomic_max", "atomic_min")):
+        np.testing.assert_array_equal(old, seen)
+
+
+def extremes_kernel(mem, F: tl.constexpr):
+    F(mem, -0.0)
+    F(mem + 1, 0.0)
+
+
+def test_float_extremes_order_zeros_by_sign() -> None:
+    memory = np.array([0.0, -0.0], np.float32)
+    run(extremes_kernel, memory, F=tl.atomic_max)
+    assert np.signbit(memory).tolist() == [False, False]
+    memory = np.array([0.0, -0.0], np.float32)
+    run(extremes_kernel, memory, F=tl.atomic_min)
+    assert np.signbit(memory).tolist() == [True, True]
+
+
+def half_kernel(mem):
+    i = tl.arange(0, 4)
+    tl.atomic_add(mem + i % 2, i.to(tl.float16))
+
+
+@pytest.mark.parametrize("type_", [tl.float16, tl.bfloat16])
+def test_small_floats_add(type_: Any) -> None:
+    memory = Held(np.array([0.5, 1.5], np.float32), type_)
+    run(half_kernel, memory)
+    assert memory.values.tolist() == [2.5, 5.5]
+
+
+def cas_kernel(mem, old, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(old + i, tl.atomic_cas(mem + i, i, i * 10))
+    tl.store(old + N, tl.atomic_cas(mem + 1, 10, -1, sem="acquire", scope="sys"))
+
+
+def test_compare_and_swap() -> None:
+    memory, old = np.array([0, 1, 7, 3], np.int32), np.zeros(5, np.int32)
+    run(cas_kernel, memory, old, N=4)
+    assert memory.tolist() == [0, -1, 7, 30]
+    assert old.tolist() == [0, 1, 7, 3, 10]
+
+
+def load_store_kernel(mem, out, n):
+    i = tl.arange(0, 4)
+    v = tl.atomic_load(mem + i, mask=i < n, sem="relaxed")
+    tl.atomic_store(out + i, v, mask=i < n)
+
+
+def test_atomic_load_and_store() -> None:
+    memory, out = np.arange(4, dtype=np.int32) + 1, np.zeros(4, np.int32)
+    run(load_store_kernel, memory, out, 3)
+    assert out.tolist() == [1, 2, 3, 0]
+
+
+def order_kernel(mem):
+    tl.atomic_add(mem, 1)
+    mem.atomic_add(2, sem="relaxed", scope="cta")
+
+
+def test_orders_stand_in_the_ir() -> None:
+    module = build(order_kernel, np.zeros(1, np.int32))
+    first, second = (op.attr_values() for op in module.walk() if isinstance(op, AtomicRMWOp))
+    assert first == {"atomic_rmw_op": "add", "sem": "acq_rel", "scope": "gpu"}
+    assert second == {"atomic_rmw_op": "add", "sem": "relaxed", "scope": "cta"}
+
+
+def bad_order(x):
+    tl.atomic_add(x, 1, sem="later")
+
+
+def bad_scope(x):
+    tl.atomic_add(x, 1, scope="world")
+
+
+def bits_of_floats(x):
+    tl.atomic_and(x.to(tl.pointer_type(tl.float32)), 1.0)
+
+
+def small_integers(x):
+    tl.atomic_add(x.to(tl.pointer_type(tl.int16)), 1)
+
+
+def half_maximum(x):
+    tl.atomic_max(x.to(tl.pointer_type(tl.float16)), 1.0)
+
+
+def cas_of_another_type(x):
+    tl.atomic_cas(x, 0.0, 1.0)
+
+
+def poll(x):
+    tl.atomic_poll(x, 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (bad_order, "Memory semantic later not supported"),
+        (bad_scope, "Memory semantic world not supported"),
+        (bits_of_floats, "atomic_and does not support fp32"),
+        (small_integers, "atomic_add does not support int16"),
+        (half_maximum, "atomic_max does not support fp16"),
+        (cas_of_another_type, "cmp of atomic_cas has type fp32 where int32 is needed"),
+        (poll, "atomic_poll is not available"),
+    ],
+)
+def test_mistakes(kernel: Any, message: str) -> None:
+    with pytest.raises(CompilationError) as error:
+        build(kernel, np.zeros(8, np.int32))
+    assert message in str(error.value)
