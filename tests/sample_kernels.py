@@ -14,6 +14,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tilewright.backends.reference.evaluate import Program
+from tilewright.backends.reference.memory import Memory
 from tilewright.base import minifloat
 from tilewright.ir.types import (
     dtype_of,
@@ -75,7 +77,8 @@ def expected(spec: OpSpec, sample: Sample) -> list[Array]:
     """Results of the reference, in working form."""
     types = result_types(spec, sample)
     regions = (_combine(sample.region),) if sample.region else ()
-    call = Call(sample.attrs, sample.operand_types, types, regions)
+    alone = Program(Memory(), (0, 0, 0), (1, 1, 1))
+    call = Call(sample.attrs, sample.operand_types, types, regions, alone)
     assert spec.reference is not None
     with np.errstate(all="ignore"):
         found = spec.reference(call, *[o for o in sample.operands if o is not None])
@@ -101,9 +104,12 @@ def _scalar_of(array: Array) -> Attribute:
     return scalar_type(names.get(array.dtype.name, f"i{array.dtype.itemsize * 8}"))
 
 
-def is_runnable(sample: Sample) -> bool:
-    """Whether the operands are plain numbers that a kernel can load."""
-    return sample.error is None and not any(t is not None and is_pointer(element_type(t)) for t in sample.operand_types)
+def is_runnable(spec: OpSpec, sample: Sample) -> bool:
+    """Whether operands and results are plain numbers that a kernel can load and store."""
+    if sample.error is not None:
+        return False
+    results = result_types(spec, sample)
+    return bool(results) and not any(t is not None and is_pointer(element_type(t)) for t in (*sample.operand_types, *results))
 
 
 class _Body:
@@ -198,7 +204,7 @@ def max_ulp(found: Array, wanted: Array, element: Attribute) -> float:
         return 0.0 if np.array_equal(found, wanted) else float("inf")
     found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
     both_nan = np.isnan(found) & np.isnan(wanted)
-    exact = both_nan | ((found == wanted) & (np.signbit(found) == np.signbit(wanted) | (found != 0)))
+    exact = both_nan | ((found == wanted) & ((np.signbit(found) == np.signbit(wanted)) | (found != 0)))
     if exact.all():
         return 0.0
     f, w = found[~exact], wanted[~exact]

@@ -22,13 +22,16 @@ _BASE = """
     SIZE = constexpr(4)
     UNUSED = constexpr(1)
 
+    class Tuning:
+        stages = 3
+
     @BlockFunction
     def helper(x):
         return x + 1
 
     @BlockFunction
     def kernel(x, k=2):
-        return helper(x) * SIZE + tools.twice(x)
+        return helper(x) * SIZE + tools.twice(x) * Tuning.stages
 """
 _TOOLS = """
     from tilewright.base.callable import BlockFunction
@@ -71,6 +74,7 @@ def test_the_same_text_gives_the_same_hash(tmp_path: Any) -> None:
         ("constexpr(4)", "constexpr(5)"),  # a constant
         ("constexpr(4)", "constexpr(4.0)"),  # its type
         ("k=2", "k=3"),  # a default
+        ("stages = 3", "stages = 4"),  # a constant in a class
     ],
 )
 def test_what_changes_the_hash(tmp_path: Any, old: str, new: str) -> None:
@@ -148,7 +152,7 @@ def test_recursion_ends_and_covers_both_functions(tmp_path: Any) -> None:
 def test_a_changed_global_is_found(tmp_path: Any) -> None:
     kernel = _kernel(tmp_path)
     content_hash(kernel)
-    assert {entry.name: entry.value.value for entry in used_globals(kernel)} == {"SIZE": 4}
+    assert {entry.name: entry.value for entry in used_globals(kernel)} == {"SIZE": constexpr(4), "stages": 3}
     check_globals(kernel)
     kernel.fn.__globals__["SIZE"] = constexpr(4)  # equal: fine
     check_globals(kernel)

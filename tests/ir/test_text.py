@@ -109,7 +109,20 @@ OPERATIONS = """module {
 """
 
 
-@pytest.mark.parametrize("text", [FUNCTIONS, CONTROL, OPERATIONS], ids=["functions", "control", "operations"])
+DESCRIPTORS = """module {
+  tt.func public @k(%p: !tt.ptr<f32>, %m: i32, %n: i32, %s: i64, %one: i64) attributes {noinline = false} {
+    %0 = tt.make_tensor_descriptor %p, [%m, %n], [%s, %one] : <f32>, <16x32xf32>
+    %1 = tt.descriptor_load %0[%m, %n] : !tt.tensordesc<16x32xf32> -> tensor<16x32xf32>
+    tt.descriptor_store %0[%n, %m], %1 : !tt.tensordesc<16x32xf32>, tensor<16x32xf32>
+    tt.return
+  }
+}
+"""
+
+TEXTS = {"functions": FUNCTIONS, "control": CONTROL, "operations": OPERATIONS, "descriptors": DESCRIPTORS}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
 def test_text_reads_back_to_itself(text: str) -> None:
     module = parse_module(text)
     module.verify()

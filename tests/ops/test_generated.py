@@ -25,7 +25,7 @@ SPECS = [REGISTRY[name] for name in sorted(REGISTRY)]
 STRUCTURAL = {
     "cf.br", "cf.cond_br", "llvm.unreachable", "scf.condition", "scf.for", "scf.if", "scf.while", "scf.yield",
     "tt.call", "tt.func", "tt.reduce.return", "tt.return", "tt.scan.return", "ub.poison", "tt.print", "ttg.barrier",
-    "tt.elementwise_inline_asm",
+    "tt.elementwise_inline_asm", "tt.make_tensor_descriptor", "tt.descriptor_load", "tt.descriptor_store",
 }  # fmt: skip
 # Good cases of these need addresses: they are tested with a memory.
 MEMORY = {"tt.atomic_cas", "tt.atomic_load", "tt.atomic_rmw", "tt.atomic_store", "tt.load", "tt.store"}

@@ -213,6 +213,8 @@ def broadcast_to_shape(b: Emitter, value: tensor, shape: Sequence[int]) -> tenso
 
 def common_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     """The shape that both broadcast to; the shorter one is padded with 1 on the left."""
+    if not a or tuple(a) == tuple(b):
+        return tuple(b)
     rank = max(len(a), len(b))
     padded = ((1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b))
     for index, (x, y) in enumerate(zip(*padded, strict=True)):
@@ -235,6 +237,9 @@ def broadcast_tensors(b: Emitter, *values: tensor) -> tuple[tensor, ...]:
         target = common_shape(target, value.block_shape)
     out = []
     for value in values:
+        if value.block_shape == target:
+            out.append(value)
+            continue
         while value.block_shape and len(value.block_shape) < len(target):
             value = expand_axis(b, value, 0)
         out.append(broadcast_to_shape(b, value, target))

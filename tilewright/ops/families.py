@@ -14,6 +14,7 @@ from tilewright.ops import (
     creation,
     debug,
     debug_functions,
+    descriptor,
     dot,
     elementwise,
     elementwise_pointer,
@@ -32,10 +33,10 @@ from tilewright.ops import (
 )
 
 FAMILIES = (
-    atomic, atomic_functions, broadcast, casts, constant, control, creation, debug, debug_functions, dot, elementwise,
-    elementwise_pointer, function, gather, math, math_extern, memory, memory_functions, operators, program, reduce, scan, shape,
-    shape_functions,
+    atomic, atomic_functions, broadcast, casts, constant, control, creation, debug, debug_functions, descriptor, dot,
+    elementwise, elementwise_pointer, function, gather, math, math_extern, memory, memory_functions, operators,
+    program, reduce, scan, shape, shape_functions,
 )  # fmt: skip
 
 # Types and attributes with a text form of their own, beside the pointer type.
-ATTRIBUTES: tuple[type[Attribute], ...] = (memory.CachePolicyAttr,)
+ATTRIBUTES: tuple[type[Attribute], ...] = (memory.CachePolicyAttr, descriptor.TensorDescType)

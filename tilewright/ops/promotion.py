@@ -7,13 +7,14 @@ when its kind (bool < int < float) does not exceed the tensor's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import Kind
-from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError
-from tilewright.ops.broadcast import broadcast_tensors
-from tilewright.ops.builtin import Emitter, is_number, to_tensor, unwrap
+from tilewright.base.dtypes import BlockType, Kind
+from tilewright.base.errors import DTypeError, LanguageValueError
+from tilewright.ops.broadcast import broadcast_tensors, common_shape
+from tilewright.ops.builtin import Emitter, literal_dtype, to_tensor, unwrap
 from tilewright.ops.casts import cast_to
 from tilewright.ops.values import tensor
 
@@ -94,23 +95,28 @@ def check_number(value: Number, type_: dtypes.dtype) -> None:
         )
 
 
-def number_as(b: Emitter, value: Number, type_: dtypes.dtype) -> tensor:
-    """The number as a scalar constant of `type_`."""
+def number_like(b: Emitter, value: Number, type_: dtypes.dtype, shape: Sequence[int]) -> tensor:
+    """The number as a constant of `type_`: a tile of `shape`, or a scalar for the empty shape.
+
+    Raises:
+        LanguageValueError: `type_` cannot hold it.
+    """
     check_number(value, type_)
-    return b.constant(float(value) if type_.is_floating() else int(value), type_)
+    held = float(value) if type_.is_floating() else int(value)
+    return b.constant(held, BlockType(type_, tuple(shape)) if shape else type_)
 
 
 # --- operands ----------------------------------------------------------------------------------------------------
 
 
-def _check_pointers(lhs: tensor, rhs: tensor, allow_lhs: bool, allow_rhs: bool) -> None:
+def _check_pointers(lhs: Any, rhs: Any, allow_lhs: bool, allow_rhs: bool) -> None:
     """Pointers meet only what the operation allows: integers, or pointers of the same type."""
     for one, other, allowed in ((lhs, rhs, allow_lhs), (rhs, lhs, allow_rhs)):
-        if not one.dtype.is_ptr():
+        if not one.is_ptr():
             continue
-        same_pointers = not other.dtype.is_ptr() or one.dtype == other.dtype
-        if not allowed or not same_pointers or (not other.dtype.is_ptr() and other.dtype.is_floating()):
-            raise incompatible(lhs.dtype, rhs.dtype, hint="a pointer takes only + and - with an integer offset")
+        same_pointers = not other.is_ptr() or one == other
+        if not allowed or not same_pointers or (not other.is_ptr() and other.is_floating()):
+            raise incompatible(lhs, rhs, hint="a pointer takes only + and - with an integer offset")
 
 
 def promote_binary(
@@ -138,14 +144,18 @@ def promote_binary(
         LanguageValueError: a number is out of range for the type of the tensor beside it.
         ShapeError: the shapes do not broadcast.
     """
-    numbers = is_number(lhs), is_number(rhs)
-    raw = unwrap(lhs), unwrap(rhs)
-    x, y = to_tensor(b, raw[0]), to_tensor(b, raw[1])
-    _check_pointers(x, y, allow_lhs_ptr, allow_rhs_ptr)
-    if not x.dtype.is_ptr() and not y.dtype.is_ptr():
-        type_ = computation_type(x.dtype, y.dtype, a_number=numbers[0], b_number=numbers[1], div_or_mod=div_or_mod)
-        x = number_as(b, raw[0], type_) if numbers[0] else cast_to(b, x, type_)
-        y = number_as(b, raw[1], type_) if numbers[1] else cast_to(b, y, type_)
+    x, y = unwrap(lhs), unwrap(rhs)
+    x_number, y_number = isinstance(x, Number), isinstance(y, Number)
+    x, y = x if x_number else to_tensor(b, x), y if y_number else to_tensor(b, y)
+    x_type: Any = literal_dtype(x) if x_number else x.dtype
+    y_type: Any = literal_dtype(y) if y_number else y.dtype
+    _check_pointers(x_type, y_type, allow_lhs_ptr, allow_rhs_ptr)
+    if not x_type.is_ptr() and not y_type.is_ptr():
+        x_type = y_type = computation_type(x_type, y_type, a_number=x_number, b_number=y_number, div_or_mod=div_or_mod)
+    # A number becomes a constant of the shape beside it at once: no splat, no broadcast.
+    x_shape, y_shape = () if x_number else x.block_shape, () if y_number else y.block_shape
+    x = number_like(b, x, x_type, y_shape) if x_number else cast_to(b, x, x_type)
+    y = number_like(b, y, y_type, x_shape) if y_number else cast_to(b, y, y_type)
     return _broadcast_pair(b, x, y)
 
 
@@ -158,29 +168,28 @@ def _broadcast_pair(b: Emitter, x: tensor, y: tensor) -> tuple[tensor, tensor]:
 
 def promote_many(b: Emitter, *operands: Any) -> tuple[tensor, ...]:
     """Three or more operands in one element type and shape; numbers yield to tensors as in :func:`promote_binary`."""
-    raw = [unwrap(operand) for operand in operands]
-    tensors = [(to_tensor(b, value), is_number(value)) for value in raw]
-    for value, _ in tensors:
-        if value.dtype.is_ptr():
-            raise incompatible(tensors[0][0].dtype, value.dtype)
-    type_, number = tensors[0][0].dtype, tensors[0][1]
-    for value, other_number in tensors[1:]:
-        type_ = computation_type(type_, value.dtype, a_number=number, b_number=other_number)
-        number = number and other_number
-    out = [
-        number_as(b, value, type_) if is_num else cast_to(b, made, type_)
-        for value, (made, is_num) in zip(raw, tensors, strict=True)
-    ]
-    return broadcast_tensors(b, *out)
+    values = [unwrap(operand) for operand in operands]
+    numbers = [isinstance(value, Number) for value in values]
+    values = [value if number else to_tensor(b, value) for value, number in zip(values, numbers, strict=True)]
+    types = [literal_dtype(value) if number else value.dtype for value, number in zip(values, numbers, strict=True)]
+    type_, all_numbers = types[0], numbers[0]
+    for other, number in zip(types[1:], numbers[1:], strict=True):
+        if type_.is_ptr() or other.is_ptr():
+            raise incompatible(type_, other)
+        type_ = computation_type(type_, other, a_number=all_numbers, b_number=number)
+        all_numbers = all_numbers and number
+    shape: tuple[int, ...] = ()
+    for value, number in zip(values, numbers, strict=True):
+        shape = shape if number else common_shape(shape, value.block_shape)
+    return broadcast_tensors(
+        b,
+        *[
+            number_like(b, value, type_, shape) if number else cast_to(b, value, type_)
+            for value, number in zip(values, numbers, strict=True)
+        ],
+    )
 
 
 def is_integer_kind(value: tensor) -> bool:
     """Whether `value` holds integers or bools."""
     return not value.dtype.is_ptr() and value.dtype.kind in (Kind.BOOLEAN, Kind.INTEGRAL)
-
-
-def expect_tensor(value: Any, name: str) -> tensor:
-    """`value` if it is a tensor, else a `LanguageTypeError` that names the function."""
-    if isinstance(value, tensor):
-        return value
-    raise LanguageTypeError(f"tl.{name} takes a tensor, not {value!r}")

@@ -1,13 +1,15 @@
 """Writes the language reference, docs/language.md, from the functions and operations themselves.
 
-One section per family: its functions with signature and docstring. At the end, one table of the
-operations of tile IR with what each back end does with them. ``make docs`` runs this file; ``--check``
-writes nothing and fails when the committed text is out of date.
+Data types and promotion as tables, operators, then one section per family: each function with signature and
+docstring. At the end, the operations of tile IR with what each back end does with them. ``make docs`` runs
+this file; ``--check`` writes nothing and fails when the committed text is out of date.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from itertools import groupby
@@ -16,8 +18,11 @@ from typing import Any
 
 import tilewright.language
 from tilewright.base.callable import BlockFunction
-from tilewright.base.dtypes import dtype
+from tilewright.base.dtypes import ALL_DTYPES, dtype
+from tilewright.base.errors import DTypeError
+from tilewright.ops import operators
 from tilewright.ops.builtin import METHODS, Builtin
+from tilewright.ops.promotion import computation_type
 from tilewright.ops.spec import REGISTRY, ByHand, Decompose, Elementwise, Lowering
 
 _HEAD = """\
@@ -25,20 +30,91 @@ _HEAD = """\
 
 Written by `make docs` from the operations; edit those. Every function is used inside a kernel, as
 `tl.name(...)` after `import tilewright.language as tl`; those marked *method* also as `x.name(...)`.
-
-Data types: {dtypes}.
+Examples run in the tests.
 """
+
+_PROMOTION = """\
+## Mixed operands
+
+Two tensors of different types are computed in the type where row and column meet (rows and columns of one kind
+behave alike); `-` means an error. Shapes broadcast as in numpy: a missing leading dimension counts as 1.
+
+A Python number or compile-time constant yields to the tensor beside it when its kind does not come later in
+bool, integer, float: `x_int8 + 5` is int8, `x_float16 * 0.5` is float16, `x_int32 * 0.5` is float32. A name assigned
+in a kernel is a tensor, not a number: after `half = 0.5`, `x_float16 * half` is float32.
+With `/`, `//` and `%` every float operand smaller than float32 counts as float32, `/` of integers gives float32, and
+integers of different signedness are an error for `//` and `%`.
+"""
+
+_SIGNS = {
+    "Add": "x + y", "Sub": "x - y", "Mult": "x * y", "Div": "x / y", "FloorDiv": "x // y", "Mod": "x % y",
+    "LShift": "x << y", "RShift": "x >> y", "BitAnd": "x & y", "BitOr": "x | y", "BitXor": "x ^ y", "Lt": "x < y",
+    "LtE": "x <= y", "Gt": "x > y", "GtE": "x >= y", "Eq": "x == y", "NotEq": "x != y", "USub": "-x", "Invert": "~x",
+    "Not": "not x",
+}  # fmt: skip
+_SECTIONS = ("Args:", "Returns:", "Raises:", "Example:")
+_TITLES = {"elementwise": "Element-wise", "gather": "Gather and histogram", "dot": "Matrix product"}
+# One representative of each group of types that promote alike.
+_REPRESENTATIVES = ("int1", "int8", "int32", "int64", "uint8", "uint32", "fp8e5", "bf16", "fp16", "fp32", "fp64")
 
 
 def markdown() -> str:
     """The whole reference as text."""
-    names = [name for name, value in sorted(vars(tilewright.language).items()) if isinstance(value, dtype)]
-    parts = [_HEAD.format(dtypes=", ".join(f"`{name}`" for name in names))]
+    parts = [_HEAD, _data_types(), _promotion(), _operators()]
     for family, functions in groupby(sorted(_functions(), key=_order), key=lambda item: _family(item[1])):
-        parts.append(f"## {family.replace('_', ' ').capitalize()}\n")
+        parts.append(f"## {_TITLES.get(family, family.replace('_', ' ').capitalize())}\n")
         parts.extend(_function(name, function) for name, function in functions)
     parts.append(_operations())
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+# --- types and operators -------------------------------------------------------------------------------
+
+
+def _data_types() -> str:
+    names = {value: name for name, value in vars(tilewright.language).items() if isinstance(value, dtype)}
+    rows = []
+    for type_ in ALL_DTYPES:
+        kind = "float" if type_.is_floating() else "bool" if type_.is_bool() else "integer"
+        rows.append([f"`tl.{names[type_]}`", f"`{type_}`", str(type_.primitive_bitwidth), kind])
+    return "## Data types\n\n" + _table(["name", "prints as", "bits", "kind"], rows)
+
+
+def _meet(a: dtype, b: dtype) -> str:
+    try:
+        return str(computation_type(a, b))
+    except DTypeError:
+        return "-"
+
+
+def _promotion() -> str:
+    types = [dtype(name) for name in _REPRESENTATIVES]
+    rows = [[f"**{a}**", *[_meet(a, b) for b in types]] for a in types]
+    return _PROMOTION + "\n" + _table(["", *[str(t) for t in types]], rows)
+
+
+def _operators() -> str:
+    rows = []
+    for table in (operators.BINARY, operators.COMPARE, operators.UNARY):
+        for node, function in table.items():
+            first = (function.fn.__doc__ or "").partition("\n")[0]
+            sign = _SIGNS[node.__name__]
+            rows.append([f"`{sign.replace('|', chr(92) + '|')}`", _meaning(first, sign)])
+    return "## Operators of tensors\n\n" + _table(["operator", "meaning"], rows)
+
+
+def _meaning(text: str, sign: str) -> str:
+    """A docstring's first line without the operator that it starts with."""
+    rest = text.replace(f"``{sign}``", "", 1).strip(" ,:;.")
+    return (rest[:1].upper() + rest[1:]).replace("|", "\\|")
+
+
+# --- functions -----------------------------------------------------------------------------------------------
 
 
 def _functions() -> Iterator[tuple[str, Builtin | BlockFunction]]:
@@ -49,7 +125,7 @@ def _functions() -> Iterator[tuple[str, Builtin | BlockFunction]]:
 
 def _family(function: Builtin | BlockFunction) -> str:
     """The file that defines the function, which is named after its family."""
-    return str(function.fn.__module__).rpartition(".")[2]
+    return str(function.fn.__module__).rpartition(".")[2].removesuffix("_functions")
 
 
 def _order(item: tuple[str, Builtin | BlockFunction]) -> tuple[str, str]:
@@ -59,46 +135,84 @@ def _order(item: tuple[str, Builtin | BlockFunction]) -> tuple[str, str]:
 
 def _function(name: str, function: Builtin | BlockFunction) -> str:
     signature = inspect.signature(function.fn)
-    if isinstance(function, Builtin):
-        signature = signature.replace(parameters=list(signature.parameters.values())[1:])  # without the emitter
-    shown = [_parameter(parameter) for parameter in signature.parameters.values()]
-    for index, parameter in enumerate(signature.parameters.values()):
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown and not any(s.startswith("*") for s in shown):
+    parameters = list(signature.parameters.values())
+    parameters = parameters[1:] if isinstance(function, Builtin) else parameters  # without the emitter
+    shown = [_parameter(parameter) for parameter in parameters]
+    for index, parameter in enumerate(parameters):
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(text.startswith("*") for text in shown):
             shown.insert(index, "*")
     method = " *method*" if name in METHODS else ""
-    text = inspect.cleandoc(function.fn.__doc__ or "")
-    return f"### `{name}({', '.join(shown)})`{method}\n\n{_arguments(text)}\n"
+    return f"### `{name}({', '.join(shown)})`{method}\n\n{_docstring(inspect.cleandoc(function.fn.__doc__ or ''))}\n"
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    star = ""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        star = "*"
+    elif parameter.kind is parameter.VAR_KEYWORD:
+        star = "**"
     default: Any = parameter.default
-    return f"{star}{parameter.name}" + ("" if default is parameter.empty else f"={default!r}")
+    if default is parameter.empty:
+        return f"{star}{parameter.name}"
+    return f"{parameter.name}={default if isinstance(default, enum.Enum) else repr(default)}"
 
 
-def _arguments(text: str) -> str:
-    """The docstring with its ``Args:`` block as a list; the rest is Markdown already."""
-    lines, inside = [], False
-    for line in text.splitlines():
-        if line.rstrip() in ("Args:", "Returns:", "Raises:"):
-            inside = line.startswith("Args")
-            lines += ["", f"*{line.strip().rstrip(':')}*", ""]
-        elif inside and line.startswith("    ") and not line.startswith("     ") and ":" in line:
-            name, _, meaning = line.strip().partition(":")
-            lines.append(f"- `{name}`:{meaning}")
+def _docstring(text: str) -> str:
+    """A docstring as Markdown: arguments as a list, results and errors as paragraphs, the example as code."""
+    text = re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", text).replace("``", "`")
+    head, sections = _split(text)
+    out = [head]
+    for title, lines in sections:
+        if title == "Example:":
+            out.append("```python\n" + "\n".join(lines) + "\n```")
+        elif title == "Args:":
+            out.append("\n".join(_item(line) for line in _joined(lines)))
         else:
-            lines.append(line.strip() if inside else line)
-    return "\n".join(lines)
+            out.append(f"*{title}* " + " ".join(line.strip() for line in lines))
+    return "\n\n".join(out) + "\n"
+
+
+def _split(text: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    """The text before the first section, and the sections with their lines, indentation removed."""
+    head: list[str] = []
+    sections: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.rstrip() in _SECTIONS:
+            sections.append((line.rstrip(), []))
+        elif not sections:
+            head.append(line)
+        elif line.strip():
+            sections[-1][1].append(line.removeprefix("    "))
+    return "\n".join(head).strip(), sections
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Lines with their continuations, which are indented further, put on one line."""
+    out: list[str] = []
+    for line in lines:
+        if line.startswith(" ") and out:
+            out[-1] += " " + line.strip()
+        else:
+            out.append(line)
+    return out
+
+
+def _item(line: str) -> str:
+    name, colon, meaning = line.partition(":")
+    return f"- `{name}`:{meaning}" if colon else f"- {line}"
+
+
+# --- operations ------------------------------------------------------------------------------------------------
 
 
 def _operations() -> str:
-    rows = ["## Operations of tile IR\n", "| operation | meaning | CPU | CUDA |", "|---|---|---|---|"]
+    rows = []
     for name in sorted(REGISTRY):
         spec = REGISTRY[name]
         summary = spec.summary or (inspect.getdoc(spec.op) or "").partition("\n")[0]
         cells = [_lowering(spec.lowering.get(backend)) for backend in ("cpu", "cuda")]
-        rows.append(f"| `{name}` | {summary} | {cells[0]} | {cells[1]} |")
-    return "\n".join(rows) + "\n"
+        rows.append([f"`{name}`", summary.rstrip("."), *cells])
+    return "## Operations of tile IR\n\n" + _table(["operation", "meaning", "CPU", "CUDA"], rows)
 
 
 def _lowering(lowering: Lowering | None) -> str:

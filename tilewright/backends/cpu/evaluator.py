@@ -311,6 +311,9 @@ class Evaluator:
     def _range(self, op: Operation, value: SSAValue, index: Index) -> V:
         return self.f.add(self.position(index[0]), property_int(op, "start"))
 
+    def _table(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return memory.read_constant(self, op, index)
+
     def _poison(self, op: Operation, value: SSAValue, index: Index) -> V:
         return zero(storage(ir_name(element_type(value.type))))
 
@@ -356,6 +359,7 @@ def _attributes(op: Operation) -> dict[str, object]:
 
 _VIEW_OPS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.split"})
 _SPECIAL = {
+    "arith.constant": Evaluator._table,
     "tt.make_range": Evaluator._range,
     "ub.poison": Evaluator._poison,
     "tt.load": Evaluator._load,

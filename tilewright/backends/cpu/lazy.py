@@ -8,7 +8,6 @@ other operation on tiles (`reduce`, `dot`, `store`, ...) is a step of its own wi
 from __future__ import annotations
 
 import functools
-import struct
 from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
@@ -17,7 +16,6 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from tilewright.backends.cpu.index import ZERO, Index, bits_of, constant, cut, normal, reshape
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
-from tilewright.base.errors import UnsupportedError
 from tilewright.ir.types import bit_width, element_type, is_integer, shape_of
 from tilewright.ops.spec import REGISTRY, Elementwise
 
@@ -87,18 +85,15 @@ def _number(attribute: Any) -> int | float | None:
         return attribute.value.data  # type: ignore[no-any-return]
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         data = attribute.data.data
-        element = attribute.type.element_type
         if attribute.is_splat() or len(data) == attribute.type.element_count() == 1:
             values = attribute.get_values()
             return values[0]  # type: ignore[no-any-return]
-        raise UnsupportedError(f"a constant tile of {element} whose elements differ")
     return None
 
 
-def float_from_bits(pattern: int, elem: str) -> float:
-    """The value of an f32 or f64 bit pattern."""
-    form = {"float": "<If", "double": "<Qd"}[elem]
-    return float(struct.unpack("<" + form[2], struct.pack("<" + form[1], pattern))[0])
+def constant_elements(op: Operation) -> list[int | float]:
+    """The elements of a constant tile, in row-major order."""
+    return list(op.properties["value"].get_values())  # type: ignore[attr-defined]
 
 
 # --- operands ------------------------------------------------------------------------------------------

@@ -19,9 +19,11 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.affine import Form, Poly, PointerForm, pointee_bytes
 from tilewright.backends.cpu.index import Coord, Index
-from tilewright.backends.cpu.plan import Buffer, Sink, memory_bytes
+from tilewright.backends.cpu.lazy import constant_elements
+from tilewright.backends.cpu.plan import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero
+from tilewright.base.errors import UnsupportedError
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 
 if TYPE_CHECKING:
@@ -272,6 +274,21 @@ def read_scratch(ev: Evaluator, buffer: Buffer, index: Index, name: str) -> V:
         return load_bool(ev.f, _read(ev, I8, address, None, None))
     value = _read(ev, storage(buffer.elem), address, None, None)
     return convert_element(ev, value, buffer.elem, name)
+
+
+def read_constant(ev: Evaluator, op: Operation, index: Index) -> V:
+    """A constant tile whose elements differ: a table in the object."""
+    value = op.results[0]
+    name = ir_name(element_type(value.type))
+    buffer = tile_buffer(value.type)
+    t = I8 if name == "i1" else storage(name)
+    if name.startswith("f8"):
+        raise UnsupportedError("a constant tile of 8-bit floats whose elements differ")
+    elements = constant_elements(op)
+    key = f"table.{name}.{'x'.join(map(str, buffer.shape))}.{hash(tuple(elements)) & 0xFFFFFFFFFFFF:x}"
+    base = ev.f.module.constant(key, t, [const(t, v) for v in elements])
+    read = _read(ev, t, _address(ev, (op, index), base, _scratch_form(buffer, index)), None, None)
+    return load_bool(ev.f, read) if name == "i1" else read
 
 
 def convert_element(ev: Evaluator, value: V, source: str, target: str) -> V:

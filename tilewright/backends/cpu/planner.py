@@ -15,7 +15,7 @@ from tilewright.backends.cpu.affine import root_argument
 from tilewright.backends.cpu.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.index import identity
-from tilewright.backends.cpu.lazy import is_tile
+from tilewright.backends.cpu.lazy import is_tile, owner_of
 from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
 from tilewright.backends.cpu.reuse import share_work
 from tilewright.backends.cpu.scratch import allocate
@@ -194,8 +194,11 @@ class _Grouping:
         with self.context.computing(step):
             for root, shape in step.roots():
                 wanted = identity(shape)
-                if is_tile(root) and any(v is value and i != wanted for v, i in self.demands.walk(root, wanted)):
-                    return False
+                for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
+                    op = owner_of(other)
+                    picks = op is not None and op.name == "tt.gather" and op.operands[0] is value
+                    if picks or (other is value and index != wanted):
+                        return False
         return True
 
     def _overwrite(self, writer: Step, argument: SSAValue, number: int) -> None:
