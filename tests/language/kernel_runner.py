@@ -1,12 +1,19 @@
-"""Runs a block function on numpy arrays through the front end and the reference evaluator."""
+"""Runs a block function on numpy arrays: through the reference evaluator, or as native code on the CPU.
+
+Tests that use the fixture `backend` run once on each.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import pytest
 
+import tilewright
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
 from tilewright.base import dtypes
@@ -19,6 +26,19 @@ from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
+
+BACKENDS = ("reference", "cpu")
+_current = ["reference"]
+_compiled: dict[Any, Any] = {}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Lets :func:`run` use the reference, then the CPU."""
+    _current.append(request.param)
+    yield request.param
+    _current.pop()
+
 
 _OF_NUMPY = {np.dtype(d.work_dtype): d for d in dtypes.ALL_DTYPES if d.work_dtype == d.memory_dtype}
 _OF_NUMPY[np.dtype(bool)] = dtypes.int1
@@ -35,6 +55,13 @@ class Held:
     @property
     def values(self) -> Any:
         return from_memory(self.memory, self.type)
+
+    def torch(self) -> Any:
+        """A tensor on the same memory."""
+        torch = pytest.importorskip("torch")
+        names = {"bf16": "bfloat16", "fp16": "float16", "fp8e5": "float8_e5m2", "fp8e4nv": "float8_e4m3fn"}
+        signed = self.memory.view(f"int{8 * self.memory.itemsize}")
+        return torch.from_numpy(signed).view(getattr(torch, names[self.type.name]))
 
 
 def build(kernel: Any, *args: Any, options: Options | None = None, **constants: Any) -> Any:
@@ -65,6 +92,12 @@ def run(
         options: compile options.
         constants: compile-time parameters.
     """
+    if _current[-1] == "cpu":
+        fn = kernel.fn if isinstance(kernel, BlockFunction) else kernel
+        compiled = _compiled.setdefault(fn, tilewright.jit(fn))
+        native = [value.torch() if isinstance(value, Held) else value for value in args]
+        compiled[grid](*native, **constants, **(asdict(options) if options else {}))
+        return
     module = build(kernel, *args, options=options, **constants)
     name = kernel.fn.__name__ if isinstance(kernel, BlockFunction) else kernel.__name__
     memory = Memory()

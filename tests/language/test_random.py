@@ -8,6 +8,8 @@ import pytest
 import tilewright.language as tl
 from tests.language.kernel_runner import run
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 N = 256
 
 

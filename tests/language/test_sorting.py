@@ -9,6 +9,8 @@ import tilewright.language as tl
 from tests.language.kernel_runner import build, run
 from tilewright.base.errors import CompilationError
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 RNG = np.random.default_rng(6)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,9 @@ class Eager:
 
 
 class Evaluator(_Base):
-    """Evaluates each operation at once."""
+    """Evaluates each operation at once; `machine` answers questions about the grid."""
+
+    machine: Any = None
 
     def value(self, array: Any, signature: str) -> tensor:
         """`array`, in the working form of the type that `signature` names."""
@@ -92,6 +95,7 @@ class Evaluator(_Base):
     def apply(self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]) -> tuple[Any, ...]:
         reference = spec_of(cls).reference
         assert reference is not None
+        call = dataclasses.replace(call, machine=self.machine)
         result = reference(call, *[operand.array for operand in operands])
         results = () if result is None else result if isinstance(result, tuple) else (result,)
         return tuple(Eager(np.asarray(r), t) for r, t in zip(results, call.result_types, strict=True))

@@ -12,6 +12,8 @@ from tests.language.kernel_runner import Held, build, run
 from tilewright.base.errors import CompilationError
 from tilewright.ops.atomic import AtomicRMWOp
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 RNG = np.random.default_rng(9)
 N, BINS = 64, 8
 

@@ -18,7 +18,8 @@ from tilewright.base.errors import LanguageTypeError, LanguageValueError, ShapeE
 from tilewright.ir.types import scalar_type, tile_type
 from tilewright.ops import creation, program, text
 from tilewright.ops.constant import ConstantOp, normalise, number_attribute
-from tilewright.ops.values import constexpr
+from tilewright.ops.function import FuncOp
+from tilewright.ops.values import constexpr, tensor
 
 
 def parsed(source: str) -> ConstantOp:
@@ -198,6 +199,18 @@ def test_hints_stand_on_the_defining_operation() -> None:
     assert isinstance(attributes["tt.contiguity"], DenseIntOrFPElementsAttr)
     assert "tt.divisibility = dense<4> : tensor<1xi32>" in str(b.module)
     assert str(text.parse_module(str(b.module))) == str(b.module)
+
+
+def test_hints_on_arguments_stand_on_the_function() -> None:
+    function = FuncOp.build("f", [scalar_type("i32"), scalar_type("i32")], [])
+    n, m = [tensor(argument, dtypes.int32) for argument in function.body.block.args]
+    b = Recorder()
+    program.multiple_of.fn(b, m, 8)
+    program.multiple_of.fn(b, m, 4)
+    assert function.arg_attributes(0) == {}
+    assert str(function.arg_attributes(1)["tt.divisibility"]) == "8 : i32"
+    program.multiple_of.fn(b, n, 16)
+    assert str(function.arg_attributes(0)["tt.divisibility"]) == "16 : i32"
 
 
 def test_hints_must_be_compile_time_integers() -> None:

@@ -13,6 +13,8 @@ from tilewright.base.errors import CompilationError
 from tilewright.base.options import Options
 from tilewright.ops.dot import DotOp
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 RNG = np.random.default_rng(11)
 M, N, K = 16, 8, 32
 

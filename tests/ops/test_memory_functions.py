@@ -12,6 +12,8 @@ from tests.language.kernel_runner import Held, build, run
 from tilewright.base.errors import CompilationError
 from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def masked_kernel(x, out, n, N: tl.constexpr):
     i = tl.arange(0, N)

@@ -12,6 +12,8 @@ from tests.language.kernel_runner import build, run
 from tilewright.base.errors import CompilationError
 from tilewright.language.library import library
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 RNG = np.random.default_rng(10)
 M, N = 4, 16
 

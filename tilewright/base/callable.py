@@ -6,9 +6,10 @@ and library functions of `language/` are nothing more than it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -37,14 +38,24 @@ class BlockFunction:
         return f"{type(self).__name__}({self.fn.__module__}.{self.fn.__qualname__})"
 
 
-# The interpreter replaces this hook while it runs a kernel as Python.
-_outside_hook: list[Callable[[BlockFunction, tuple[Any, ...], dict[str, Any]], Any]] = []
+Run = Callable[[BlockFunction, tuple[Any, ...], dict[str, Any]], Any]
+_runners: list[Run] = []
+
+
+@contextlib.contextmanager
+def block_functions_run_by(run: Run) -> Iterator[None]:
+    """Inside, calling a block function as Python calls ``run(fn, args, kwargs)``: how the interpreter gets them."""
+    _runners.append(run)
+    try:
+        yield
+    finally:
+        _runners.pop()
 
 
 def call_outside_kernel(fn: BlockFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run `fn` through the interpreter that is active, or explain that none is."""
-    if _outside_hook:
-        return _outside_hook[-1](fn, args, kwargs)
+    if _runners:
+        return _runners[-1](fn, args, kwargs)
     raise RuntimeError(
         f"Cannot call @tilewright.jit'd function {fn.fn.__qualname__} outside of the scope of a kernel; "
         f"launch it as {fn.fn.__name__}[grid](...)"

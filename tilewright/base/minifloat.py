@@ -81,7 +81,8 @@ def encode(values: Any, type_: dtype, *, rounding: str = "rtne", saturate: bool 
         uint16 or uint8 codes of the same shape.
     """
     fmt = FORMATS[type_.name]
-    wide = np.asarray(values, dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        wide = np.asarray(values, dtype=np.float64)
     negative = np.signbit(wide)
     magnitude = np.abs(wide)
     finite = np.isfinite(magnitude)

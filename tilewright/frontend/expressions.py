@@ -22,6 +22,7 @@ from tilewright.frontend.scopes import lookup
 from tilewright.frontend.structure import leaves, name_leaves, same_constant, type_text
 from tilewright.ops import operators
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
+from tilewright.ops.shape_functions import subscript
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -307,7 +308,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     index = visit(frame, node.slice)
     if isinstance(value, tensor):
         frame.at(node)
-        return index_tensor(frame, value, index)
+        return subscript.fn(frame.builder, value, index)
     if leaves(index):
         raise LanguageTypeError(
             f"a tuple index must be a compile-time constant, not {type_text(index)}",
@@ -318,29 +319,6 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         return wrap(holder[index if isinstance(index, slice) else unwrap(index)])
     except (IndexError, KeyError) as error:
         raise LanguageValueError(f"index {unwrap(index)!r} is out of range for {type_text(value)}") from error
-
-
-def index_tensor(frame: Frame, value: tensor, index: Any) -> tensor:
-    """``x[None, :]``: a new dimension of size 1 for each None."""
-    items = index if isinstance(index, builtins.tuple) else (index,)
-    axes, kept = [], 0
-    for position, item in enumerate(items):
-        if isinstance(item, constexpr) and item.value is None:
-            axes.append(position)
-        elif isinstance(item, slice) and item == slice(None):
-            kept += 1
-        else:
-            text = f"slice {item.start}:{item.stop}:{item.step}" if isinstance(item, slice) else type_text(item)
-            raise LanguageValueError(
-                f"unsupported tensor index: {text}",
-                hint="a tile is indexed with None and ':' only; use tl.gather, tl.split, or load the part you need",
-            )
-    rank = len(value.block_shape)
-    if kept > rank:
-        raise LanguageValueError(f"too many indices: {kept} for a tensor of type {value.type} with {rank} dimensions")
-    for axis in axes:
-        value = BUILTINS["expand_dims"].fn(frame.builder, value, axis)
-    return value
 
 
 # --- comprehensions, text -----------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def scalar_type(name: str) -> Attribute:
 
 @functools.cache
 def pointer_type(pointee: Attribute) -> TilePointerType:
+    """Pointer to elements of type `pointee`."""
     return TilePointerType(pointee)
 
 
@@ -99,14 +100,17 @@ def ir_name(element: Attribute) -> str:
 
 
 def is_float(element: Attribute) -> bool:
+    """Whether a scalar type is a floating-point type."""
     return _NAMES.get(element, "i1")[0] in "fb"
 
 
 def is_integer(element: Attribute) -> bool:
+    """Whether a scalar type is an integer type; i1 is one."""
     return isinstance(element, IntegerType)
 
 
 def is_pointer(element: Attribute) -> bool:
+    """Whether a scalar type is a pointer."""
     return isinstance(element, TilePointerType)
 
 
@@ -115,7 +119,7 @@ def bit_width(element: Attribute) -> int:
     if isinstance(element, TilePointerType):
         return 64
     if isinstance(element, IntegerType):
-        return element.width.data
+        return int(element.width.data)
     return _FLOAT_DTYPES[_NAMES[element]].primitive_bitwidth
 
 

@@ -160,6 +160,7 @@ def push_emitter(emitter: Emitter) -> None:
 
 
 def pop_emitter() -> None:
+    """Undo the last :func:`push_emitter`."""
     _ACTIVE.pop()
 
 

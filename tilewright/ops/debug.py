@@ -29,7 +29,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
-from tilewright.ir.types import element_type, i1, tile_type
+from tilewright.ir.types import bit_width, element_type, i1, is_float, is_pointer, tile_type
 from tilewright.ops.function import infer_asked, infer_nothing
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Refused, Sample, register
 
@@ -180,25 +180,34 @@ def _infer_assert(call: Call) -> Sequence[Attribute]:
 
 
 def _reference_print(call: Call, *values: Array) -> None:
+    """One line per element: the program, the index, the prefix, which operand if there are several, the value."""
     assert call.machine is not None
-    pid = tuple(call.machine.program_id(axis) for axis in range(3))
-    prefix = call.attrs["prefix"]
+    pid = ", ".join(str(call.machine.program_id(axis)) for axis in range(3))
+    prefix, signs = call.attrs["prefix"], call.attrs["isSigned"]
     if not values:
-        call.machine.print(f"pid {pid}{prefix}\n")
-    for number, (value, signed) in enumerate(zip(values, call.attrs["isSigned"], strict=True)):
+        call.machine.print(f"pid ({pid}){prefix}\n")
+    for number, (value, type_) in enumerate(zip(values, call.operand_types, strict=True)):
         operand = f"(operand {number}) " if len(values) > 1 else ""
-        call.machine.print(f"pid {pid}{prefix}{operand}{format_values(value, bool(signed), call.attrs['hex'])}\n")
+        widths = [len(str(dim - 1)) for dim in np.shape(value)]
+        signed = bool(signs[number]) if number < len(signs) else True
+        for index in np.ndindex(np.shape(value)):
+            place = ", ".join(f"{i:{width}}" for i, width in zip(index, widths, strict=True))
+            text = format_element(np.asarray(value)[index], type_, signed, call.attrs["hex"])
+            call.machine.print(f"pid ({pid}) idx ({place}){prefix}{operand}{text}\n")
 
 
-def format_values(value: Array, signed: bool, hexadecimal: bool) -> str:
-    """A value or tile as `device_print` shows it: as numpy prints it, integers by sign or in hexadecimal."""
-    shown = np.asarray(value)
-    if shown.dtype.kind == "i" and (hexadecimal or not signed):
-        shown = shown.view(np.dtype(f"uint{8 * shown.dtype.itemsize}"))
-    if not hexadecimal:
-        return np.array2string(shown)
-    digits = 2 * shown.dtype.itemsize
-    return np.array2string(shown, formatter={"int": lambda v: f"0x{int(v):0{digits}x}"})
+def format_element(value: Any, type_: Attribute | None, signed: bool, hexadecimal: bool) -> str:
+    """An element as `device_print` shows it: six decimals for floats, the address of pointers."""
+    assert type_ is not None
+    element = element_type(type_)
+    if is_float(element):
+        return f"{float(value):f}"
+    bits = bit_width(element)
+    number = int(value)
+    if is_pointer(element) or hexadecimal:
+        digits = f"{number % (1 << 64):x}" if is_pointer(element) else f"{number % (1 << bits):0{max(2, bits // 4)}x}"
+        return f"0x{digits}"
+    return str(number if signed else number % (1 << bits))
 
 
 def _reference_assert(call: Call, condition: Array) -> None:

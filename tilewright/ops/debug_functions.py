@@ -66,13 +66,13 @@ def static_assert(b: Emitter, cond: Any, msg: Any = "") -> None:
 
 
 def _prefix(prefix: Any, has_values: bool) -> str:
-    """The text before values, which starts with a space and ends with ": "."""
+    """The text before values, which ends with ": " and, unless it is empty, starts with a space."""
     text = unwrap(prefix)
     if not isinstance(text, str) or not text.isascii():
         raise LanguageValueError(f"device_print prefix must be an ASCII string known at compile time, got {text!r}")
-    if has_values:
-        text = text.rstrip(": ") + ": " if text.rstrip(": ") else ": "
-    return text if text.startswith(" ") else f" {text}"
+    if has_values and not text.endswith(": "):
+        text = f"{text.removesuffix(' ')}: "
+    return f" {text}" if len(text) > 2 and not text.startswith(" ") else text
 
 
 @builtin
@@ -139,7 +139,12 @@ def map_elementwise(b: Emitter, scalar_fn: Any, *args: Any, pack: Any = 1) -> An
 
 @builtin
 def expect_zero(b: Emitter, x: Any, mask: Any) -> tensor:
-    """`x` itself; with the option `debug`, assert that it is zero where `mask` holds."""
+    """`x` itself; with the option `debug`, assert that it is zero where `mask` holds.
+
+    Example:
+        >>> tl.expect_zero(tl.arange(0, 4) * 0, True)
+        [0 0 0 0]
+    """
     value = to_tensor(b, x)
     if b.options.debug:
         zero = cast_to(b, value, dtypes.int1)

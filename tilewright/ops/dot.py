@@ -242,6 +242,10 @@ def dot(
 
     Raises:
         ShapeError: the shapes are not those of a product. DTypeError: operand or accumulator types do not fit.
+
+    Example:
+        >>> tl.ravel(tl.dot(tl.full((2, 2), 3.0, tl.float32), tl.full((2, 2), 2.0, tl.float32)))
+        [12. 12. 12. 12.]
     """
     acc = unwrap(acc)
     for name, value in (("input", input), ("other", other)):

@@ -208,6 +208,10 @@ def gather(b: Emitter, src: Any, index: Any, axis: Any) -> tensor:
 
     Returns:
         A tile of the shape of `index` with the data type of `src`.
+
+    Example:
+        >>> tl.gather(tl.arange(10, 14), 3 - tl.arange(0, 4), 0)
+        [13 12 11 10]
     """
     src, index = to_tensor(b, src), to_tensor(b, index)
     if not isinstance(src.dtype, dtypes.dtype) or not isinstance(index.dtype, dtypes.dtype) or not index.dtype.is_int():
@@ -229,6 +233,10 @@ def histogram(b: Emitter, input: Any, num_bins: Any, mask: Any = None) -> tensor
 
     Returns:
         A tile int32[num_bins].
+
+    Example:
+        >>> tl.histogram(tl.arange(0, 8) // 2, 4, mask=tl.arange(0, 8) < 7)
+        [2 2 2 1]
     """
     input, bins = to_tensor(b, input), unwrap(num_bins)
     if len(input.block_shape) != 1:

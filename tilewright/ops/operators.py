@@ -118,7 +118,7 @@ def _signed_offset(b: Emitter, offset: tensor) -> tensor:
 
 @builtin
 def mul(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
-    """``x * y``.
+    """``x * y``: product; integers wrap.
 
     Args:
         x, y: tensors or numbers, promoted and broadcast together.
@@ -140,7 +140,7 @@ def mul(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
 
 @builtin(export=False)
 def truediv(b: Emitter, x: Any, y: Any) -> tensor:
-    """``x / y``: integers are divided as float32."""
+    """``x / y``: quotient; integers are divided as float32."""
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
     if not lhs.dtype.is_floating():
         lhs, rhs = cast_to(b, lhs, dtypes.float32), cast_to(b, rhs, dtypes.float32)
@@ -149,7 +149,7 @@ def truediv(b: Emitter, x: Any, y: Any) -> tensor:
 
 @builtin(export=False)
 def floordiv(b: Emitter, x: Any, y: Any) -> tensor:
-    """``x // y`` of integers, cut toward zero as in C."""
+    """``x // y``: quotient of integers, cut toward zero as in C."""
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
     if not lhs.dtype.is_int():
         raise DTypeError(f"unexpected type {lhs.dtype}", hint="// is for integers; write tl.floor(x / y) for floats")
@@ -158,7 +158,7 @@ def floordiv(b: Emitter, x: Any, y: Any) -> tensor:
 
 @builtin(export=False)
 def mod(b: Emitter, x: Any, y: Any) -> tensor:
-    """``x % y``: the remainder has the sign of `x`, as in C."""
+    """``x % y``: remainder with the sign of `x`, as in C."""
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
     if lhs.dtype.is_floating():
         return b.emit(ew.RemFOp, lhs.type, lhs, rhs)
@@ -188,9 +188,9 @@ def _bitwise(name: str, doc: str, cls: type[TileOp]) -> Builtin:
     return made
 
 
-and_ = _bitwise("and_", "``x & y`` of integers.", ew.AndIOp)
-or_ = _bitwise("or_", "``x | y`` of integers.", ew.OrIOp)
-xor = _bitwise("xor", "``x ^ y`` of integers.", ew.XOrIOp)
+and_ = _bitwise("and_", "``x & y``: bitwise and of integers.", ew.AndIOp)
+or_ = _bitwise("or_", "``x | y``: bitwise or of integers.", ew.OrIOp)
+xor = _bitwise("xor", "``x ^ y``: bitwise exclusive or of integers.", ew.XOrIOp)
 
 
 def _warn_of_width(b: Emitter, x: Any, y: Any) -> None:
@@ -204,7 +204,7 @@ def _warn_of_width(b: Emitter, x: Any, y: Any) -> None:
 
 @builtin(export=False)
 def lshift(b: Emitter, x: Any, y: Any) -> tensor:
-    """``x << y`` of integers; bits past the width are lost."""
+    """``x << y``: shift of integers; bits past the width are lost."""
     _warn_of_width(b, x, y)
     lhs, rhs = _promote_bits(b, x, y)
     return b.emit(ew.ShLIOp, lhs.type, lhs, rhs)
@@ -212,7 +212,7 @@ def lshift(b: Emitter, x: Any, y: Any) -> tensor:
 
 @builtin(export=False)
 def rshift(b: Emitter, x: Any, y: Any) -> tensor:
-    """``x >> y`` of integers; copies the sign if `x` (or `y`, where `x` is a number) is signed."""
+    """``x >> y``: shift of integers; copies the sign if `x` (or `y`, where `x` is a number) is signed."""
     _warn_of_width(b, x, y)
     decides = x if isinstance(x, tensor) else to_tensor(b, y)
     signed = not decides.dtype.is_ptr() and decides.dtype.is_int_signed()
@@ -222,7 +222,7 @@ def rshift(b: Emitter, x: Any, y: Any) -> tensor:
 
 @builtin(export=False)
 def minus(b: Emitter, x: Any) -> tensor:
-    """``-x``."""
+    """``-x``: negation; integers wrap."""
     value = to_tensor(b, x)
     if value.dtype.is_ptr():
         raise LanguageValueError(f"wrong type argument to unary minus ({value.dtype})")
@@ -234,7 +234,7 @@ def minus(b: Emitter, x: Any) -> tensor:
 
 @builtin(export=False)
 def invert(b: Emitter, x: Any) -> tensor:
-    """``~x`` of integers."""
+    """``~x``: all bits of an integer flipped."""
     value = to_tensor(b, x)
     if not is_integer_kind(value):
         raise LanguageValueError(f"wrong type argument to unary invert ({value.dtype})")
@@ -245,7 +245,7 @@ def invert(b: Emitter, x: Any) -> tensor:
 # --- comparisons --------------------------------------------------------------------------------------------
 
 
-def _comparison(name: str, sign: str, float_predicate: str, signed: str, unsigned: str) -> Builtin:
+def _comparison(name: str, sign: str, meaning: str, float_predicate: str, signed: str, unsigned: str) -> Builtin:
     def function(b: Emitter, x: Any, y: Any) -> tensor:
         lhs, rhs = promote_binary(b, x, y)
         result = with_shape_of(lhs.type, dtypes.int1)
@@ -253,17 +253,17 @@ def _comparison(name: str, sign: str, float_predicate: str, signed: str, unsigne
             return b.emit(ew.CmpFOp, result, lhs, rhs, predicate=float_predicate)
         return b.emit(ew.CmpIOp, result, lhs, rhs, predicate=signed if lhs.dtype.is_int_signed() else unsigned)
 
-    function.__name__, function.__doc__ = name, f"``x {sign} y``, an int1."
+    function.__name__, function.__doc__ = name, f"``x {sign} y``: {meaning}, an int1."
     made: Builtin = builtin(function, export=False)
     return made
 
 
-less_than = _comparison("less_than", "<", "olt", "slt", "ult")
-less_equal = _comparison("less_equal", "<=", "ole", "sle", "ule")
-greater_than = _comparison("greater_than", ">", "ogt", "sgt", "ugt")
-greater_equal = _comparison("greater_equal", ">=", "oge", "sge", "uge")
-equal = _comparison("equal", "==", "oeq", "eq", "eq")
-not_equal = _comparison("not_equal", "!=", "une", "ne", "ne")
+less_than = _comparison("less_than", "<", "less", "olt", "slt", "ult")
+less_equal = _comparison("less_equal", "<=", "less or equal", "ole", "sle", "ule")
+greater_than = _comparison("greater_than", ">", "greater", "ogt", "sgt", "ugt")
+greater_equal = _comparison("greater_equal", ">=", "greater or equal", "oge", "sge", "uge")
+equal = _comparison("equal", "==", "equal", "oeq", "eq", "eq")
+not_equal = _comparison("not_equal", "!=", "different (also where one is NaN)", "une", "ne", "ne")
 
 
 # --- logic --------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def logical_or(b: Emitter, x: Any, y: Any) -> tensor:
 
 @builtin(export=False)
 def not_(b: Emitter, x: Any) -> tensor:
-    """``not x`` of an int1."""
+    """``not x``: negation of an int1."""
     made: tensor = invert.fn(b, _as_flag(b, x))
     return made
 

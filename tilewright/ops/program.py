@@ -1,7 +1,8 @@
 """Where a program stands in the grid, and promises about values: program_id, num_programs, assume, alignment hints.
 
-Hints do not compute anything: they stand as attributes on the operation that defines the
-value (``tt.divisibility``, ``tt.contiguity``, ``tt.constancy``), where the axis analysis reads them.
+Hints do not compute anything: they stand as attributes on the operation that defines the value
+(``tt.divisibility``, ``tt.contiguity``, ``tt.constancy``), or on the kernel for its arguments, where the axis
+analysis reads them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, TensorType
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, IntegerAttr, TensorType
+from xdsl.ir import Attribute, BlockArgument, Operation
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -34,6 +35,7 @@ from tilewright.ops.elementwise_base import (
     tile,
     words,
 )
+from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
 from tilewright.ops.values import constexpr, tensor, unwrap
 
@@ -249,10 +251,24 @@ def _hint(input: Any, values: Any, attribute: str) -> tensor:
         raise LanguageTypeError(f"a hint describes a run-time value, not {input!r}")
     numbers = _hint_values(input, values)
     owner = getattr(input.handle, "owner", None)
-    # Kernel arguments have no operation to stand on: their alignment is already part of the specialisation.
     if isinstance(owner, Operation):
         owner.attributes[attribute] = DenseIntOrFPElementsAttr.from_list(TensorType(i32, [len(numbers)]), numbers)
+    elif isinstance(input.handle, BlockArgument) and attribute == "tt.divisibility" and len(numbers) == 1:
+        _hint_argument(input.handle, numbers[0])
     return input
+
+
+def _hint_argument(argument: BlockArgument, divisor: int) -> None:
+    """A promise about an argument stands on the function; the arguments of loops and bodies have no place for one."""
+    function = argument.owner.parent_op()
+    if not isinstance(function, FuncOp) or function.body.blocks.first is not argument.owner:
+        return
+    entries = [function.arg_attributes(index) for index in range(len(argument.owner.args))]
+    known = entries[argument.index].get("tt.divisibility")
+    if isinstance(known, IntegerAttr) and int(known.value.data) % divisor == 0:
+        return
+    entries[argument.index]["tt.divisibility"] = IntegerAttr(divisor, i32)
+    function.properties["arg_attrs"] = ArrayAttr([DictionaryAttr(entry) for entry in entries])
 
 
 @builtin

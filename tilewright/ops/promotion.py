@@ -144,7 +144,8 @@ def promote_binary(
         LanguageValueError: a number is out of range for the type of the tensor beside it.
         ShapeError: the shapes do not broadcast.
     """
-    x, y = unwrap(lhs), unwrap(rhs)
+    x: Any = unwrap(lhs)
+    y: Any = unwrap(rhs)
     x_number, y_number = isinstance(x, Number), isinstance(y, Number)
     x, y = x if x_number else to_tensor(b, x), y if y_number else to_tensor(b, y)
     x_type: Any = literal_dtype(x) if x_number else x.dtype

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr, f32
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -30,6 +30,7 @@ from tilewright.ir.asm import FlatOp, make, parse_operand_list, print_attrs, pri
 from tilewright.ir.attrs import I32_ARRAY, UNIT
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import facts
+from tilewright.ops.folds import Number
 from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
 
 _BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
@@ -241,6 +242,36 @@ def _reference_unsplat(call: Call, src: Array) -> Array:
     return src.reshape(())
 
 
+# --- folds --------------------------------------------------------------------------------------------------
+
+
+def _fold_reshape(op: Operation, known: Sequence[Number | None]) -> SSAValue | Number | None:
+    """A reshape to its own type, and one that undoes the reshape before it."""
+    source = op.operands[0]
+    while source.type != op.results[0].type and isinstance(source.owner, ReshapeOp):
+        source = source.owner.src
+    return source if source.type == op.results[0].type else known[0]
+
+
+def _fold_trans(op: Operation, known: Sequence[Number | None]) -> SSAValue | Number | None:
+    """The order as it was, and a permutation that undoes the one before it."""
+    assert isinstance(op, TransOp)
+    order, source = op.attr_values()["order"], op.src
+    if list(order) == sorted(order):
+        return source
+    if isinstance(source.owner, TransOp):
+        inner = source.owner.attr_values()["order"]
+        if [inner[axis] for axis in order] == sorted(order):
+            return source.owner.src
+    return known[0]
+
+
+def _fold_pair(op: Operation, known: Sequence[Number | None]) -> Number | None:
+    """Two tiles of one and the same number."""
+    same = known[0] is not None and known[0] == known[1] and math.copysign(1, known[0]) == math.copysign(1, known[1])
+    return known[0] if same else None
+
+
 # --- samples -----------------------------------------------------------------------------------------------
 
 
@@ -284,13 +315,28 @@ def _samples_unsplat(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((_floats(rng, 2),), (_t(2),), error="one element")
 
 
-def _spec(op: type[FlatOp], infer: Any, reference: Any, samples: Any, summary: str, transfer: Any = None) -> None:
-    register(OpSpec(op, infer, reference, _BY_HAND, samples, transfer, summary=summary))
+def _spec(op: type[FlatOp], infer: Any, reference: Any, samples: Any, summary: str, **slots: Any) -> None:
+    register(OpSpec(op, infer, reference, _BY_HAND, samples, summary=summary, **slots))
 
 
-_spec(ReshapeOp, _infer_reshape, _reference_reshape, _samples_reshape, "the same elements under another shape")
-_spec(TransOp, _infer_trans, _reference_trans, _samples_trans, "dimensions in another order", facts.trans)
-_spec(JoinOp, _infer_join, _reference_join, _samples_pair, "two tiles along a new last dimension")
+_spec(
+    ReshapeOp,
+    _infer_reshape,
+    _reference_reshape,
+    _samples_reshape,
+    "the same elements under another shape",
+    fold=_fold_reshape,
+)
+_spec(
+    TransOp,
+    _infer_trans,
+    _reference_trans,
+    _samples_trans,
+    "dimensions in another order",
+    facts=facts.trans,
+    fold=_fold_trans,
+)
+_spec(JoinOp, _infer_join, _reference_join, _samples_pair, "two tiles along a new last dimension", fold=_fold_pair)
 _spec(SplitOp, _infer_split, _reference_split, _samples_split, "the halves of a last dimension of size 2")
-_spec(CatOp, _infer_cat, _reference_cat, _samples_pair, "two tiles one after the other")
+_spec(CatOp, _infer_cat, _reference_cat, _samples_pair, "two tiles one after the other", fold=_fold_pair)
 _spec(UnsplatOp, _infer_unsplat, _reference_unsplat, _samples_unsplat, "the only element of a tile")

@@ -93,6 +93,11 @@ def broadcast(b: Emitter, input: Any, other: Any) -> Any:
 
     Returns:
         A tuple of two tensors of one shape.
+
+    Example:
+        >>> tl.broadcast(tl.arange(0, 2), 5)
+        [0 1]
+        [5 5]
     """
     return tl_tuple(broadcast_tensors(b, to_tensor(b, input), to_tensor(b, other)))
 
@@ -104,6 +109,10 @@ def broadcast_to(b: Emitter, input: Any, *shape: Any) -> tensor:
     Args:
         input: scalar, or a tile of the rank of `shape` whose dimensions are 1 or as wanted.
         shape: compile-time integers.
+
+    Example:
+        >>> tl.broadcast_to(5, 4)
+        [5 5 5 5]
     """
     target = _shape(shape)
     checked_block(to_tensor(b, input).dtype, target)
@@ -117,6 +126,10 @@ def expand_dims(b: Emitter, input: Any, axis: Any) -> tensor:
     Args:
         input: tensor; a scalar becomes a tile of one element.
         axis: position in the result, or several; negative ones count from the end.
+
+    Example:
+        >>> tl.expand_dims(tl.arange(0, 4), 0)
+        [[0 1 2 3]]
     """
     value, given = to_tensor(b, input), unwrap(axis)
     axes = list(given) if isinstance(given, (tuple, list)) else [given]
@@ -131,9 +144,47 @@ def expand_dims(b: Emitter, input: Any, axis: Any) -> tensor:
     return value
 
 
+@builtin(export=False)
+def subscript(b: Emitter, value: tensor, index: Any) -> tensor:
+    """``x[None, :]``: a new dimension of size 1 for each None.
+
+    Raises:
+        LanguageValueError: an index other than None and ``:``, or more of these than dimensions.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    axes, kept = [], 0
+    for position, item in enumerate(items):
+        part = unwrap(item)
+        if part is None:
+            axes.append(position)
+        elif isinstance(part, slice) and part == slice(None):
+            kept += 1
+        else:
+            text = f"slice {part.start}:{part.stop}:{part.step}" if isinstance(part, slice) else _index_text(item)
+            raise LanguageValueError(
+                f"unsupported tensor index: {text}",
+                hint="a tile is indexed with None and ':' only; use tl.gather, tl.split, or load the part you need",
+            )
+    rank = len(value.block_shape)
+    if kept > rank:
+        raise LanguageValueError(f"too many indices: {kept} for a tensor of type {value.type} with {rank} dimensions")
+    for axis in axes:
+        value = expand_dims.fn(b, value, axis)
+    return value
+
+
+def _index_text(item: Any) -> str:
+    return str(item.type) if isinstance(item, tensor) else repr(item)
+
+
 @builtin
 def unsqueeze(b: Emitter, x: Any, dim: Any) -> tensor:
-    """Insert one dimension of size 1 at `dim`, counted in the result."""
+    """Insert one dimension of size 1 at `dim`, counted in the result.
+
+    Example:
+        >>> tl.unsqueeze(tl.arange(0, 2), 0)
+        [[0 1]]
+    """
     value = to_tensor(b, x)
     made: tensor = expand_dims.fn(b, value, _axis(dim, len(value.block_shape) + 1, "unsqueeze"))
     return made
@@ -141,7 +192,12 @@ def unsqueeze(b: Emitter, x: Any, dim: Any) -> tensor:
 
 @builtin
 def squeeze(b: Emitter, x: Any, dim: Any) -> tensor:
-    """Remove dimension `dim`, which must have size 1."""
+    """Remove dimension `dim`, which must have size 1.
+
+    Example:
+        >>> tl.squeeze(tl.expand_dims(tl.arange(0, 4), 0), 0)
+        [0 1 2 3]
+    """
     value = to_tensor(b, x)
     number = _axis(dim, len(value.block_shape), "squeeze")
     if value.block_shape[number] != 1:
@@ -160,6 +216,10 @@ def reshape(b: Emitter, input: Any, *shape: Any, can_reorder: Any = False) -> te
         input: tensor.
         shape: compile-time integers with the same product; () gives a scalar.
         can_reorder: deprecated; lets the compiler choose the order of elements.
+
+    Example:
+        >>> tl.reshape(tl.arange(0, 4), 1, 4)
+        [[0 1 2 3]]
     """
     return reshape_to(b, to_tensor(b, input), _shape(shape), reorder=bool(unwrap(can_reorder)))
 
@@ -173,14 +233,24 @@ def view(b: Emitter, input: Any, *shape: Any) -> tensor:
 
 @builtin(method=True)
 def ravel(b: Emitter, x: Any, can_reorder: Any = False) -> tensor:
-    """All elements in one dimension, in row-major order."""
+    """All elements in one dimension, in row-major order.
+
+    Example:
+        >>> tl.ravel(tl.reshape(tl.arange(0, 4), 2, 2))
+        [0 1 2 3]
+    """
     value = to_tensor(b, x)
     return reshape_to(b, value, (math.prod(value.block_shape),), reorder=bool(unwrap(can_reorder)))
 
 
 @builtin(method=True)
 def item(b: Emitter, input: Any) -> tensor:
-    """The only element of a tile, as a scalar."""
+    """The only element of a tile, as a scalar.
+
+    Example:
+        >>> tl.item(tl.full((1, 1), 7, tl.int32))
+        7
+    """
     value = to_tensor(b, input)
     if math.prod(value.block_shape) != 1:
         raise ShapeError(f"item needs a tile of one element, got {value.type}")
@@ -194,6 +264,10 @@ def permute(b: Emitter, input: Any, *dims: Any) -> tensor:
     Args:
         input: tile.
         dims: permutation of its dimensions: dimension i of the result is dimension ``dims[i]``.
+
+    Example:
+        >>> tl.ravel(tl.permute(tl.reshape(tl.arange(0, 8), 2, 4), 1, 0))
+        [0 4 1 5 2 6 3 7]
     """
     value, order = to_tensor(b, input), shape_ints(dims)
     rank = len(value.block_shape)
@@ -207,7 +281,12 @@ def permute(b: Emitter, input: Any, *dims: Any) -> tensor:
 
 @builtin(method=True)
 def trans(b: Emitter, input: Any, *dims: Any) -> tensor:
-    """Transpose: the last two dimensions change places, or all follow `dims` as in :func:`permute`."""
+    """Transpose: the last two dimensions change places, or all follow `dims` as in :func:`permute`.
+
+    Example:
+        >>> tl.ravel(tl.trans(tl.reshape(tl.arange(0, 4), 2, 2)))
+        [0 2 1 3]
+    """
     value = to_tensor(b, input)
     rank = len(value.block_shape)
     if shape_ints(dims) if dims else False:
@@ -231,6 +310,10 @@ def join(emitter: Emitter, a: Any, b: Any) -> tensor:
 
     Args:
         a, b: tensors of one data type; they are broadcast to one shape. Two scalars give shape [2].
+
+    Example:
+        >>> tl.ravel(tl.join(tl.arange(0, 2), 9))
+        [0 9 1 9]
     """
     lhs, rhs = broadcast_tensors(emitter, to_tensor(emitter, a), to_tensor(emitter, b))
     if lhs.dtype != rhs.dtype:
@@ -246,6 +329,11 @@ def split(b: Emitter, a: Any) -> Any:
 
     Returns:
         A tuple of two tiles without that dimension; of two scalars where the tile has shape [2].
+
+    Example:
+        >>> tl.split(tl.reshape(tl.arange(0, 4), 2, 2))
+        [0 2]
+        [1 3]
     """
     value = to_tensor(b, a)
     shape = value.block_shape
@@ -268,6 +356,10 @@ def interleave(emitter: Emitter, a: Any, b: Any) -> tensor:
 
     Args:
         a, b: tensors of one data type; they are broadcast to one shape.
+
+    Example:
+        >>> tl.interleave(tl.arange(0, 4), -1)
+        [ 0 -1  1 -1  2 -1  3 -1]
     """
     joined: tensor = join.fn(emitter, a, b)
     if len(joined.block_shape) == 1:
@@ -283,6 +375,10 @@ def cat(b: Emitter, input: Any, other: Any, can_reorder: Any = False, dim: Any =
         input, other: tiles of one shape and data type.
         can_reorder: let the compiler choose the order of elements; needs tiles of one dimension.
         dim: dimension along which they are laid.
+
+    Example:
+        >>> tl.cat(tl.arange(0, 4), tl.arange(4, 8))
+        [0 1 2 3 4 5 6 7]
     """
     lhs, rhs = to_tensor(b, input), to_tensor(b, other)
     if lhs.type != rhs.type or not lhs.block_shape:
@@ -296,3 +392,8 @@ def cat(b: Emitter, input: Any, other: Any, can_reorder: Any = False, dim: Any =
     joined = permute_to(b, _join(b, lhs, rhs), [*range(axis), rank, *range(axis, rank)])
     doubled = [2 * n if i == axis else n for i, n in enumerate(lhs.block_shape)]
     return reshape_to(b, joined, doubled)
+
+
+# Operators of `tensor` for the interpreter; the front end reads them from the syntax.
+setattr(tensor, "__getitem__", lambda self, index: subscript(self, index))  # noqa: B010
+setattr(tensor, "T", property(lambda self: trans(self)))  # noqa: B010

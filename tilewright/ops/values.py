@@ -8,10 +8,11 @@ A tensor is a language type and a *handle*: an SSA value while IR is being built
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from tilewright.base.dtypes import BlockType, Type, dtype
 from tilewright.base.errors import LanguageTypeError
@@ -90,7 +91,7 @@ class constexpr:
 def _forward(name: str) -> None:
     """Binary operators of `constexpr`: Python's own on the values; a tensor operand takes over."""
 
-    def operator(self: constexpr, other: Any) -> Any:
+    def method(self: constexpr, other: Any) -> Any:
         if isinstance(other, tensor):
             return NotImplemented
         result = getattr(self.value, name)(unwrap(other))
@@ -98,7 +99,7 @@ def _forward(name: str) -> None:
             result = getattr(float(self.value), name)(unwrap(other))
         return result if result is NotImplemented else constexpr(result)
 
-    setattr(constexpr, name, operator)
+    setattr(constexpr, name, method)
 
 
 for _stem in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
@@ -141,14 +142,67 @@ class tensor:
     def numel(self) -> constexpr:
         return constexpr(self.type.numel if isinstance(self.type, BlockType) else 1)
 
+    # -- looking at the data, which only the interpreter has ------------------------------------------
+
+    def _held(self, what: str) -> Any:
+        """The handle, if there is data behind it."""
+        if isinstance(self.handle, SSAValue) or self.handle is None:
+            raise LanguageTypeError(
+                f"a tensor of type {self.type} has no {what} while the kernel is being compiled",
+                hint="data can be looked at in interpreter mode only; in a kernel use `if`, tl.where, tl.device_print",
+            )
+        return self.handle
+
+    def _number(self, what: str) -> Any:
+        """The value of a scalar, or of a tile of one element, as a Python number."""
+        held = self._held(what)
+        if isinstance(self.type, BlockType) and self.type.numel != 1:
+            raise LanguageTypeError(
+                f"{what.capitalize()} of Tensor with more than one value is ambiguous: it has type {self.type}",
+                hint="choose element by element with tl.where, or reduce it to a scalar, e.g. tl.max(x, axis=0) != 0",
+            )
+        number = held.item()
+        unsigned = isinstance(number, int) and number < 0 and self.dtype.is_int_unsigned()
+        return number + (1 << self.dtype.primitive_bitwidth) if unsigned else number
+
     def __bool__(self) -> bool:
-        raise LanguageTypeError(
-            f"a tensor of type {self.type} has no truth value while the kernel is being compiled",
-            hint="use it as the condition of `if`, `while` or tl.where inside a kernel",
-        )
+        return bool(self._number("boolean value"))
+
+    def __index__(self) -> int:
+        return operator.index(self._number("integer value"))
+
+    def __int__(self) -> int:
+        return int(self._number("integer value"))
+
+    def __float__(self) -> float:
+        return float(self._number("float value"))
+
+    def numpy(self) -> Any:
+        """The elements as a read-only numpy array; bfloat16 and 8-bit floats as float32, pointers as addresses.
+
+        Raises:
+            LanguageTypeError: the kernel is being compiled.
+        """
+        data = self._held("data").inspect()
+        unsigned = data.dtype.kind == "i" and (self.dtype.is_ptr() or self.dtype.is_int_unsigned())
+        return data.view(f"uint{8 * data.dtype.itemsize}") if unsigned else data
+
+    @property
+    def data(self) -> Any:
+        """As :meth:`numpy`."""
+        return self.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        return array if dtype is None and not copy else array.astype(dtype or array.dtype)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number("value"), spec) if spec else repr(self)
 
     def __repr__(self) -> str:
-        return f"{self.dtype}[{', '.join(str(s) for s in self.shape)}]"
+        if isinstance(self.handle, SSAValue) or self.handle is None:
+            return f"{self.dtype}[{', '.join(str(s) for s in self.shape)}]"
+        return f"{self.type} {self.numpy()}"
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -8,6 +8,7 @@ reach, or whose elements the language has no type for, raise an error that names
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -229,6 +230,20 @@ def _open_capsule(capsule: Any, name: str) -> tuple[_DLTensor, int]:
         if managed.major == 1:
             return managed.tensor, managed.flags
     raise ArgumentError(f"argument `{name}` gives a DLPack capsule of an unknown version ({label!r})")
+
+
+def dlpack_extent(capsule: Any, name: str) -> tuple[int, int]:
+    """First address, and the one behind the last, of the elements of a DLPack capsule."""
+    tensor, _ = _open_capsule(capsule, name)
+    start = (tensor.data or 0) + tensor.byte_offset
+    dims = [(ctypes.c_int64 * tensor.ndim).from_address(p) if p else None for p in (tensor.shape, tensor.strides)]
+    shape = list(dims[0] or ())
+    strides = list(dims[1]) if dims[1] is not None else [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    itemsize = tensor.bits // 8
+    if 0 in shape:
+        return start, start
+    reach = [(n - 1) * stride * itemsize for n, stride in zip(shape, strides, strict=True)]
+    return start + sum(min(0, r) for r in reach), start + sum(max(0, r) for r in reach) + itemsize
 
 
 # --- the fast way to the address of a numpy array -----------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -86,12 +87,14 @@ class CompiledKernel:
 @functools.cache
 def fingerprint() -> str:
     """Identifies this copy of Tilewright: its version, and name, size and time of each of its files."""
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(__version__.encode())
-    for file in sorted(root.rglob("*.py")):
-        stat = file.stat()
-        digest.update(f"{file.relative_to(root)}:{stat.st_size}:{stat.st_mtime_ns};".encode())
-    return digest.hexdigest()
+    root = str(Path(__file__).resolve().parent.parent)
+    rows = [__version__]
+    for folder, folders, files in os.walk(root):  # several times as fast as Path.rglob
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for path in (os.path.join(folder, name) for name in files if name.endswith(".py")):
+            status = os.stat(path)
+            rows.append(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}")
+    return hashlib.sha256(";".join(sorted(rows)).encode()).hexdigest()
 
 
 def cache_key(fn: BlockFunction, specialization: Specialization, options: Options, target: Target) -> str:
@@ -119,6 +122,22 @@ def _disk_cache(folder: Path, max_bytes: int) -> DiskCache:
 def disk_cache() -> DiskCache:
     """The disk cache that the knobs name."""
     return _disk_cache(knobs.cache.dir, knobs.cache.size)
+
+
+class _SmallObjects:
+    """The disk cache that the knobs name at each use, for what a back end keeps beside kernels."""
+
+    def get_bytes(self, key: str) -> bytes | None:
+        """The bytes kept under `key`, or None."""
+        return None if knobs.cache.disabled else disk_cache().get_bytes(key)
+
+    def put_bytes(self, key: str, payload: bytes) -> None:
+        """Keep `payload` under `key`."""
+        if not knobs.cache.disabled:
+            disk_cache().put_bytes(key, payload)
+
+
+cpu.set_cache(_SmallObjects())
 
 
 def compile_kernel(

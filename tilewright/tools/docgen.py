@@ -169,7 +169,7 @@ def _docstring(text: str) -> str:
             out.append("\n".join(_item(line) for line in _joined(lines)))
         else:
             out.append(f"*{title}* " + " ".join(line.strip() for line in lines))
-    return "\n\n".join(out) + "\n"
+    return "\n\n".join(out)
 
 
 def _split(text: str) -> tuple[str, list[tuple[str, list[str]]]]:

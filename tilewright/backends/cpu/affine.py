@@ -8,7 +8,7 @@ offset that overflowed would address memory 8 GiB away from the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
@@ -265,14 +265,14 @@ def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> 
     return Form(a.constant.unsigned(), {c: p.unsigned() for c, p in a.coords.items()})
 
 
-_RULES: dict[str, Rule] = {
+_RULES: Mapping[str, Rule] = {
     "tt.make_range": _range,
     "arith.addi": _add,
     "arith.subi": _sub,
     "arith.muli": _mul,
     "arith.shli": _shl,
     "arith.extui": _zero_extension,
-} | {name: _view for name in ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "arith.extsi")}
+} | dict.fromkeys(("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "arith.extsi"), _view)
 
 
 def all_atoms(form: Form) -> Iterable[SSAValue]:

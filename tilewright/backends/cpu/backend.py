@@ -13,19 +13,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.backends.cpu.launch.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.dot import amx
+from tilewright.backends.cpu.launch.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
-from tilewright.backends.llvm.features import CpuFeatures, describe
+from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
+from tilewright.backends.llvm.identity import ByteCache
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.passes.stages import Stage
 
-
 _NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
+_caches: list[ByteCache] = []
+
+
+def set_cache(cache: ByteCache | None) -> None:
+    """Where the launcher's code and LLVM's answer about this machine are kept, so that a warm start needs no LLVM."""
+    _caches[:] = [] if cache is None else [cache]
+    set_host_cache(cache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int
         chunk=int(metadata.get("chunk", 0)),
         owner=module,
     )
-    launch = make_launch(code, num_threads=num_threads)
+    launch = make_launch(code, num_threads=num_threads, cache=_caches[0] if _caches else None)
     return _checked(launch, module.failed, metadata) if module.failed else launch
 
 

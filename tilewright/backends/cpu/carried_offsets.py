@@ -52,7 +52,7 @@ def _recognise(loop: ForOp, number: int) -> _Carried | None:
     body = loop.body.block
     argument = body.args[number + 1]
     element = element_type(argument.type)
-    if not is_tile(argument) or not (is_pointer(element) or is_integer(element) and bit_width(element) >= 32):
+    if not is_tile(argument) or not (is_pointer(element) or (is_integer(element) and bit_width(element) >= 32)):
         return None
     name = "tt.addptr" if is_pointer(element) else "arith.addi"
     assert body.last_op is not None
@@ -145,7 +145,7 @@ def _advanced(body: Block, last: Operation, offset: SSAValue, increments: list[S
         ops: list[Operation] = []
         if isinstance(increment, int):
             ops.append(ConstantOp.of(increment, offset.type))
-            value = ops[-1].results[0]
+            value: SSAValue = ops[-1].results[0]
         elif increment.type == i32 and offset.type == i64:
             ops.append(ExtSIOp.create(operands=[increment], result_types=[i64]))
             value = ops[-1].results[0]

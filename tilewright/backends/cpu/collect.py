@@ -6,7 +6,7 @@ tile handed to a region) gets a spill: a step that writes it to scratch. Groupin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
@@ -88,7 +88,7 @@ def captured(op: Operation) -> dict[SSAValue, list[Operation]]:
 
 def _inside(value: SSAValue, op: Operation) -> bool:
     """Whether `value` is defined within a region of `op`."""
-    block = value.block if isinstance(value, BlockArgument) else value.owner.parent  # type: ignore[union-attr]
+    block = value.block if isinstance(value, BlockArgument) else value.owner.parent
     while block is not None:
         parent = block.parent_op()
         if parent is op:
@@ -192,8 +192,8 @@ class Collector:
         if name_is_load(op):
             self.context.where[op] = (self.block, self.position)
         if not is_tile(result):
-            volatile = "isVolatile" in op.properties
-            self.add(Step("scalar", self.position, op, needs=list(op.operands), reads=name_is_load(op), writes=volatile))
+            step = self.add(Step("scalar", self.position, op, needs=list(op.operands)))
+            step.reads, step.writes = name_is_load(op), "isVolatile" in op.properties
             return
         if op.name == "tt.gather":
             self.force(op.operands[0])
@@ -261,7 +261,7 @@ class Collector:
         first: Step | None = None
         if not fresh and self.context.demands.placed.get(c) is not target:
             first = self.spill(c, target, at=self.position - 0.25)
-        needs = [operand for operand in op.operands[:2]] + ([] if fresh or first else [c])
+        needs = list(op.operands[:2]) + ([] if fresh or first else [c])
         step = Step("dot", self.position, op, needs=needs, detail=DotDetail(a, b, target, fresh, self._packed(op)))
         step.after = [first] if first else []
         self.place(result, target)
@@ -292,7 +292,8 @@ class Collector:
             return None
         if user.name in _ENDS:
             target = self.targets.get(number)
-            fits = target is not None and target.elem == accumulator(self.context.isa, result.owner).elem
+            dot = owner_of(result)
+            fits = target is not None and dot is not None and target.elem == accumulator(self.context.isa, dot).elem
             usable = fits and number in self.own and (self.block, number) not in self.context.must_place
             return target if usable else None
         return self._dot_target(user.results[0]) if user.name == "tt.dot" and number == 2 else None
@@ -310,7 +311,7 @@ class Collector:
                 self._force_operand(value, users)
             if writes:
                 self._check_loads(value)
-        step.needs = [value for value in (*op.operands, *outside)]
+        step.needs = [*op.operands, *outside]
         if kind == "call":
             for value in op.operands:
                 if is_tile(value):
@@ -354,7 +355,7 @@ class Collector:
             for number, buffer in carried.items():
                 self.place(op.results[number], buffer)
         else:
-            for number, result in enumerate(op.results):
+            for result in op.results:
                 if is_tile(result):
                     self.place(result)
         return carried
@@ -397,7 +398,7 @@ class Collector:
         self.add(step)
 
 
-_HANDLERS: dict[str, Callable[[Collector, Operation], None]] = {
+_HANDLERS: Mapping[str, Callable[[Collector, Operation], None]] = {
     "tt.store": Collector._store,
     "tt.reduce": Collector._reduce,
     "tt.scan": Collector._scan,
@@ -408,7 +409,7 @@ _HANDLERS: dict[str, Callable[[Collector, Operation], None]] = {
     "tt.get_program_id": Collector._scalar,
     "tt.get_num_programs": Collector._scalar,
     "tt.unsplat": Collector._scalar,
-} | {name: Collector._atomic for name in _ATOMICS}
+} | dict.fromkeys(_ATOMICS, Collector._atomic)
 
 
 class Replan(Exception):
@@ -440,9 +441,9 @@ def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:
 def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
     """The plan of a `tt.dot` on its own."""
     a, b = dot.operands[0].type, dot.operands[1].type
-    names = [ir_name(element_type(t)) for t in (a, b, dot.results[0].type)]
+    a_elem, b_elem, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
     precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
-    return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], *names, precision)
+    return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], a_elem, b_elem, acc_elem, precision)
 
 
 def _accumulating_dot(loop: Operation, number: int) -> Operation | None:

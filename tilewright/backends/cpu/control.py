@@ -73,10 +73,10 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     body = op.regions[0].block
     lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
     widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
-    bounds = [f.cast(widen, value, I64) for value in (lower, upper, stride)]
+    lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
     counter = lower.type
-    tiles = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
-    with f.loop(*bounds, init=scalars_of(ev, op.operands[3:]), unroll=False) as loop:
+    tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
+    with f.loop(lo, hi, by, init=scalars_of(ev, op.operands[3:]), unroll=False) as loop:
         ev.scalars[body.args[0]] = f.cast("trunc", loop.index, counter) if counter.bits < 64 else loop.index
         bind(ev, body.args[1:], loop.values)
         end = _emit_body(low, step.bodies[0], tiles)
@@ -105,8 +105,10 @@ def emit_while(low: FunctionLowering, step: Step) -> None:
     op, ev = step.op, low.ev
     assert op is not None
     before, after = (region.block for region in op.regions)
-    tiles = {before.args[number]: buffer for number, buffer in step.detail.items()}
-    handed = {after.args[n]: ev.placed[result] for n, result in enumerate(op.results) if is_tile(result)}
+    tiles: dict[SSAValue, Buffer] = {before.args[number]: buffer for number, buffer in step.detail.items()}
+    handed: dict[SSAValue, Buffer] = {
+        after.args[n]: ev.placed[result] for n, result in enumerate(op.results) if is_tile(result)
+    }
     passed: list[V] = []
 
     def condition(values: list[V]) -> V:
@@ -196,6 +198,6 @@ def emit_call(low: FunctionLowering, step: Step) -> None:
         slots.append((result, slot, name))
         args.append(slot)
     f.call(low.symbol_of(op.callee_name), VOID, args)  # type: ignore[attr-defined]
-    for result, slot, name in slots:
-        ev.scalars[result] = f.load(storage(name), slot)
+    for value, slot, name in slots:
+        ev.scalars[value] = f.load(storage(name), slot)
 

@@ -15,7 +15,7 @@ from tilewright.backends.cpu.lanes import chunk_group
 from tilewright.backends.cpu.plan import Step
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import I32, I64, NULL, PTR, T, V, const
-from tilewright.ir.types import bit_width, element_type, ir_name, is_float, is_pointer
+from tilewright.ir.types import bit_width, element_type, ir_name, is_float, is_pointer, shape_of
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.lower import FunctionLowering
@@ -56,10 +56,11 @@ def _shown(low: FunctionLowering, op: Operation, value: SSAValue, v: V) -> tuple
 
 def _print_one(low: FunctionLowering, op: Operation, value: SSAValue, v: V, position: list[V]) -> None:
     form, shown = _shown(low, op, value, v)
-    place = f" idx ({', '.join(['%lld'] * len(position))})" if position else " idx ()"
-    which = f" (operand {list(op.operands).index(value)})" if len(op.operands) > 1 else ""
+    widths = [len(str(dim - 1)) for dim in shape_of(value.type)] if position else []
+    place = f" idx ({', '.join(f'%{width}lld' for width in widths)})"
+    which = f"(operand {list(op.operands).index(value)}) " if len(op.operands) > 1 else ""
     prefix = op.attr_values()["prefix"].replace("%", "%%")  # type: ignore[attr-defined]
-    _printf(low, f"pid (%d, %d, %d){place}{prefix}{form}{which}\n", [*low.pids, *position, shown])
+    _printf(low, f"pid (%d, %d, %d){place}{prefix}{which}{form}\n", [*low.pids, *position, shown])
 
 
 def emit_print(low: FunctionLowering, step: Step) -> None:

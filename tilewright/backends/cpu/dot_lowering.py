@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.backends.cpu.affine import Poly
 from tilewright.backends.cpu.collect import dot_plan
 from tilewright.backends.cpu.dot import DotPlan, amx, dot, pack_a, pack_b
+from tilewright.backends.cpu.dot.pack import Order
 from tilewright.backends.cpu.dot_operands import DotDetail, MemoryOperand, Operand, ScratchOperand
 from tilewright.backends.cpu.evaluator import Nest
 from tilewright.backends.cpu.plan import Step, memory_bytes
@@ -58,7 +59,7 @@ class _Source:
             self.whole = f.and_(self.whole, holds)
             self.valid = [f.select(holds, valid, const(I64, 0)) for valid in self.valid]
 
-    def order(self, rows: int, columns: int) -> str:
+    def order(self, rows: int, columns: int) -> Order:
         """How the packers should walk: `rows`, `columns` are the dims that they call mn and k."""
         return "k" if self.unit[columns] else "mn" if self.unit[rows] else "any"
 

@@ -31,7 +31,7 @@ from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError, UnsupportedError
-from tilewright.ir.types import TilePointerType, element_type, ir_name
+from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
 from tilewright.ops.math_extern import math_name
 
 if TYPE_CHECKING:
@@ -113,6 +113,15 @@ class Evaluator:
         for key in self._levels.pop():
             del self._memo[key]
         del self.nest.loops[loop], self.nest.depth[loop]
+
+    def open_scope(self) -> None:
+        """Begin a branch: what is evaluated in it is forgotten by `close_scope`."""
+        self._levels.append([])
+
+    def close_scope(self) -> None:
+        """End a branch."""
+        for key in self._levels.pop():
+            del self._memo[key]
 
     def remember(self, key: object, value: V) -> V:
         """Keep `value` until the innermost open loop is closed."""
@@ -237,7 +246,9 @@ class Evaluator:
         """`value` at `index`: a vector of the nest's lanes, or a scalar if all lanes agree."""
         if not is_tile(value):
             return self.scalar(value)
-        key = (value, index)
+        key: object = (value, index)
+        if self.holds and element_type(value.type) == i1:
+            key = (value, index, True)  # what was computed without `holds` is of no use
         found = self._memo.get(key)
         if found is None:
             found = self._eval(value, index)

@@ -22,10 +22,10 @@ from tilewright.backends.cpu.evaluator import Evaluator, Nest
 from tilewright.backends.cpu.index import Index, bits_of, is_power_of_two
 from tilewright.backends.cpu.lanes import Chunking, chunk_group
 from tilewright.backends.cpu.lazy import is_tile
-from tilewright.backends.cpu.masks import full_condition
-from tilewright.backends.cpu.plan import Sink, Step
+from tilewright.backends.cpu.masks import Masks
+from tilewright.backends.cpu.plan import Step
 from tilewright.backends.cpu.reduce import Reduction
-from tilewright.backends.llvm.types import V
+from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
 
 if TYPE_CHECKING:
@@ -44,33 +44,13 @@ def emit_group(ev: Evaluator, step: Step) -> None:
 
 def _emit(ev: Evaluator, step: Step) -> None:
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
-    if chunking.lanes == 1:
-        chunking.lanes = 0
-    scalars = [result for sink in step.sinks if sink.kind == "reduce" for result in _scalar_results(sink)]
-    condition = full_condition(ev, step)
-
-    def variant(holds: frozenset[SSAValue]) -> list[V]:
-        ev.holds = holds
-        _GroupNest(ev, step, chunking).emit()
-        ev.holds = frozenset()
-        return [ev.scalars[value] for value in scalars]
-
-    if condition is None:
-        variant(frozenset())
-        return
-    test, holds = condition
-    joined = ev.f.if_else(test, lambda: variant(holds), lambda: variant(frozenset()))
-    for value, v in zip(scalars, joined, strict=True):
-        ev.scalars[value] = v
-
-
-def _scalar_results(sink: Sink) -> list[SSAValue]:
-    assert sink.op is not None
-    return [result for result in sink.op.results if not is_tile(result)]
+    bits = {d: bits_of(n) if is_power_of_two(n) else 63 for d, n in enumerate(step.shape)}
+    ev.enter(Nest(chunking.lanes, bits))
+    _GroupNest(ev, step, chunking).emit()
 
 
 class _GroupNest:
-    """One emission of a group's loop nest."""
+    """The emission of a group's loop nest."""
 
     def __init__(self, ev: Evaluator, step: Step, chunking: Chunking) -> None:
         self.ev, self.step, self.chunking = ev, step, chunking
@@ -78,39 +58,67 @@ class _GroupNest:
         self.index: Index = chunking.index
         self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if sink.kind == "reduce"]
         self.roots = [(root, self.index) for root, _ in step.roots() if is_tile(root)]
+        loops = chunking.loops
+        self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
 
     def emit(self) -> None:
         """Emit the nest."""
-        shape = self.step.shape
-        bits = {d: bits_of(n) if is_power_of_two(n) else 63 for d, n in enumerate(shape)}
-        self.ev.enter(Nest(self.chunking.lanes, bits))
         axis = self.step.axis
-        outer = [loop for loop in self.chunking.loops if loop[0] != axis]
-        inner = [loop for loop in self.chunking.loops if loop[0] == axis]
+        *outer, last = self.chunking.loops or [(-1, 1, 1)]
+        # Accumulators live around the loops along the axis, which stand innermost.
+        inside = last[0] == axis
+        if not inside and last[0] >= 0 and self.reductions:
+            outer, last = [*outer, last], (-1, 1, 1)
         with ExitStack() as stack:
             for dim, extent, chunk in outer:
                 self.ev.hoist(self.roots)
                 loop = stack.enter_context(self.f.loop(0, extent, chunk, unroll=False))
                 self.ev.open(dim, loop.index)
-            if inner:
-                self._along_axis(*inner[0])
-            else:
-                self._finish(self._chunk([r.start() for r in self.reductions], None))
+            self._finish(self._innermost(*last))
             for dim, _, _ in reversed(outer):
                 self.ev.close(dim)
 
-    def _along_axis(self, dim: int, extent: int, chunk: int) -> None:
-        """The loop that carries the accumulators."""
+    def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
+        """The innermost loop, without masks as far as they hold, then with them."""
         starts = [r.start() for r in self.reductions]
+        if dim < 0:
+            return self._single(starts)
         self.ev.hoist(self.roots)
         flat = [v for start in starts for v in start]
-        with self.f.loop(0, extent, chunk, init=flat, unroll=False) as loop:
+        if not self.masks.holds:
+            return _regroup(self._loop(dim, const(I64, 0), extent, chunk, flat), starts)
+        limit = self.masks.limit(extent, chunk)
+        self.ev.holds = self.masks.holds
+        flat = self._loop(dim, const(I64, 0), limit, chunk, flat)
+        self.ev.holds = frozenset()
+        return _regroup(self._loop(dim, limit, extent, chunk, flat), starts)
+
+    def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
+        """Chunks `lo` to `hi`; gives the accumulators."""
+        lengths = [r.start() for r in self.reductions]
+        with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
             self.ev.open(dim, loop.index)
-            carried = _regroup(loop.values, starts)
-            results = self._chunk(carried, loop.index)
+            results = self._chunk(_regroup(loop.values, lengths), loop.index)
             loop.next(*[v for result in results for v in result])
         self.ev.close(dim)
-        self._finish(_regroup(loop.results, starts))
+        return loop.results
+
+    def _single(self, starts: list[list[V]]) -> list[list[V]]:
+        """Just one chunk at the current place in the nest."""
+        if not self.masks.holds or self.masks.dim >= 0:
+            return self._chunk(starts, None)
+
+        def variant(holds: frozenset[SSAValue]) -> list[V]:
+            # Nothing evaluated in a branch may be remembered after it.
+            self.ev.open_scope()
+            self.ev.holds = holds
+            results = self._chunk(starts, None)
+            self.ev.holds = frozenset()
+            self.ev.close_scope()
+            return [v for result in results for v in result]
+
+        whole = self.f.icmp("ne", self.masks.limit(1, 1), 0)
+        return _regroup(self.f.if_else(whole, lambda: variant(self.masks.holds), lambda: variant(frozenset())), starts)
 
     def _chunk(self, carried: list[list[V]], position: V | None) -> list[list[V]]:
         """One chunk: evaluate, then store and accumulate."""

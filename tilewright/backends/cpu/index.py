@@ -20,7 +20,7 @@ _WHOLE = 62
 
 
 class Field(NamedTuple):
-    """`((source >> lo) & (2**width - 1)) << pos`; `src` is a loop number, `LANE`, or `CONST` (then `lo` is the value)."""
+    """`((source >> lo) & (2**width - 1)) << pos`; `src` is a loop number, `LANE`, or `CONST` (`lo` is the value)."""
 
     src: int
     lo: int

@@ -8,6 +8,7 @@ other operation on tiles (`reduce`, `dot`, `store`, ...) is a step of its own wi
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
@@ -82,12 +83,12 @@ def constant_of(value: SSAValue) -> int | float | None:
 
 def _number(attribute: Any) -> int | float | None:
     if isinstance(attribute, (IntegerAttr, FloatAttr)):
-        return attribute.value.data  # type: ignore[no-any-return]
+        return attribute.value.data
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         data = attribute.data.data
         if attribute.is_splat() or len(data) == attribute.type.element_count() == 1:
             values = attribute.get_values()
-            return values[0]  # type: ignore[no-any-return]
+            return values[0]
     return None
 
 
@@ -111,7 +112,7 @@ def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index
         return [(op.operands[1], index)]
     rule = _RULES.get(op.name)
     if rule is not None:
-        return [(operand, at) for operand, at in zip(op.operands, rule(op, value, index), strict=False)]
+        return list(zip(op.operands, rule(op, value, index), strict=False))
     return [(operand, index if is_tile(operand) else ()) for operand in op.operands]
 
 
@@ -154,7 +155,7 @@ def side_bit(op: Operation, value: SSAValue, index: Index) -> Index:
     return (normal(cut(index[0], bits_of(shape_of(value.type)[0]) - 1, 1)),)
 
 
-_RULES = {
+_RULES: dict[str, Callable[[Operation, SSAValue, Index], list[Index]]] = {
     "tt.splat": lambda op, value, index: [()],
     "tt.expand_dims": _expand_dims,
     "tt.broadcast": _broadcast,
@@ -170,7 +171,7 @@ _RULES = {
 # --- costs -----------------------------------------------------------------------------------------------
 
 # Rough cost of one element, in element-wise float operations.
-_COSTS = {name: 0.0 for name in (*VIEWS, *LEAVES, "tt.addptr")}
+_COSTS = dict.fromkeys((*VIEWS, *LEAVES, "tt.addptr"), 0.0)
 _HEAVY = {"divf": 4, "sqrt": 5, "precise_sqrt": 5, "precise_divf": 4, "rsqrt": 8, "remf": 30}
 _CHEAP_INT = frozenset({"addi", "subi", "andi", "ori", "xori", "cmpi", "select"})
 _SLOW_INT = {"divsi": 15, "divui": 15, "remsi": 15, "remui": 15, "mulhiui": 3, "muli": 1}
@@ -199,7 +200,7 @@ def cost_of(op: Operation) -> float:
 
 def _cast_cost(op: Operation, cast: str) -> float:
     source, target = element_type(op.operands[0].type), element_type(op.results[0].type)
-    if is_integer(source) and is_integer(target) or cast in ("bitcast", "int_to_ptr", "ptr_to_int"):
+    if (is_integer(source) and is_integer(target)) or cast in ("bitcast", "int_to_ptr", "ptr_to_int"):
         return 0.5
     if min(bit_width(source), bit_width(target)) == 8:
         return 10.0

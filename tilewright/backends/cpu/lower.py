@@ -130,7 +130,7 @@ def stored_parameters(module: ModuleOp) -> tuple[int, ...]:
     Pointers handed to functions that were not inlined count as written.
     """
     kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
-    numbers = {argument: number for number, argument in enumerate(kernel.body.blocks[0].args)}
+    numbers: dict[SSAValue, int] = {argument: number for number, argument in enumerate(kernel.body.blocks[0].args)}
     found: set[int] = set()
     for op in kernel.walk():
         if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"):

@@ -1,7 +1,12 @@
-"""When is a mask true everywhere: the scalar test that chooses a copy of a group without masks.
+"""How far a loop may run without masks: the chunks in which all masks of a group are known to be true.
 
-Only comparisons `affine < uniform` count. With AVX-512 masked accesses are nearly free, so the copy is made for groups
-that compute; without it, masked vectors are slow or become branches, so it is always made.
+Masks that are conjunctions of comparisons `affine < affine` give a bound on the innermost loop; up to it the chunks are
+emitted without masks, the rest with them. Masked stores cost several times a plain one on some CPUs (Zen 4 and 5), and
+become branches where there is no AVX-512.
+
+    limit = whole chunks below the smallest bound
+    for chunk = 0 .. limit:        plain loads and stores
+    for chunk = limit .. extent:   masked ones
 """
 
 from __future__ import annotations
@@ -11,100 +16,133 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu.affine import Form, Poly
-from tilewright.backends.cpu.index import Index, identity, whole
-from tilewright.backends.cpu.lazy import constant_of, cost_of, is_tile, operand_indices, owner_of
+from tilewright.backends.cpu.index import Index, base_fields, pattern
+from tilewright.backends.cpu.lazy import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan import Step
-from tilewright.backends.llvm.types import I1, V, const
+from tilewright.backends.llvm.types import I64, V, const
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.evaluator import Evaluator
 
-# Cost of a chunk's evaluation above which the copy without masks pays on AVX-512.
-_WORTH = 12.0
+_MOST = 6  # comparisons worth testing; kernels have one or two
 
 
-def full_condition(ev: Evaluator, step: Step) -> tuple[V, frozenset[SSAValue]] | None:
-    """The test that all masks of a group hold, and the comparisons that are then true; None for no second copy."""
-    comparisons, cost = _survey(ev, step)
-    if not comparisons or (ev.f.isa.has_zmm and cost < _WORTH):
-        return None
-    ev.enter(type(ev.nest)())
-    test: V = const(I1, 1)
-    for value, index in comparisons:
-        held = _holds(ev, value, index, step.shape)
-        if held is None:
-            return None
-        test = ev.f.and_(test, held)
-    return (test, frozenset(value for value, _ in comparisons)) if test.const is None else None
+class Masks:
+    """The comparisons behind the masks of a group, as bounds.
+
+    Args:
+        ev: evaluator.
+        step: the group.
+        index: of its chunks.
+        dim: of the innermost loop, -1 if there is none.
+
+    Attributes:
+        holds: comparisons that are true in every chunk below `limit`.
+    """
+
+    def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
+        self.ev, self.dim = ev, dim
+        self.forms: list[Form] = []
+        holds: list[SSAValue] = []
+        for value, at in _comparisons(ev, step, index):
+            form = _below_zero(ev, value, at)
+            if form is not None and _bounds(form, dim):
+                self.forms.append(form)
+                holds.append(value)
+        self.holds = frozenset(holds) if len(holds) <= _MOST else frozenset()
+
+    def limit(self, extent: int, step: int) -> V:
+        """Elements of the innermost loop, a multiple of `step`, below which everything in `holds` is true.
+
+        All other loops must be open. For groups without loops, gives `extent` or 0.
+        """
+        f = self.ev.f
+        total: V = const(I64, extent)
+        for form in self.forms:
+            stride, rest = self._split(form)
+            if stride == 0:
+                total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))
+                continue
+            # rest + stride * i < 0 for i < room, counted from the last lane of a chunk.
+            room = f.op("sdiv", f.sub(stride - 1, rest), stride) if stride > 1 else f.sub(0, rest)
+            total = f.intrinsic("smin", total, room)
+        total = f.intrinsic("smax", total, const(I64, 0))
+        return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
+
+    def _split(self, form: Form) -> tuple[int, V]:
+        """Stride along the innermost loop, and the largest value of everything else."""
+        ev, f = self.ev, self.ev.f
+        rest, own = ev.poly(form.constant), 0
+        for coord, poly in form.coords.items():
+            stride = poly.constant
+            assert stride is not None
+            sources = {field.src for field in base_fields(coord)}
+            lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
+            if self.dim in sources:
+                own = stride
+                continue
+            rest = f.add(rest, f.mul(ev.coord(coord), stride))
+            if lanes is not None:
+                rest = f.add(rest, max(0, stride * max(lanes)))
+        return own, rest
 
 
-def _survey(ev: Evaluator, step: Step) -> tuple[list[tuple[SSAValue, Index]], float]:
-    """Comparisons that make up the masks of a group's loads and stores, and what a chunk costs."""
-    comparisons: dict[tuple[SSAValue, Index], None] = {}
-    cost = 0.0
+def _comparisons(ev: Evaluator, step: Step, index: Index) -> list[tuple[SSAValue, Index]]:
+    """Comparisons that make up the masks of a group's loads, stores and selections."""
+    found: dict[tuple[SSAValue, Index], None] = {}
     seen: set[tuple[SSAValue, Index]] = set()
-    stack = [(root, identity(step.shape)) for root, _ in step.roots()]
-    masks = [
-        (sink.roots[2], identity(step.shape)) for sink in step.sinks if sink.kind == "store" and len(sink.roots) > 2
-    ]
+    stack = [(root, index) for root, _ in step.roots()]
+    masks = [(sink.roots[2], index) for sink in step.sinks if sink.kind == "store" and len(sink.roots) > 2]
     while stack:
         key = stack.pop()
-        value, index = key
-        if key in seen or not is_tile(value) or value in ev.placed:
+        if key in seen or not is_tile(key[0]) or key[0] in ev.placed:
             continue
         seen.add(key)
-        op = owner_of(value)
+        op = owner_of(key[0])
         assert op is not None
-        cost += cost_of(op)
-        operands = operand_indices(value, index)
-        if op.name == "tt.load" and len(operands) > 1:
-            masks.append(operands[1])
+        operands = operand_indices(*key)
         if op.name == "tt.load":
-            stack += operands[2:]
-        else:
-            stack += operands
+            masks += operands[1:2]
+            operands = operands[2:]
+        elif op.name == "arith.select":
+            masks += operands[:1]
+        stack += operands
     for mask in masks:
-        _conjuncts(ev, mask, comparisons)
-    return list(comparisons), cost
+        _conjuncts(ev, mask, found)
+    return list(found)
 
 
 def _conjuncts(ev: Evaluator, key: tuple[SSAValue, Index], out: dict[tuple[SSAValue, Index], None]) -> None:
     """The comparisons of which a mask is the conjunction."""
-    value, index = key
+    value, _ = key
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
     if op.name == "arith.cmpi":
         out[key] = None
     elif op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
-        for operand in operand_indices(value, index):
+        for operand in operand_indices(*key):
             _conjuncts(ev, operand, out)
 
 
-def _holds(ev: Evaluator, value: SSAValue, index: Index, shape: tuple[int, ...]) -> V | None:
-    """Scalar test that a comparison is true for the whole iteration space; None if it is not of the known kind."""
+def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Form | None:
+    """The form that a comparison says is negative; None if it is not affine with constant, suitable strides."""
     op = owner_of(value)
     assert op is not None
     predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
-    a, b = (ev.analysis.integer(v, i) for v, i in operand_indices(value, index))
-    small, large = (a, b) if predicate in ("slt", "sle") else (b, a)
     if predicate not in ("slt", "sle", "sgt", "sge"):
         return None
-    largest = _largest(small.plus(large, Poly.of(-1)), shape)
-    if largest is None:
+    a, b = (ev.analysis.integer(v, i) for v, i in operand_indices(value, index))
+    small, large = (a, b) if predicate in ("slt", "sle") else (b, a)
+    form = small.plus(large, Poly.of(-1))
+    if predicate in ("sle", "sge"):
+        form = form.plus(Form(Poly.of(-1)))
+    if form.residual or any(stride.constant is None for stride in form.coords.values()):
         return None
-    return ev.f.icmp("slt" if predicate in ("slt", "sgt") else "sle", ev.poly(largest), 0)
+    return form
 
 
-def _largest(form: Form, shape: tuple[int, ...]) -> Poly | None:
-    """The largest value of a form over an iteration space, for constant strides."""
-    if form.residual:
-        return None
-    total = form.constant
-    extents = {whole(d, n): n for d, n in enumerate(shape)}
-    for coord, stride in form.coords.items():
-        step = stride.constant
-        if step is None or coord not in extents:
-            return None
-        total = total + Poly.of(max(0, step) * (extents[coord] - 1))
-    return total
+def _bounds(form: Form, dim: int) -> bool:
+    """Whether a form bounds a loop over `dim` from above."""
+    strides = [p.constant for c, p in form.coords.items() if dim in {field.src for field in base_fields(c)}]
+    return len(strides) <= 1 and all(stride is not None and stride > 0 for stride in strides)

@@ -11,13 +11,14 @@ one scalar for all lanes, a few vectors and a shuffle, else a gather or scatter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.affine import Form, Poly, PointerForm, pointee_bytes
+from tilewright.backends.cpu.affine import Form, PointerForm, Poly, pointee_bytes
 from tilewright.backends.cpu.index import Coord, Index
 from tilewright.backends.cpu.lazy import constant_elements
 from tilewright.backends.cpu.plan import Buffer, Sink, memory_bytes, tile_buffer
@@ -80,8 +81,9 @@ def _level(ev: Evaluator, coord: Coord) -> int:
 def hoist_address(ev: Evaluator, value: SSAValue, index: Index) -> None:
     """Emit the part of an address that does not depend on loops that are still closed."""
     form = ev.analysis.pointer(value, index)
-    if form.base is not None:
-        _hoist(ev, (value, index), lambda: ev.scalar(form.base), form.offset)  # type: ignore[arg-type]
+    base = form.base
+    if base is not None:
+        _hoist(ev, (value, index), lambda: ev.scalar(base), form.offset)
 
 
 def hoist_scratch(ev: Evaluator, buffer: Buffer, index: Index) -> None:
@@ -89,11 +91,11 @@ def hoist_scratch(ev: Evaluator, buffer: Buffer, index: Index) -> None:
     _hoist(ev, (buffer, index), lambda: _arena(ev, buffer), _scratch_form(buffer, index))
 
 
-def _hoist(ev: Evaluator, key: object, base: object, form: Form) -> None:
+def _hoist(ev: Evaluator, key: object, base: Callable[[], V], form: Form) -> None:
     level = max(ev.nest.depth.values(), default=0)
     for poly in (form.constant, *form.coords.values()):
         ev.poly(poly)
-    _prefix(ev, key, base(), form, level)  # type: ignore[operator]
+    _prefix(ev, key, base(), form, level)
 
 
 def _arena(ev: Evaluator, buffer: Buffer) -> V:
@@ -204,7 +206,7 @@ def _read(ev: Evaluator, t: T, address: Address, mask: V | None, other: V | None
     whole = address.varying is None and not address.base.type.lanes and address.offsets is not None
     if whole and address.offsets is not None:
         run = _runs(address.offsets, size)
-        if run == lanes or run >= _MIN_RUN and run * size >= 8:
+        if run == lanes or (run >= _MIN_RUN and run * size >= 8):
             return _read_runs(ev, t, address, run, mask, other)
         if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
             return shuffled
@@ -247,7 +249,7 @@ def _read_shuffled(ev: Evaluator, t: T, address: Address) -> V | None:
     f, size = ev.f, max(1, t.bits // 8)
     assert address.offsets is not None
     distinct = sorted(set(address.offsets))
-    steps = {b - a for a, b in zip(distinct, distinct[1:], strict=False)}
+    steps = {b - a for a, b in itertools.pairwise(distinct)}
     if steps - {size} or len(distinct) & (len(distinct) - 1):
         return None
     where = {offset: lane for lane, offset in enumerate(distinct)}
@@ -341,7 +343,7 @@ def _write(ev: Evaluator, value: V, address: Address, mask: V | None) -> None:
     size = max(1, value.type.bits // 8)
     if address.varying is None and address.offsets is not None and not address.base.type.lanes:
         run = _runs(address.offsets, size)
-        if run == lanes or run >= _MIN_RUN and run * size >= 8:
+        if run == lanes or (run >= _MIN_RUN and run * size >= 8):
             for start in range(0, lanes, run):
                 pointer, part = f.gep(address.base, address.offsets[start]), f.slice(value, start, run)
                 if mask is None:

@@ -119,9 +119,8 @@ class Step:
 
     def computed(self, placed: dict[SSAValue, Buffer]) -> list[SSAValue]:
         """Values that the group itself writes to their place, and so cannot read there."""
-        return [
-            sink.roots[0] for sink in self.sinks if sink.kind == "spill" and placed.get(sink.roots[0]) is sink.targets[0]
-        ]
+        spills = [sink for sink in self.sinks if sink.kind == "spill"]
+        return [sink.roots[0] for sink in spills if placed.get(sink.roots[0]) is sink.targets[0]]
 
     def roots(self) -> Iterator[tuple[SSAValue, tuple[int, ...]]]:
         """Values wanted by the sinks, each with the iteration space."""

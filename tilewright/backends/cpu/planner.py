@@ -38,7 +38,9 @@ def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
     must_place: set[object] = set()
     while True:
         context = FunctionContext(isa, must_place)
-        arguments = {arg: context.place(arg) for arg in function.body.blocks[0].args if is_tile(arg)}
+        arguments: dict[SSAValue, Buffer] = {
+            argument: context.place(argument) for argument in function.body.blocks[0].args if is_tile(argument)
+        }
         outputs = list(function.function_type.outputs)
         returns = {n: context.new_buffer(tile_buffer(t)) for n, t in enumerate(outputs) if shape_of(t)}
         try:
@@ -136,7 +138,8 @@ class _Grouping:
 
     def _connect(self, step: Step) -> None:
         """Direct dependences of a step: values, memory, explicit ones."""
-        hard, soft = set(step.after), set()
+        hard: set[Step] = set(step.after)
+        soft: set[Step] = set()
         for leaf in self.leaves[step]:
             writer = self.collector.writer.get(leaf)
             if writer is None or writer is step:
@@ -145,9 +148,8 @@ class _Grouping:
             (soft if spill and self._same_index(step, leaf) else hard).add(writer)
         loads = self.loads[step]
         earlier = [writer for writer in self.writers if self.number[writer] < self.number[step]]
-        if step.writes or step.reads:
-            if earlier:
-                (soft if _is_store(step) and _is_store(earlier[-1]) else hard).add(earlier[-1])
+        if (step.writes or step.reads) and earlier:
+            (soft if _is_store(step) and _is_store(earlier[-1]) else hard).add(earlier[-1])
         for load in loads:
             self._order_load(step, load, earlier, hard)
         if step.writes:

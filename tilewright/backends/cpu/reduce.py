@@ -11,6 +11,7 @@ the body must be associative and commutative.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ _FLOATS = {
     "arith.maxnumf": _Known("fmax", -_INF), "arith.minnumf": _Known("fmin", _INF),
     "arith.maximumf": _Known("fmaximum", -_INF), "arith.minimumf": _Known("fminimum", _INF),
 }  # fmt: skip
-_INTEGERS = {
+_INTEGERS: dict[str, tuple[str, Callable[[int], int]]] = {
     "arith.addi": ("add", lambda b: 0), "arith.muli": ("mul", lambda b: 1), "arith.andi": ("and", lambda b: -1),
     "arith.ori": ("or", lambda b: 0), "arith.xori": ("xor", lambda b: 0),
     "arith.maxsi": ("smax", lambda b: -(1 << (b - 1))), "arith.minsi": ("smin", lambda b: (1 << (b - 1)) - 1),
@@ -102,10 +103,10 @@ class Reduction:
         f = self.ev.f
         values = [f.splat(value, self.chunking.lanes) for value in values]
         if self.known is not None:
+            if self.known.horizontal in ("fmax", "fmin"):  # also without a loop: it takes NaN out of the lanes
+                return [accumulate_max(f, carried[0], values[0], smallest=self.known.horizontal == "fmin")]
             if position is None:
                 return values
-            if self.known.horizontal in ("fmax", "fmin"):
-                return [accumulate_max(f, carried[0], values[0], smallest=self.known.horizontal == "fmin")]
             return self.combine(carried, values)
         if position is None or position.const == 0:
             return values

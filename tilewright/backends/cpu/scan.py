@@ -46,7 +46,7 @@ class _Scan:
         others = [d for d, n in enumerate(shape) if n > 1 and d != self.axis]
         others.sort(key=lambda d: (votes[d], d), reverse=True)
         native = max(2, ev.f.isa.vector_bytes // max(4, widest))
-        along = not others or votes[self.axis] > votes[others[0]] and shape[self.axis] >= native
+        along = not others or (votes[self.axis] > votes[others[0]] and shape[self.axis] >= native)
         if along:
             return make_chunking(shape, [self.axis], native, native, self.axis)
         return make_chunking(shape, others, NATIVE_VECTORS * native, native, self.axis)

@@ -32,7 +32,7 @@ def allocate(plan: FunctionPlan) -> None:
         lives.touch(buffer, lives.now + 1)
     spans = lives.spans
     if whole:  # control may go back: everything lives throughout
-        spans = {buffer: (0, lives.now) for buffer in spans}
+        spans = dict.fromkeys(spans, (0, lives.now))
     plan.buffers = [buffer for buffer in plan.buffers if buffer in spans]
     taken: list[Buffer] = []
     for buffer in sorted(plan.buffers, key=lambda b: -b.size):

@@ -29,9 +29,13 @@ class Program:
     """One program of the grid: the surroundings that references ask for (`ops.spec.Machine`)."""
 
     def __init__(self, memory: Memory, index: tuple[int, int, int], grid: tuple[int, int, int]) -> None:
-        self._memory, self._index, self._grid = memory, index, grid
+        self.memory, self._index, self._grid = memory, index, grid
         self.load = memory.load
         self.store = memory.store
+
+    def move(self, index: tuple[int, int, int]) -> None:
+        """Become another program of the same grid."""
+        self._index = index
 
     def program_id(self, axis: int) -> int:
         return self._index[axis]

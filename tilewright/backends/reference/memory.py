@@ -1,15 +1,36 @@
-"""Memory as a kernel sees it: registered numpy buffers behind plain addresses, with bounds checks."""
+"""Memory as a kernel sees it: registered buffers behind plain addresses, with bounds checks."""
 
 from __future__ import annotations
 
 import bisect
+import ctypes
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import InterpreterError
+from tilewright.base.errors import InterpreterError, ReadOnlyError
 
 Array = np.ndarray[Any, Any]
+
+
+class _Buffer:
+    """The bytes from `start` up to but not including `stop`."""
+
+    __slots__ = ("_views", "bytes", "name", "start", "stop", "writable")
+
+    def __init__(self, start: int, stop: int, name: str, writable: bool) -> None:
+        self.start, self.stop, self.name, self.writable = start, stop, name, writable
+        self.bytes: Array = np.ctypeslib.as_array((ctypes.c_uint8 * max(1, stop - start)).from_address(start))
+        self._views: dict[np.dtype[Any], Array] = {}
+
+    def elements(self, dtype: np.dtype[Any]) -> Array:
+        """The element that begins at each byte: addresses need not be aligned."""
+        found = self._views.get(dtype)
+        if found is None:
+            count = max(0, self.stop - self.start - dtype.itemsize + 1)
+            found = self._views[dtype] = np.ndarray((count,), dtype, self.bytes.data, strides=(1,))
+        return found
 
 
 class Memory:
@@ -21,7 +42,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._buffers: list[tuple[int, Array, str]] = []
+        self._buffers: list[_Buffer] = []
+        self._process_is_open = False
 
     def register(self, array: Array, name: str = "") -> int:
         """Make the elements of `array` reachable; returns the address of its first element.
@@ -31,54 +53,98 @@ class Memory:
             name: shown in errors.
         """
         low, high = np.lib.array_utils.byte_bounds(array)
-        view = np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * max(1, high - low)).from_address(low))
-        at = bisect.bisect_right(self._starts, low)
-        self._starts.insert(at, low)
-        self._buffers.insert(at, (high, view, name))
+        self.open(low, high, name)
         return int(array.__array_interface__["data"][0])
 
-    def _locate(self, first: int, last: int, size: int) -> tuple[int, Array]:
+    def open(self, start: int, stop: int, name: str = "", *, writable: bool = True) -> None:
+        """Make the bytes from `start` to `stop`, which must stay alive, reachable.
+
+        Args:
+            name: shown in errors.
+            writable: whether stores are allowed.
+        """
+        at = bisect.bisect_right(self._starts, start)
+        self._starts.insert(at, start)
+        self._buffers.insert(at, _Buffer(start, stop, name, writable))
+
+    def open_process(self) -> None:
+        """Let accesses reach everything that the process has mapped: for addresses that were read from memory."""
+        self._process_is_open = True
+
+    def _locate(self, first: int, last: int, size: int) -> _Buffer:
         """The buffer that holds all bytes from `first` to `last + size`."""
         for at in range(bisect.bisect_right(self._starts, first) - 1, -1, -1):
-            high, view, _ = self._buffers[at]
-            if last + size <= high:
-                return self._starts[at], view
-        names = ", ".join(
-            f"{n or '?'}: [{s:#x}, {h:#x})" for s, (h, _, n) in zip(self._starts, self._buffers, strict=True)
-        )
+            if last + size <= self._buffers[at].stop:
+                return self._buffers[at]
+        mapped = _mapped(first, last + size) if self._process_is_open else None
+        if mapped is not None:
+            self.open(*mapped[:2], "memory of the process", writable=mapped[2])
+            return self._locate(first, last, size)
+        names = ", ".join(f"{b.name or '?'}: [{b.start:#x}, {b.stop:#x})" for b in self._buffers)
         raise InterpreterError(
             f"access to address {first:#x} (up to {last + size:#x}) is outside every argument ({names})",
             hint="check the mask and the offsets of this load or store",
         )
 
-    def _spans(self, addresses: Array, mask: Array | None, size: int) -> list[tuple[Array, int, Array]]:
-        """Groups of lanes by buffer: (lane indices, start, bytes)."""
-        lanes = np.arange(addresses.size) if mask is None else np.flatnonzero(mask)
-        if lanes.size == 0:
+    def _groups(self, addresses: Array, size: int) -> list[tuple[Any, _Buffer, Array]]:
+        """Lanes by buffer: (which lanes, buffer, offsets in bytes)."""
+        if addresses.size == 0:
             return []
-        picked = addresses.ravel()[lanes]
         try:
-            start, view = self._locate(int(picked.min()), int(picked.max()), size)
-            return [(lanes, start, view)]
+            buffer = self._locate(int(addresses.min()), int(addresses.max()), size)
+            return [(slice(None), buffer, addresses - buffer.start)]
         except InterpreterError:
-            owner = np.searchsorted(np.asarray(self._starts), picked, side="right")
-            groups = [lanes[owner == k] for k in np.unique(owner)]
-            flat = addresses.ravel()
-            return [(g, *self._locate(int(flat[g].min()), int(flat[g].max()), size)) for g in groups]
+            owner = np.searchsorted(np.asarray(self._starts), addresses, side="right")
+            groups = []
+            for lanes in (np.flatnonzero(owner == k) for k in np.unique(owner)):
+                picked = addresses[lanes]
+                buffer = self._locate(int(picked.min()), int(picked.max()), size)
+                groups.append((lanes, buffer, picked - buffer.start))
+            return groups
 
     def load(self, addresses: Array, dtype: np.dtype[Any], mask: Array | None) -> Array:
         """Elements at `addresses` in their memory form; lanes outside `mask` are 0."""
-        out = np.zeros(addresses.size, dtype)
-        raw = out.view(np.uint8).reshape(addresses.size, dtype.itemsize)
-        for lanes, start, view in self._spans(addresses, mask, dtype.itemsize):
-            offsets = addresses.ravel()[lanes] - start
-            raw[lanes] = view[offsets[:, None] + np.arange(dtype.itemsize)]
+        flat = addresses.reshape(-1)
+        lanes = None if mask is None else np.flatnonzero(mask)
+        if lanes is not None and lanes.size == flat.size:
+            lanes = None
+        groups = self._groups(flat if lanes is None else flat[lanes], dtype.itemsize)
+        if lanes is None and len(groups) == 1:
+            return groups[0][1].elements(dtype)[groups[0][2]].reshape(addresses.shape)
+        out = np.zeros(flat.size, dtype)
+        for which, buffer, offsets in groups:
+            out[which if lanes is None else lanes[which]] = buffer.elements(dtype)[offsets]
         return out.reshape(addresses.shape)
 
     def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
-        """Write `values` (memory form); of several lanes with one address the last wins."""
-        size = values.dtype.itemsize
-        raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, size)
-        for lanes, start, view in self._spans(addresses, mask, size):
-            offsets = addresses.ravel()[lanes] - start
-            view[offsets[:, None] + np.arange(size)] = raw[lanes]
+        """Write `values` (memory form); of several lanes with one address the last wins.
+
+        Raises:
+            ReadOnlyError: the buffer is not writable.
+        """
+        flat, given = addresses.reshape(-1), values.reshape(-1)
+        if mask is not None:
+            lanes = np.flatnonzero(mask)
+            if lanes.size != flat.size:
+                flat, given = flat[lanes], given[lanes]
+        for which, buffer, offsets in self._groups(flat, values.dtype.itemsize):
+            if not buffer.writable:
+                raise ReadOnlyError(
+                    f"the kernel stores to argument `{buffer.name}`, which is read-only",
+                    hint=f"pass a writable array, for instance {buffer.name}.copy()",
+                )
+            buffer.elements(values.dtype)[offsets] = given[which]
+
+
+def _mapped(first: int, stop: int) -> tuple[int, int, bool] | None:
+    """The readable mapping of this process that holds an address range, and whether it is writable (Linux only)."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        span, rights = line.split()[:2]
+        low, high = (int(part, 16) for part in span.split("-"))
+        if low <= first and stop <= high and rights.startswith("r"):
+            return low, high, "w" in rights
+    return None

@@ -11,7 +11,7 @@ from tilewright.backends.cpu.launch.launcher import (
     make_launch,
     slot_format,
 )
-from tilewright.backends.cpu.launch.native import ByteCache
 from tilewright.backends.cpu.launch.team import Team, team
+from tilewright.backends.llvm.identity import ByteCache
 
 __all__ = ["ByteCache", "KernelCode", "Team", "coerce_slot", "describe_threads", "make_launch", "slot_format", "team"]

@@ -14,8 +14,9 @@ from typing import Any
 
 from tilewright.backends.cpu.launch import ir
 from tilewright.backends.cpu.launch.memory import Memory, arena_stride, arenas
-from tilewright.backends.cpu.launch.native import ByteCache, native
+from tilewright.backends.cpu.launch.native import native
 from tilewright.backends.cpu.launch.team import team
+from tilewright.backends.llvm.identity import ByteCache
 
 Launch = Callable[..., None]
 

@@ -10,22 +10,13 @@ import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tilewright.backends.cpu.launch import ir
 from tilewright.backends.llvm.codegen import Library, compile_object, load, versions
 from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.identity import ByteCache
 from tilewright.base.errors import InternalError
-
-
-class ByteCache(Protocol):
-    """What the launcher needs of an object cache; the runtime's disk cache is one."""
-
-    def get_bytes(self, key: str) -> bytes | None:
-        """The bytes kept under `key`, or None."""
-
-    def put_bytes(self, key: str, payload: bytes) -> None:
-        """Keep `payload` under `key`."""
 
 
 @dataclass(frozen=True)
