@@ -123,6 +123,11 @@ def plan_warp(source: LinearLayout, destination: LinearLayout, element_bits: int
     return None if paths is None else _build(problem, paths, copies, element_bits)
 
 
+def stays_in_warp(source: LinearLayout, destination: LinearLayout) -> bool:
+    """Whether every warp holds all the elements that it needs."""
+    return _Problem.of(source, destination) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Path:
     """What one bit of the lane (or warp) does: ``f`` to the destination register, and the source that results."""

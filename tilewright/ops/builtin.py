@@ -87,6 +87,10 @@ class Emitter(ABC):
     def call(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
         """Call a block function, builtin or lambda with kernel values."""
 
+    def invoke(self, function: Builtin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A builtin called by its name, by a kernel that runs as Python."""
+        return function.fn(self, *args, **kwargs)
+
     def warn(self, message: str) -> None:
         """Tell the user something about the construct being compiled; by default through `warnings`."""
         warnings.warn(message, stacklevel=2)
@@ -121,7 +125,7 @@ class Builtin:
         self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(active_emitter(self.__name__), *args, **kwargs)
+        return active_emitter(self.__name__).invoke(self, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

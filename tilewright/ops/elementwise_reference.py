@@ -30,6 +30,7 @@ def quiet(fn: Reference) -> Reference:
         with np.errstate(all="ignore"):
             return fn(*args)
 
+    wrapped.__wrapped__ = fn  # type: ignore[attr-defined]  # for callers that have silenced numpy themselves
     return wrapped
 
 
@@ -163,8 +164,8 @@ def compare_floats(call: Call, a: Array, b: Array) -> Array:
 
 
 def pick_number(fn: ArrayFn) -> ArrayFn:
-    """Minimum or maximum in which a NaN loses to a number; -0 and +0 are equal, so either may come out."""
-    return lambda a, b: np.where(np.isnan(a), b, np.where(np.isnan(b), a, fn(a, b)))
+    """`fn`, minimum or maximum, in which a NaN loses to a number; -0 and +0 are equal, so either may come out."""
+    return np.fmin if fn is np.minimum else np.fmax
 
 
 def clamp(call: Call, x: Array, low: Array, high: Array) -> Array:

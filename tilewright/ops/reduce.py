@@ -77,9 +77,10 @@ def _reference_reduce(call: Call, *srcs: Array) -> tuple[Array, ...]:
     (combine,) = call.regions
     values = [np.moveaxis(np.asarray(s), call.attrs["axis"], 0) for s in srcs]
     while values[0].shape[0] > 1:
-        even = values[0].shape[0] // 2 * 2
+        count = values[0].shape[0]
+        even = count // 2 * 2
         paired = combine(*[v[0:even:2] for v in values], *[v[1:even:2] for v in values])
-        values = [np.concatenate([p, v[even:]]) for p, v in zip(paired, values, strict=True)]
+        values = [p if even == count else np.concatenate([p, v[even:]]) for p, v in zip(paired, values, strict=True)]
     return tuple(v[0] for v in values)
 
 

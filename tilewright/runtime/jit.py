@@ -5,6 +5,7 @@
     kernel[grid](*args, **options)
         binder: bind, read arguments, make the key -> table hit: launch
                                                    -> miss: compile_kernel, remember, launch
+    interpreted: bind, then run the Python function for each program (`interpret.py`)
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tilewright.frontend.source import source_of
 from tilewright.ops.values import constexpr
 from tilewright.runtime.binder import Binder, Call, Prepared
 from tilewright.runtime.compiler import BACKENDS, CompiledKernel, compile_kernel
+from tilewright.runtime.grid import grid3
+from tilewright.runtime.interpret import launch
 from tilewright.runtime.specialize import parse_params, register_constant
 
 
@@ -37,6 +40,7 @@ class JITFunction(BlockFunction):
         do_not_specialize: parameters (names or indices) not specialised on value.
         do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
         debug: keep device assertions; default is the knob `runtime.debug`.
+        interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
     """
 
     def __init__(
@@ -47,11 +51,13 @@ class JITFunction(BlockFunction):
         do_not_specialize: Iterable[int | str] = (),
         do_not_specialize_on_alignment: Iterable[int | str] = (),
         debug: bool | None = None,
+        interpret: bool | None = None,
     ) -> None:
         super().__init__(fn, noinline=noinline)
         source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
         self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
         self.debug = debug
+        self.interpret = interpret
         self._binder: Binder | None = None
         self._kernels: dict[Any, CompiledKernel] = {}
 
@@ -66,6 +72,8 @@ class JITFunction(BlockFunction):
         return content_hash(self)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        if self.interpret or (self.interpret is None and knobs.runtime.interpret):
+            return functools.partial(self._launch_interpreted, grid)
         return functools.partial((self._binder or self._make_binder()).launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -74,8 +82,12 @@ class JITFunction(BlockFunction):
             return self.warmup(*args, grid=grid, **kwargs)
         return self[grid](*args, **kwargs)
 
+    def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+        call = (self._binder or self._make_binder()).bind(*args, **kwargs)
+        launch(self, call, grid3(grid(call.by_name()) if callable(grid) else grid), self._options(call))
+
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel:
-        """Compile for these arguments without launching."""
+        """Compile for these arguments without launching, also where launches are interpreted."""
         binder = self._binder or self._make_binder()
         kernel = self._resolve(binder.bind(*args, **kwargs)).kernel
         assert isinstance(kernel, CompiledKernel)
@@ -127,6 +139,7 @@ def jit(
     do_not_specialize: Iterable[int | str] = ...,
     do_not_specialize_on_alignment: Iterable[int | str] = ...,
     debug: bool | None = ...,
+    interpret: bool | None = ...,
 ) -> Callable[[Callable[..., Any]], JITFunction]: ...
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a Python function written in the block language.

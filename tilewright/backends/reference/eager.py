@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
 
 from tilewright.backends.reference.evaluate import Program
+from tilewright.backends.reference.replay import NotKeyed, Replay, Step, key_of
 from tilewright.backends.reference.rewrite import is_kernel_code, python_of
 from tilewright.backends.reference.value import EagerValue, LaneDependent
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import UnsupportedError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
@@ -33,54 +33,8 @@ from tilewright.ops.spec import Array, Call, Combine, spec_of
 from tilewright.ops.values import tensor
 
 
-class Replay:
-    """A function of tensors as the operations that it applied when it was recorded.
-
-    Args:
-        steps: (reference, call, operands, results) in order.
-        args: the values that it was recorded on.
-        results: the tensors that it returned.
-        single: it returned one tensor, not a tuple.
-    """
-
-    def __init__(self, steps: Sequence[Any], args: Sequence[tensor], results: Sequence[tensor], single: bool) -> None:
-        slots: dict[int, int] = {}
-        self._constants: list[Array | None] = []
-
-        def slot(value: Any, *, known: bool) -> int:
-            found = slots.get(id(value))
-            if found is None:
-                found = slots[id(value)] = len(self._constants)
-                self._constants.append(None if known else value.data)
-            return found
-
-        for arg in args:
-            slot(arg.handle, known=True)
-        self._steps = [
-            (reference, call, [slot(v, known=False) for v in operands], [slot(v, known=True) for v in made])
-            for reference, call, operands, made in steps
-        ]
-        self._results = [(slot(r.handle, known=False), r.handle.type, r.type) for r in results]
-        self._single = single
-
-    def __call__(self, args: Sequence[tensor]) -> Any:
-        """Apply it to other values of the same types."""
-        arrays: list[Any] = self._constants.copy()
-        for index, arg in enumerate(args):
-            arrays[index] = arg.handle.data  # type: ignore[attr-defined]
-        for reference, call, operands, made in self._steps:
-            result = reference(call, *[arrays[k] for k in operands])
-            if len(made) == 1 and not isinstance(result, tuple):
-                arrays[made[0]] = result
-            else:
-                for k, array in zip(made, result, strict=True):
-                    arrays[k] = array
-        values = [tensor(EagerValue(ir, arrays[k]), type_) for k, ir, type_ in self._results]
-        return values[0] if self._single else tuple(values)
-
-
 class EagerEmitter(Emitter):
-    """Evaluates operations for the programs of one launch.
+    """Evaluates operations for the programs of one launch; numpy's warnings are for the caller to silence.
 
     Args:
         target: what the kernel would be compiled for.
@@ -92,44 +46,13 @@ class EagerEmitter(Emitter):
         self.target = target
         self.options = options
         self.program = program
-        self._known: dict[Any, tuple[Any, Call, Any]] = {}  # what was inferred, by op, attributes and types
         self._constants: dict[Any, tensor] = {}
         self._replays: dict[Any, Replay | None] = {}
-        self._steps: list[Any] | None = None  # what is applied, while a function is being recorded
+        self._steps: list[Step] | None = None  # what is applied, while a call is being recorded
+        self._foreign_calls = 0  # of functions that are not of the language
         self._warned: set[tuple[str, str, int]] = set()
 
     # -- operations -------------------------------------------------------------------------------
-
-    def op(
-        self,
-        cls: type[TileOp],
-        *operands: Any,
-        attrs: Mapping[str, Any] | None = None,
-        result_types: Sequence[Attribute] = (),
-        regions: Sequence[Any] = (),
-    ) -> tuple[Any, ...]:
-        """As :meth:`Emitter.op`, remembering what was inferred for the same op, attributes and types."""
-        if regions:
-            return super().op(cls, *operands, attrs=attrs, result_types=result_types, regions=regions)
-        flat = _flat(operands)
-        try:
-            key = (
-                cls,
-                tuple([None if v is None else id(v.type) for v in flat]),
-                tuple([id(t) for t in result_types]),
-                tuple(attrs.items()) if attrs else (),
-            )
-            known = self._known.get(key)
-        except TypeError:  # an attribute that cannot be hashed
-            return super().op(cls, *operands, attrs=attrs, result_types=result_types)
-        if known is None:
-            results = super().op(cls, *operands, attrs=attrs, result_types=result_types)
-            types = tuple([None if v is None else v.type for v in flat])
-            call = Call(attrs or {}, types, tuple([r.type for r in results]), machine=self.program)
-            # The types asked for are kept so that their ids stay theirs.
-            self._known[key] = (_reference(cls), call, result_types)
-            return results
-        return self._evaluate(known[0], known[1], flat)
 
     def apply(
         self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]
@@ -137,19 +60,18 @@ class EagerEmitter(Emitter):
         """Evaluate an op whose types are known to be right."""
         if cls is IntToPtrOp:
             self.program.memory.open_process()
-        full = Call(call.attrs, call.operand_types, call.result_types, tuple(regions), self.program)
-        return self._evaluate(_reference(cls), full, _flat(operands))
-
-    def _evaluate(self, reference: Any, call: Call, operands: Sequence[Any]) -> tuple[Any, ...]:
-        result = reference(call, *[None if v is None else v.data for v in operands])
-        if result is None:
-            values: tuple[EagerValue, ...] = ()
-        elif isinstance(result, tuple):
-            values = tuple([EagerValue(t, np.asarray(r)) for r, t in zip(result, call.result_types, strict=True)])
-        else:
-            values = (EagerValue(call.result_types[0], np.asarray(result)),)
-        if self._steps is not None:
-            self._steps.append((reference, call, operands, values))
+        flat: list[Any] = []
+        for operand in operands:
+            flat.extend(operand if isinstance(operand, (list, tuple)) else [operand])
+        call = Call(call.attrs, call.operand_types, call.result_types, tuple(regions), self.program)
+        reference = _reference(cls)
+        steps, self._steps = self._steps, None  # what a body applies belongs to the operation that it is the body of
+        result = reference(call, *[None if v is None else v.data for v in flat])
+        self._steps = steps
+        arrays = () if result is None else result if isinstance(result, tuple) else (result,)
+        values = tuple([EagerValue(t, np.asarray(a)) for a, t in zip(arrays, call.result_types, strict=True)])
+        if steps is not None:
+            steps.append((reference, call, flat, values))
         return values
 
     def constant(self, value: bool | int | float, type: Type) -> tensor:
@@ -157,19 +79,73 @@ class EagerEmitter(Emitter):
         key = (type, repr(value))
         found = self._constants.get(key)
         if found is None:
-            outer, self._steps = self._steps, None
+            steps, self._steps = self._steps, None
             found = self._constants[key] = self.emit(ConstantOp, type, value=value)
-            self._steps = outer
+            self._steps = steps
         return found
 
     # -- functions ----------------------------------------------------------------------------------
 
+    def invoke(self, function: Builtin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A builtin called by its name, by a kernel that runs as Python."""
+        return self._replayed(function, lambda: function.fn(self, *args, **kwargs), args, kwargs)
+
+    def call(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Call a builtin, block function or lambda with kernel values."""
+        self._foreign_calls += not isinstance(fn, (Builtin, LibraryFunction))
+        python = python_of(fn) if isinstance(fn, BlockFunction) else fn
+        return python(*args, **(kwargs or {}))
+
+    def _replayed(self, fn: Any, run: Callable[[], Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Result of `run`, a call of `fn` with `args` and `kwargs`: by what a call with the same types has done."""
+        if self._steps is not None:
+            return run()
+        tensors: list[tensor] = []
+        try:
+            key: Any = (fn, *[key_of(a, tensors) for a in args])
+            if kwargs:
+                key = (key, *[(name, key_of(a, tensors)) for name, a in kwargs.items()])
+        except NotKeyed:
+            return run()
+        found = self._replays.get(key)
+        if found is not None:
+            return found(tensors)
+        if key in self._replays:
+            return run()
+        result, self._replays[key] = self._recorded(run, tensors)
+        return result
+
+    def _recorded(self, run: Callable[[], Any], args: Sequence[tensor]) -> tuple[Any, Replay | None]:
+        """Result of `run`, and how to do the same to other values in the place of `args`, if that is known."""
+        self._steps, before = [], (EagerValue.reads, len(self._warned), self._foreign_calls)
+        try:
+            result = run()
+        finally:
+            steps, self._steps = self._steps, None
+        seen = before != (EagerValue.reads, len(self._warned), self._foreign_calls)
+        if seen or (result is None and not steps):  # the user may have seen it happen, and expects to see it again
+            return result, None
+        try:
+            return result, Replay(steps, args, result)
+        except NotKeyed:
+            return result, None
+
     def region(self, arg_types: Sequence[Type], body: BodyFn, terminator: type[TileOp]) -> Combine:
         """The body of a reduction or scan, as a function of arrays of one shape."""
         types = [(to_ir(t), t) for t in arg_types]
+        replay: Replay | None = None
+        tried = False
 
-        def apply(arrays: Sequence[Array]) -> list[Any]:
-            results = body(*[tensor(EagerValue(ir, a), t) for a, (ir, t) in zip(arrays, types, strict=True)])
+        def apply(arrays: Sequence[Any]) -> Sequence[Array]:
+            nonlocal replay, tried
+            if replay is not None:
+                return replay.apply(arrays)
+            args = [tensor(EagerValue(ir, array), type_) for array, (ir, type_) in zip(arrays, types, strict=True)]
+            if tried:
+                results = body(*args)
+            else:
+                tried = True
+                results, replay = self._recorded(lambda: tuple(body(*args)), args)
             return [r.handle.data for r in results]  # type: ignore[attr-defined]
 
         def combine(*arrays: Array) -> tuple[Array, ...]:
@@ -181,35 +157,6 @@ class EagerEmitter(Emitter):
             return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in found])
 
         return combine
-
-    def call(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
-        """Call a builtin, block function or lambda with kernel values."""
-        if isinstance(fn, Builtin):
-            return fn.fn(self, *args, **(kwargs or {}))
-        if isinstance(fn, LibraryFunction) and not kwargs and self._steps is None:
-            return self._call_library(fn, args)
-        if isinstance(fn, BlockFunction):
-            return python_of(fn)(*args, **(kwargs or {}))
-        return fn(*args, **(kwargs or {}))
-
-    def _call_library(self, fn: LibraryFunction, args: Sequence[Any]) -> Any:
-        """Functions of the language are recorded once per combination of types: reductions apply them many times."""
-        key = (fn, *[arg.type if isinstance(arg, tensor) else None for arg in args])
-        found = self._replays.get(key)
-        if found is not None:
-            return found(args)
-        if None in key or key in self._replays:
-            return python_of(fn)(*args)
-        self._replays[key] = None
-        self._steps, reads = [], EagerValue.reads
-        try:
-            result = python_of(fn)(*args)
-        finally:
-            steps, self._steps = self._steps, None
-        several = result if isinstance(result, tuple) else (result,)
-        if reads == EagerValue.reads and all(isinstance(r, tensor) for r in several):
-            self._replays[key] = Replay(steps, args, several, not isinstance(result, tuple))
-        return result
 
     def warn(self, message: str) -> None:
         """A Python warning at the line of the kernel, once per line and launch."""
@@ -223,34 +170,16 @@ class EagerEmitter(Emitter):
 
 
 def _reference(cls: type[TileOp]) -> Any:
-    spec = spec_of(cls)
-    if spec.reference is None:
-        if spec.lowering:
-            raise UnsupportedError(f"{cls.name} cannot be interpreted", hint="compile the kernel to run it")
-        raise InternalError(f"{cls.name} has no reference")
-    return spec.reference
-
-
-def _flat(operands: Sequence[Any]) -> Sequence[Any]:
-    for operand in operands:
-        if operand is not None and operand.__class__ is not EagerValue:
-            break
-    else:
-        return operands
-    flat: list[Any] = []
-    for operand in operands:
-        flat.extend(operand if isinstance(operand, (list, tuple)) else [operand])
-    return flat
+    reference = spec_of(cls).reference
+    if reference is None:
+        raise UnsupportedError(f"{cls.name} cannot be interpreted", hint="compile the kernel to run it")
+    return getattr(reference, "__wrapped__", reference)
 
 
 def _lane_by_lane(apply: Callable[[Sequence[Array]], list[Any]], arrays: Sequence[Array]) -> tuple[Array, ...]:
     """A body that decides by its data, on one element after the other."""
     shape = arrays[0].shape
     lanes = [np.asarray(array).reshape(-1) for array in arrays]
-    rows = [apply([lane[k : k + 1].reshape(()) for lane in lanes]) for k in range(lanes[0].size)]
-    count = len(rows[0]) if rows else len(arrays) // 2
-    out = []
-    for index in range(count):
-        column = np.array([row[index] for row in rows], dtype=arrays[index].dtype)
-        out.append(column.reshape(shape))
-    return tuple(out)
+    rows = [apply([lane[k] for lane in lanes]) for k in range(lanes[0].size)]
+    columns = zip(*rows, strict=True) if rows else [()] * (len(arrays) // 2)
+    return tuple([np.array(c, dtype=a.dtype).reshape(shape) for c, a in zip(columns, arrays, strict=False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 from xdsl.ir import Attribute
 
 from tilewright.ops.spec import Array
@@ -45,6 +46,6 @@ class EagerValue:
     def inspect(self) -> Array:
         """The data, for Python code to look at but not to change."""
         EagerValue.reads += 1
-        view = self.data.view()
+        view = np.asarray(self.data).view()
         view.flags.writeable = False
         return view

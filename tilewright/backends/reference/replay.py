@@ -1,0 +1,125 @@
+"""Recording what a function of the language does to values of given types, to do it again without running its Python.
+
+A builtin looks at types and compile-time values only, never at data. So the operations that it applied once are what it
+applies to all values of the same types: promotion, checks and broadcasting rules are decided once per launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.backends.reference.value import EagerValue
+from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import Type
+from tilewright.ops.builtin import Builtin
+from tilewright.ops.spec import Call
+from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import tuple as tile_tuple
+
+Step = tuple[Any, Call, Sequence[Any], Sequence[EagerValue]]
+"""Reference, call, operands, results."""
+
+
+class NotKeyed(Exception):
+    """An argument that may differ in ways that no key tells."""
+
+
+def key_of(value: Any, tensors: list[tensor]) -> Any:
+    """What calls must have in common to do the same: types of tensors, which are appended to `tensors`, and constants.
+
+    Raises:
+        NotKeyed: the value is none of these.
+    """
+    kind = value.__class__
+    if kind is tensor:
+        tensors.append(value)
+        return id(value.type)
+    if kind is int or value is None or kind is bool or kind is str:
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind is constexpr:
+        return kind, key_of(value.value, tensors)
+    if kind is tuple or kind is tile_tuple or kind is list:
+        return kind, *[key_of(part, tensors) for part in value]
+    if isinstance(value, (Type, BlockFunction, Builtin, slice)):
+        return kind, id(value) if kind is slice else value
+    raise NotKeyed
+
+
+class Replay:
+    """The operations that a call applied, for values of the same types.
+
+    Args:
+        steps: in order.
+        args: the tensors that it was given; their types stay alive, so that a key made of their ids stays theirs.
+        result: what it returned: a tensor, `None`, or a tuple of these.
+
+    Raises:
+        NotKeyed: the result is something else.
+    """
+
+    __slots__ = ("_args", "_arity", "_constants", "_result", "_slots", "_steps")
+
+    def __init__(self, steps: Sequence[Step], args: Sequence[tensor], result: Any) -> None:
+        self._args = [arg.type for arg in args]
+        self._arity = len(args)
+        self._constants: list[Any] = []
+        self._slots: dict[int, int] = {}
+        for index, arg in enumerate(args):
+            self._slots.setdefault(id(arg.handle), index)
+        self._steps = []
+        for reference, call, operands, made in steps:
+            inputs = [self._slot(value) for value in operands]
+            self._steps.append((reference, call, inputs, [self._slot(value, fresh=True) for value in made]))
+        self._result = self._template(result)
+
+    def _slot(self, value: Any, *, fresh: bool = False) -> int:
+        """Where the array of a value stands; values from outside the recording are constants."""
+        found = self._slots.get(id(value))
+        if found is None or value is None:
+            found = self._arity + len(self._constants)
+            self._constants.append(None if fresh or value is None else value.data)
+            if value is not None:
+                self._slots[id(value)] = found
+        return found
+
+    def _template(self, result: Any) -> Any:
+        if isinstance(result, tensor):
+            handle: Any = result.handle
+            return self._slot(handle), handle.type, result.type
+        if type(result) in (tuple, tile_tuple):
+            return [type(result), [self._template(part) for part in result]]
+        if result is not None:
+            raise NotKeyed
+        return None
+
+    def __call__(self, args: Sequence[tensor]) -> Any:
+        """Do it to other tensors; returns what was returned."""
+        return _filled(self._result, self._run([arg.handle.data for arg in args]))  # type: ignore[attr-defined]
+
+    def apply(self, args: Sequence[Any]) -> list[Any]:
+        """Do it to arrays; returns the arrays of the tuple that was returned."""
+        arrays = self._run(args)
+        return [arrays[slot] for slot, _, _ in self._result[1]]
+
+    def _run(self, args: Sequence[Any]) -> list[Any]:
+        arrays = [*args, *self._constants]
+        for reference, call, operands, made in self._steps:
+            result = reference(call, *[arrays[k] for k in operands])
+            if result.__class__ is tuple:
+                for k, array in zip(made, result, strict=True):
+                    arrays[k] = array
+            elif made:
+                arrays[made[0]] = result
+        return arrays
+
+
+def _filled(template: Any, arrays: Sequence[Any]) -> Any:
+    if template.__class__ is tuple:
+        slot, ir, type_ = template
+        return tensor(EagerValue(ir, arrays[slot]), type_)
+    if template is None:
+        return None
+    return template[0]([_filled(part, arrays) for part in template[1]])
