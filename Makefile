@@ -38,8 +38,9 @@ format: $(VENV)/.lint ## let ruff rewrite imports and layout
 bench: $(VENV)/.tour ## measure every row of the speed table against torch; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH)
 
-docs: $(VENV)/.tour ## write docs/language.md anew from the operations
+docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the code
 	@$(BIN)/python -m tilewright.tools.docgen
+	@$(BIN)/python -m tilewright.tools.gallery
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -133,7 +133,7 @@ def _matmul(
         theirs = torch.zeros_like(out)
 
         def ours(tile: Tile) -> Function:
-            return lambda: example.matmul(a, b, out=out, tile=tile, precision=precision)
+            return lambda: example.matmul(a, b, out=out, tile=tile[:3], precision=precision, group=(*tile, 8)[3])
 
         rival = (lambda: torch._int_mm(a, b)) if dtype == torch.int8 else (lambda: torch.mm(a, b, out=theirs))
         return {"×".join(map(str, tile)): ours(tile) for tile in tiles}, rival
@@ -158,8 +158,10 @@ def _attention(
     return prepare
 
 
-_MATMUL_TILES = ((128, 128, 64), (128, 128, 128), (128, 256, 64), (64, 64, 64))
-_WIDE_TILES = ((128, 128, 64), (128, 128, 128), (128, 128, 256), (128, 256, 128))
+# (BLOCK_M, BLOCK_N, BLOCK_K), then GROUP_M if it is not 8
+_F32_TILES = ((128, 128, 64), (128, 128, 128), (128, 256, 64), (64, 64, 64, 16), (128, 128, 256))
+_WIDE_TILES = ((128, 128, 64), (128, 128, 256), (128, 256, 128), (128, 256, 512, 16), (256, 256, 256))
+_INT8_TILES = ((128, 128, 256), (128, 256, 512, 16), (256, 256, 512), (128, 512, 512, 16), (64, 64, 64))
 _ATTENTION_TILES = ((64, 64), (128, 64), (128, 128), (256, 128))
 _F32, _F16, _BF16, _I8 = torch.float32, torch.float16, torch.bfloat16, torch.int8
 
@@ -172,9 +174,9 @@ def _contests() -> Iterator[Contest]:
         for rows, cols in ((4096, 1024), (1024, 4096)):
             yield Contest("layer norm", f"{name} {rows}×{cols}", 1.8, _layer_norm(dtype, rows, cols), 1e-2)
     for name, dtype, target, tolerance, tiles, precision in (
-        ("f32", _F32, 0.88, 1e-5, _MATMUL_TILES, "ieee"),
+        ("f32", _F32, 0.88, 1e-5, _F32_TILES, "ieee"),
         ("bf16", _BF16, 0.95, 1e-2, _WIDE_TILES, "ieee"),
-        ("int8", _I8, 1.2, 0.0, _WIDE_TILES, "ieee"),
+        ("int8", _I8, 1.2, 0.0, _INT8_TILES, "ieee"),
         ("f16", _F16, 1.5, 2e-3, _WIDE_TILES, "ieee"),
         ("tf32", _F32, 1.4, 1e-3, _WIDE_TILES, "tf32"),
     ):

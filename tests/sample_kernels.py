@@ -26,6 +26,7 @@ from tilewright.ir.types import (
     is_float,
     is_pointer,
     pointer_type,
+    scalar_type,
     shape_of,
     tile_type,
     with_element,
@@ -98,8 +99,6 @@ def _combine(name: str) -> Any:
 
 
 def _scalar_of(array: Array) -> Attribute:
-    from tilewright.ir.types import scalar_type
-
     names = {"float32": "f32", "float64": "f64", "float16": "f16", "bool": "i1"}
     return scalar_type(names.get(array.dtype.name, f"i{array.dtype.itemsize * 8}"))
 
@@ -109,7 +108,9 @@ def is_runnable(spec: OpSpec, sample: Sample) -> bool:
     if sample.error is not None:
         return False
     results = result_types(spec, sample)
-    return bool(results) and not any(t is not None and is_pointer(element_type(t)) for t in (*sample.operand_types, *results))
+    return bool(results) and not any(
+        t is not None and is_pointer(element_type(t)) for t in (*sample.operand_types, *results)
+    )
 
 
 class _Body:

@@ -1,22 +1,23 @@
 """Tilewright: tile kernels written in Python, run as native code.
 
-    import tilewright
-    import tilewright.language as tl
+import tilewright
+import tilewright.language as tl
 
-    @tilewright.jit
-    def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        mask = offsets < n
-        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+@tilewright.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
-    add[(tilewright.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+add[(tilewright.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
 """
 
-from tilewright import language
+from tilewright import compiler, language, testing
 from tilewright.base import errors
 from tilewright.base.errors import (
     CompilationError,
     CompileTimeAssertionFailure,
+    InterpreterError,
     OutOfResources,
     TilewrightError,
     UnsupportedLanguageConstruct,
@@ -24,28 +25,54 @@ from tilewright.base.errors import (
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
+from tilewright.base.version import __version__
+from tilewright.language.aggregate import aggregate, must_use_result
 from tilewright.language.library import constexpr_function
+from tilewright.runtime.allocation import set_allocator
+from tilewright.runtime.ast_source import compile
+from tilewright.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
 from tilewright.runtime.compiler import CompiledKernel
 from tilewright.runtime.host import cdiv, next_power_of_2
+from tilewright.runtime.interface import KernelInterface
 from tilewright.runtime.jit import JITFunction, jit
-from tilewright.base.version import __version__
+from tilewright.runtime.wrappers import MockTensor, TensorWrapper, reinterpret
+
+TritonError = TilewrightError  # the root of Triton's errors, for programs that catch it
 
 __all__ = [
+    "Autotuner",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",
+    "Config",
+    "Heuristics",
+    "InterpreterError",
     "JITFunction",
+    "KernelInterface",
+    "MockTensor",
     "Options",
     "OutOfResources",
     "Target",
+    "TensorWrapper",
     "TilewrightError",
+    "TritonError",
     "UnsupportedLanguageConstruct",
     "__version__",
+    "aggregate",
+    "autotune",
     "cdiv",
+    "compile",
+    "compiler",
     "constexpr_function",
     "errors",
+    "heuristics",
     "jit",
     "knobs",
     "language",
+    "must_use_result",
     "next_power_of_2",
+    "reinterpret",
+    "runtime",
+    "set_allocator",
+    "testing",
 ]

@@ -237,7 +237,7 @@ def test_a_path_without_a_value_gives_an_undefined_one() -> None:
     @jit
     def helper(n):
         if n > 0:
-            return n
+            return n * 2
 
     @jit
     def kernel(p, n):

@@ -184,3 +184,60 @@ def test_a_callee_hashed_with_another_value_is_found(tmp_path: Any) -> None:
     module.N = constexpr(2)
     with pytest.raises(GlobalsChangedError, match="Global variable N has value"):
         content_hash(module.outer)
+
+
+def test_variables_of_the_function_are_not_globals(tmp_path: Any) -> None:
+    text = """
+        from tilewright.base.callable import BlockFunction
+
+        x, n, i, part, size, flag = 1, 2, 3, 4, 5, 6
+
+        @BlockFunction
+        def kernel(p):
+            x = p + 1
+            for i in range(4):
+                x += i
+            if p > 0:
+                n = 1
+                flag = 1
+            else:
+                n = 2
+            values = [part for part in (1, 2)]
+            return x + n + values[0] + size + flag
+    """
+    module = _load(tmp_path, "user", text)
+    content_hash(module.kernel)
+    assert {entry.name for entry in used_globals(module.kernel)} == {"size", "flag"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = x + 1", "x += 1", "y = (lambda k: k + x)(1)", "y = [k for k in (x, 1)]", "for k in (1,):\n    x = 1\ny = x"],
+)
+def test_reads_before_an_assignment_count(tmp_path: Any, text: str) -> None:
+    body = textwrap.indent(text, "    ")
+    source = f"from tilewright.base.callable import BlockFunction\nx = 1\n@BlockFunction\ndef kernel(p):\n{body}\n"
+    module = _load(tmp_path, "user", source)
+    assert [entry.name for entry in used_globals(module.kernel)] == ["x"]
+
+
+def test_the_methods_of_a_record_count(tmp_path: Any) -> None:
+    text = """
+        import tilewright.language as tl
+        from tilewright.base.callable import BlockFunction
+
+        @tl.aggregate
+        class State:
+            total: tl.tensor
+
+            def push(self, x):
+                return State(self.total + x)
+
+        @BlockFunction
+        def kernel(p):
+            return State(p).push(1)
+    """
+    before = content_hash(_load(tmp_path, "user", text).kernel)
+    assert content_hash(_load(tmp_path, "user", text).kernel) == before
+    assert content_hash(_load(tmp_path, "user", text.replace("self.total + x", "self.total - x")).kernel) != before
+    assert content_hash(_load(tmp_path, "user", text.replace("total: tl.tensor", "total: tl.constexpr")).kernel) != before

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 import tilewright.language as tl
+from tests.backends.cpu.harness import Compiled
 from tests.frontend.helpers import I32, build, i32, jit
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
@@ -30,6 +32,7 @@ class Writer:
         self.random = random.Random(seed)
         self.lines: list[str] = []
         self.counters = 0
+        self.loops = 0
 
     def write(self) -> str:
         self.line(1, "c = a + 1")
@@ -62,11 +65,16 @@ class Writer:
             kinds += ["if"] * 3 + ["for", "while", "static"]
         if returns and depth > 1:
             kinds += ["return"]
+        if self.loops:
+            kinds += ["break", "continue"]
         kind = self.random.choice(kinds)
         if kind == "assign":
             self.line(depth, f"{self.random.choice(NAMES)} {self.random.choice(['=', '+=', '-='])} {self.value()}")
         elif kind == "return":
             self.line(depth, f"return {self.value()}")
+        elif kind in ("break", "continue"):
+            self.line(depth, f"if {self.test()}:")
+            self.line(depth + 1, kind)
         elif kind == "if":
             self.branch(depth, budget, returns=returns)
         else:
@@ -83,22 +91,36 @@ class Writer:
             self.block(depth + 1, budget - 1, returns=returns)
 
     def loop(self, kind: str, depth: int, budget: int, *, returns: bool) -> None:
+        pick = self.random
         self.counters += 1
         i = f"i{self.counters}"
+        inside = budget - 2 if budget > 1 else 0
         if kind == "while":
             self.line(depth, f"{i} = 0")
-            self.line(depth, f"while ({i} < 3) & ({self.random.choice(NAMES)} < 9):")
+            self.line(depth, pick.choice([f"while ({i} < 3) & ({pick.choice(NAMES)} < 9):", "while True:"]))
+            forever = self.lines[-1].endswith("True:")
             self.line(depth + 1, f"{i} += 1")
-            self.block(depth + 1, budget - 2 if budget > 1 else 0, returns=False)
+            if forever:
+                self.line(depth + 1, f"if {i} > 3:")
+                self.line(depth + 2, "return a - 7" if returns and pick.random() < 0.3 else "break")
         elif kind == "for":
-            bounds = self.random.choice(["3", "1, 4", "2, -1, -1", f"0, {self.random.choice(NAMES)} & 3"])
+            self.line(depth, f"{i} = {pick.choice(NAMES)}")
+            bounds = pick.choice(["3", "1, 4", "2, -1, -1", f"0, {pick.choice(NAMES)} & 3"])
             self.line(depth, f"for {i} in range({bounds}):")
-            self.line(depth + 1, f"{self.random.choice(NAMES)} += {i}")
-            self.block(depth + 1, budget - 2 if budget > 1 else 0, returns=False)
+            self.line(depth + 1, f"{pick.choice(NAMES)} += {i}")
         else:
-            self.line(depth, f"for {i} in static_range(2):")
-            self.line(depth + 1, f"{self.random.choice(NAMES)} -= {i}")
-            self.block(depth + 1, budget - 1, returns=returns)
+            inside = budget - 1
+            items = pick.choice(["static_range(2)", "(a, 3, b)", "[1, 2]"])
+            self.line(depth, f"for {i} in {items}:")
+            self.line(depth + 1, f"{pick.choice(NAMES)} -= {i}")
+        self.loops += 1
+        self.block(depth + 1, inside, returns=returns)
+        self.loops -= 1
+        if pick.random() < 0.3:
+            self.line(depth, "else:")
+            self.block(depth + 1, 0, returns=returns)
+        if pick.random() < 0.3:
+            self.line(depth, f"{pick.choice(NAMES)} += {i}")
 
 
 @jit
@@ -113,21 +135,29 @@ def _load(path: Path, text: str) -> Callable[[int, int], int]:
     return namespace["function"]  # type: ignore[no-any-return]
 
 
-def _compiled(function: Callable[[int, int], int], *, noinline: bool) -> Evaluator:
+def _module(function: Callable[[int, int], int], *, noinline: bool) -> ModuleOp:
     function.__globals__["static_range"] = tl.static_range
     made: BlockFunction = jit(function, noinline=noinline)
-    memory = Memory()
-    return Evaluator(build(kernel, I32, i32, i32, made).module, memory)
+    return build(kernel, I32, i32, i32, made).module
 
 
-@pytest.mark.parametrize("seed", range(60))
+ARGUMENTS = [(x, y) for x in (-2, 0, 1, 4) for y in (-1, 0, 3)]
+
+
+@pytest.mark.parametrize("seed", range(80))
 def test_random_program(tmp_path: Path, seed: int) -> None:
     text = Writer(seed).write()
-    arguments = [(x, y) for x in (-2, 0, 1, 4) for y in (-1, 0, 3)]
-    expected = [_load(tmp_path / "python.py", text)(x, y) for x, y in arguments]
-    evaluator = _compiled(_load(tmp_path / "kernel.py", text), noinline=seed % 5 == 0)
+    python = _load(tmp_path / "python.py", text)
+    expected = [int(np.array(python(x, y), np.int64).astype(np.int32)) for x, y in ARGUMENTS]
+    module = _module(_load(tmp_path / "kernel.py", text), noinline=seed % 5 == 0)
+    evaluator = Evaluator(module, Memory())
     out = np.zeros(1, np.int32)
     address = evaluator.memory.register(out)
-    for (x, y), want in zip(arguments, expected, strict=True):
+    for (x, y), want in zip(ARGUMENTS, expected, strict=True):
         evaluator.launch("kernel", (1,), (address, x, y))
-        assert out[0] == np.array(want, np.int64).astype(np.int32), (x, y, text)
+        assert out[0] == want, (x, y, text)
+    if seed % 4 == 0:
+        native = Compiled(module)
+        for (x, y), want in zip(ARGUMENTS, expected, strict=True):
+            native((1,), out, x, y)
+            assert out[0] == want, (x, y, text)

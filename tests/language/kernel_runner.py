@@ -27,7 +27,7 @@ from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
 
-BACKENDS = ("reference", "cpu")
+BACKENDS = ("reference", "interpreter", "cpu")
 _current = ["reference"]
 _compiled: dict[Any, Any] = {}
 
@@ -92,9 +92,10 @@ def run(
         options: compile options.
         constants: compile-time parameters.
     """
-    if _current[-1] == "cpu":
+    if _current[-1] != "reference":
         fn = kernel.fn if isinstance(kernel, BlockFunction) else kernel
-        compiled = _compiled.setdefault(fn, tilewright.jit(fn))
+        interpret = _current[-1] == "interpreter"
+        compiled = _compiled.setdefault((fn, interpret), tilewright.jit(fn, interpret=interpret))
         native = [value.torch() if isinstance(value, Held) else value for value in args]
         compiled[grid](*native, **constants, **(asdict(options) if options else {}))
         return

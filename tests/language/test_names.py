@@ -1,52 +1,47 @@
-"""The names of the language: all of Triton's that are there, and the documented list of those that are not yet."""
+"""The names of the language: all of Triton's are there, and those that a CPU refuses say why."""
 
 from __future__ import annotations
 
+import inspect
+import operator
 import subprocess
 import sys
 
+import pytest
+
 import tilewright.language as tl
+from tilewright.backends.reference.eager import EagerEmitter
 from tilewright.base.callable import BlockFunction
-from tilewright.ops.builtin import BUILTINS, METHODS, Builtin
-
-NAMES = """
-void int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
-float8e4b15 float8e4b8 float8e5b16 pi32_t dtype pointer_type block_type tuple_type constexpr_type slice
-tensor_descriptor_type const constexpr tensor tuple PropagateNan str_to_ty
-to_tensor cast program_id num_programs arange full zeros zeros_like broadcast broadcast_to expand_dims reshape view
-ravel item permute trans squeeze unsqueeze join split interleave cat flip swizzle2d where expect_zero
-load store make_block_ptr advance make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor
-tensor_descriptor atomic_add atomic_max atomic_min atomic_and atomic_or atomic_xor atomic_xchg atomic_cas atomic_load
-atomic_store atomic_poll dot dot_scaled
-exp exp2 log log2 sin cos sqrt rsqrt erf floor ceil sqrt_rn div_rn fdiv fma abs umulhi minimum maximum clamp sigmoid
-softmax cdiv reduce sum max min argmax argmin xor_sum reduce_or associative_scan cumsum cumprod sort topk
-bitonic_merge histogram gather philox_impl philox randint randint4x rand rand4x randn randn4x uint_to_uniform_float
-pair_uniform_to_normal static_range range condition multiple_of max_contiguous max_constancy assume debug_barrier
-static_print static_assert device_print device_assert inline_asm_elementwise map_elementwise target_info extra math
-core random standard add sub mul constexpr_function aggregate aggregate_replace must_use_result
-"""
-
-# Not there yet; each belongs to a later part: descriptors, block-scaled products, aggregates, libdevice.
-MISSING = {
-    "tuple_type", "constexpr_type", "tensor_descriptor_type", "str_to_ty", "advance", "load_tensor_descriptor",
-    "store_tensor_descriptor", "tensor_descriptor", "dot_scaled", "target_info", "extra", "aggregate",
-    "aggregate_replace", "must_use_result",
-}  # fmt: skip
-
-MEMBERS = """
-to cast logical_and logical_or broadcast_to trans permute split view item reshape expand_dims store
-atomic_load atomic_store atomic_cas atomic_poll atomic_xchg atomic_add atomic_max atomic_min atomic_and atomic_or
-atomic_xor exp exp2 log log2 cos sin sqrt sqrt_rn rsqrt abs erf floor ceil reduce associative_scan histogram gather
-cdiv sigmoid softmax ravel max argmax min argmin sum xor_sum reduce_or cumsum cumprod flip shape dtype type numel
-"""
+from tilewright.base.errors import UnsupportedError
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.ops.builtin import BUILTINS, Builtin
+from tilewright.tools import docgen, statepage, surface
 
 
-def test_missing_names_are_exactly_the_documented_ones() -> None:
-    assert {name for name in NAMES.split() if not hasattr(tl, name)} == MISSING
+def test_no_name_of_the_language_is_missing() -> None:
+    assert [path for _, path in statepage.names() if statepage.missing(path)] == []
+    assert statepage.missing_members() == []
 
 
-def test_members_of_tensors() -> None:
-    assert [name for name in MEMBERS.split() if not hasattr(tl.tensor, name) and name not in METHODS] == []
+def test_refusals_and_remarks_are_about_names_that_exist() -> None:
+    listed = {path for _, path in statepage.names()}
+    assert set(surface.REFUSED) <= listed and set(surface.REMARKS) <= listed
+
+
+@pytest.mark.parametrize("path", sorted(surface.REFUSED))
+def test_what_is_refused_raises_an_error_that_names_it(path: str) -> None:
+    emitter = EagerEmitter(Target("cpu", "generic"), Options(), None)  # type: ignore[arg-type]
+    function = operator.attrgetter(path)(tl)
+    arguments = [None] * sum(p.default is p.empty for p in inspect.signature(function).parameters.values())
+    with pytest.raises(
+        UnsupportedError, match=path.split(".")[-1].replace("inline_asm_elementwise", "inline assembly")
+    ):
+        function.fn(emitter, *arguments)
+
+
+def test_the_pages_in_docs_are_current() -> None:
+    assert docgen.main(["--check"]) == 0
 
 
 def test_every_function_of_the_operations_is_exported() -> None:

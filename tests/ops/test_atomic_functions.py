@@ -146,8 +146,28 @@ def cas_of_another_type(x):
     tl.atomic_cas(x, 0.0, 1.0)
 
 
-def poll(x):
-    tl.atomic_poll(x, 1)
+def poll_with_a_clock(x):
+    tl.atomic_poll(x, 1, timeout_ns=1000)
+
+
+def poll_floats(x):
+    tl.atomic_poll(x.to(tl.pointer_type(tl.float32)), 1.0)
+
+
+def poll_kernel(flags, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    if tl.program_id(0) == 0:
+        tl.atomic_store(flags + i, i + 1)
+    else:
+        tl.store(out + i, tl.atomic_poll(flags + i, i + 1).to(tl.int32))
+        tl.store(out + N, tl.atomic_poll(flags + 2, 3, sem="relaxed", scope="sys").to(tl.int32))
+        tl.store(out + N + 1 + i, tl.atomic_poll(flags + i, 2, timeout_ns=0).to(tl.int32))
+
+
+def test_poll_waits_for_the_values_of_another_program() -> None:
+    flags, out = np.zeros(4, np.int32), np.full(9, 7, np.int32)
+    run(poll_kernel, flags, out, grid=(2,), N=4)
+    assert out.tolist() == [1, 1, 1, 1, 1, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +179,8 @@ def poll(x):
         (small_integers, "atomic_add does not support int16"),
         (half_maximum, "atomic_max does not support fp16"),
         (cas_of_another_type, "cmp of atomic_cas has type fp32 where int32 is needed"),
-        (poll, "atomic_poll is not available"),
+        (poll_with_a_clock, "timeout_ns is None or 0"),
+        (poll_floats, "atomic_poll takes pointers to integers"),
     ],
 )
 def test_mistakes(kernel: Any, message: str) -> None:

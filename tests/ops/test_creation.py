@@ -117,7 +117,6 @@ def test_arange() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "text_"),
     [
-        (0, 6, "arange's range must be a power of 2"),
         (4, 4, "end argument must be greater"),
         (0, 2**33, "must fit in int32"),
         (0.0, 4, "arguments must be of type tl.constexpr"),
@@ -151,9 +150,9 @@ def test_bad_tiles() -> None:
     b = Recorder()
     with pytest.raises(ValueError, match="cannot fill a tile of int32 with 1.5"):
         creation.full.fn(b, (4,), 1.5, dtypes.int32)
-    with pytest.raises(ShapeError, match="Shape element 1 must be a power of 2") as caught:
-        creation.zeros.fn(b, (4, 6), dtypes.int32)
-    assert "got 6" in str(caught.value)
+    with pytest.raises(ShapeError, match="Shape element 1 must be positive") as caught:
+        creation.zeros.fn(b, (4, 0), dtypes.int32)
+    assert "got 0" in str(caught.value)
     with pytest.raises(LanguageTypeError, match="Shape element 0 must have type `constexpr`"):
         creation.zeros.fn(b, (b.value("i32"),), dtypes.int32)
     with pytest.raises(ValueError, match="only accepts size-1 tensor"):

@@ -163,12 +163,8 @@ def bad_eviction(x):
     tl.store(x, 1, eviction_policy="later")
 
 
-def block_pointer(x):
-    tl.make_block_ptr(x, (4,), (1,), (0,), (4,), (0,))
-
-
-def descriptor(x):
-    tl.make_tensor_descriptor(x, [4], [1], [4])
+def boundary_of_a_tile(x):
+    tl.load(x + tl.arange(0, 4), boundary_check=(0,))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +180,7 @@ def descriptor(x):
         (too_wide, "Expected pointer argument to have shape [4, 4] but got [4, 1]"),
         (bad_modifier, "Unsupported cache modifier '.xx'"),
         (bad_eviction, "Unsupported eviction policy 'later'"),
-        (block_pointer, "block pointers are not available"),
-        (descriptor, "tensor descriptors are not available"),
+        (boundary_of_a_tile, "`boundary_check` argument is not supported for a tensor of pointers"),
     ],
 )
 def test_mistakes(kernel: Any, message: str) -> None:

@@ -164,3 +164,23 @@ def test_mistakes(kernel: Any, message: str) -> None:
     with pytest.raises(CompilationError) as error:
         build(kernel, np.zeros(4, np.float32))
     assert message in str(error.value)
+
+
+def extrema_kernel(x, out, M: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    v = tl.load(x + rows[:, None] * N + columns[None, :])
+    tl.store(out + rows, tl.max(v, 1))
+    tl.store(out + M + rows, tl.min(v, 1))
+    tl.store(out + 2 * M + columns, tl.max(v, 0))
+    tl.store(out + 2 * M + N, tl.max(v))
+
+
+@pytest.mark.parametrize("columns", [4, 32, 256, 2048])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_extrema_of_nothing_but_nan_are_nan_and_other_nans_are_skipped(columns: int, kind: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((4, columns)).astype(kind)
+    x[0], x[1, ::2], x[2], x[:, 3] = np.nan, np.nan, -np.inf, np.nan
+    out = np.zeros(8 + columns + 1, kind)
+    run(extrema_kernel, x, out, M=4, N=columns)
+    want = [np.fmax.reduce(x, 1), np.fmin.reduce(x, 1), np.fmax.reduce(x, 0), [np.fmax.reduce(x, None)]]
+    np.testing.assert_array_equal(out, np.concatenate(want))

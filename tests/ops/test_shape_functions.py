@@ -207,8 +207,8 @@ def not_constant(x):
 
 
 @library
-def not_a_power(x):
-    return tl.broadcast_to(x, 3, 8)
+def not_positive(x):
+    return tl.broadcast_to(x, 0, 8)
 
 
 @library
@@ -236,7 +236,7 @@ def not_one(x):
         (one_dimension, "1-dimensional"),
         (duplicate_axes, "duplicate axes"),
         (not_constant, "Shape element 0 must have type `constexpr"),
-        (not_a_power, "Shape element 0 must be a power of 2"),
+        (not_positive, "Shape element 0 must be positive"),
         (no_broadcast, "Cannot broadcast"),
         (different_shapes, "same shape"),
         (not_one, "one element"),

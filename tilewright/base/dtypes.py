@@ -141,9 +141,7 @@ class dtype(Type):
     def exponent_bias(self) -> int:
         return self._info.bias
 
-    @property
-    def int_bitwidth(self) -> int:
-        return self._info.bits
+    int_bitwidth = primitive_bitwidth
 
     @property
     def int_signedness(self) -> Signedness:

@@ -172,5 +172,9 @@ class OutOfResources(LaunchError):
         return (OutOfResources, (self.required, self.limit, self.name))
 
 
+class AutotunerError(LaunchError):
+    """An autotuner was left without a configuration to try."""
+
+
 class InterpreterError(TilewrightError):
     """A kernel failed while it was interpreted."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.hooks import HookChain
+
 _TRUE = {"1", "true", "yes", "y", "on"}
 
 
@@ -64,6 +66,17 @@ class CompilationKnobs:
 class RuntimeKnobs:
     interpret: bool = _knob("TILEWRIGHT_INTERPRET", False, _bool, "run kernels as Python through the reference")
     debug: bool = _knob("TILEWRIGHT_DEBUG", False, _bool, "default of the `debug` option")
+    jit_cache_hook: Callable[..., Any] | None = None  # before a kernel is compiled
+    jit_post_compile_hook: Callable[..., Any] | None = None
+    launch_enter_hook: HookChain = field(default_factory=HookChain)
+    launch_exit_hook: HookChain = field(default_factory=lambda: HookChain(reverse=True))
+
+
+@dataclass(slots=True)
+class AutotuningKnobs:
+    cache: bool = _knob("TILEWRIGHT_CACHE_AUTOTUNING", False, _bool, "keep the choices of autotuners on disk")
+    print: bool = _knob("TILEWRIGHT_PRINT_AUTOTUNING", False, _bool, "print what each autotuner chooses")
+    listener: Callable[..., Any] | None = None  # called after each search
 
 
 @dataclass(slots=True)
@@ -81,6 +94,7 @@ class Knobs:
     cpu: CpuKnobs = field(default_factory=CpuKnobs)
     compilation: CompilationKnobs = field(default_factory=CompilationKnobs)
     runtime: RuntimeKnobs = field(default_factory=RuntimeKnobs)
+    autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)
     language: LanguageKnobs = field(default_factory=LanguageKnobs)
 
     def describe(self) -> Iterator[tuple[str, str, Any, str]]:
@@ -89,7 +103,8 @@ class Knobs:
             values = getattr(self, group.name)
             for knob in fields(values):
                 meta = knob.metadata
-                yield f"{group.name}.{knob.name}", meta["env"], getattr(values, knob.name), meta["help"]
+                if meta:  # a hook has no environment variable
+                    yield f"{group.name}.{knob.name}", meta["env"], getattr(values, knob.name), meta["help"]
 
 
 knobs = Knobs()

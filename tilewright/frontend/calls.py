@@ -8,7 +8,7 @@ combination of argument types and constants.
 from __future__ import annotations
 
 import ast
-import builtins
+import functools
 import inspect
 import re
 import types
@@ -23,18 +23,19 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import BlockType, PointerType, dtype
 from tilewright.base.errors import LanguageTypeError
 from tilewright.frontend.builder import Position
+from tilewright.frontend.closures import Closure, bad_arguments
 from tilewright.frontend.control import finish_function
+from tilewright.frontend.exits import NOTHING
 from tilewright.frontend.expressions import Method, constant_items, wrap
-from tilewright.frontend.frame import NOTHING, Compilation, Frame, visit, visit_all, visits
+from tilewright.frontend.frame import Compilation, Frame, visit, visit_all, visits
 from tilewright.frontend.python_calls import SPECIAL, call_python
 from tilewright.frontend.scopes import Scope
 from tilewright.frontend.source import source_of
-from tilewright.frontend.structure import is_same, leaves, name_leaves, rebuild, type_text
+from tilewright.frontend.structure import is_alike, is_same, leaves, name_leaves, parts_of, rebuild, type_text
 from tilewright.ir.types import to_ir
 from tilewright.ops.builtin import BUILTINS, Builtin, is_number, to_tensor
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.ops.values import constexpr, tensor, unwrap
-from tilewright.ops.values import tuple as tile_tuple
 
 Arguments = Sequence[Any]
 Keywords = Mapping[str, Any]
@@ -49,26 +50,44 @@ def _call(frame: Frame, node: ast.Call) -> Any:
             args.extend(constant_items(frame, item.value))
         else:
             args.append(visit(frame, item))
-    kwargs = {}
+    kwargs: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise frame.unsupported(keyword.value, "`**` in a call is not supported", hint="name each argument")
-        kwargs[keyword.arg] = visit(frame, keyword.value)
+            kwargs |= _named_arguments(frame, keyword.value, kwargs)
+        else:
+            kwargs[keyword.arg] = visit(frame, keyword.value)
     frame.at(node)
     return call_value(frame, fn, args, kwargs)
+
+
+def _named_arguments(frame: Frame, node: ast.expr, before: Keywords) -> dict[str, Any]:
+    """The arguments that ``**mapping`` stands for."""
+    mapping = unwrap(visit(frame, node))
+    if not isinstance(mapping, Mapping) or not all(isinstance(key, str) for key in mapping):
+        raise frame.error(
+            node,
+            f"`**` takes a dictionary of names known at compile time, not {type_text(mapping)}",
+            hint="name each argument, or pass on the `**` parameter of the function",
+        )
+    twice = next((key for key in mapping if key in before), None)
+    if twice is not None:
+        raise frame.error(node, f"argument `{twice}` is given twice")
+    return {key: wrap(value) for key, value in mapping.items()}
 
 
 def call_value(frame: Frame, fn: Any, args: Arguments, kwargs: Keywords) -> Any:
     """Call any value that a kernel can call; the frame stands at the call."""
     if isinstance(fn, constexpr):
         fn = fn.value
+    if isinstance(fn, functools.partial):  # a function of the language read from an instance: descriptor.load
+        args, kwargs, fn = [*fn.args, *args], {**fn.keywords, **kwargs}, fn.func
     if isinstance(fn, Method):
         args, fn = [fn.receiver, *args], fn.fn
     if isinstance(fn, Builtin):
         return _call_builtin(frame, fn, args, kwargs)
     if isinstance(fn, BlockFunction):
         return call_block_function(frame, fn, args, kwargs)
-    if isinstance(fn, Lambda):
+    if isinstance(fn, Closure):
         return fn.call(frame, args, kwargs)
     special = SPECIAL.get(fn) if isinstance(fn, (type, types.BuiltinFunctionType)) else None
     if special is not None:
@@ -83,22 +102,9 @@ def _call_builtin(frame: Frame, fn: Builtin, args: Arguments, kwargs: Keywords) 
         result = fn.fn(frame.builder, *args, **kwargs)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the call itself did not fit
-            raise _bad_arguments(fn.fn.__name__, fn.__signature__, args, kwargs, error) from error
+            raise bad_arguments(fn.fn.__name__, fn.__signature__, args, kwargs, error) from error
         raise
     return wrap(result)
-
-
-def _bad_arguments(
-    name: str, signature: inspect.Signature, args: Arguments, kwargs: Keywords, error: TypeError
-) -> LanguageTypeError:
-    """The error for arguments that a signature does not take, without the parameters that users do not see."""
-    problem = str(error)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as mismatch:
-        problem = str(mismatch)
-    parameters = ", ".join(str(p).split(":")[0].split(" =")[0] for p in signature.parameters.values())
-    return LanguageTypeError(f"{name}(): {problem}", hint=f"the signature is {name}({parameters})")
 
 
 # --- block functions -----------------------------------------------------------------------------------------
@@ -113,16 +119,9 @@ def bind_arguments(fn: BlockFunction, args: Arguments, kwargs: Keywords) -> dict
     try:
         bound = fn.signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise _bad_arguments(fn.fn.__name__, fn.signature, args, kwargs, error) from error
+        raise bad_arguments(fn.fn.__name__, fn.signature, args, kwargs, error) from error
     bound.apply_defaults()
-    values = {}
-    for name, value in bound.arguments.items():
-        if fn.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            if value:
-                raise LanguageTypeError(f"{fn.fn.__name__}(): `**{name}` is not supported")
-            value = tile_tuple()
-        values[name] = wrap(value)
-    return values
+    return {name: wrap(value) for name, value in bound.arguments.items()}
 
 
 def is_constexpr_parameter(parameter: inspect.Parameter) -> bool:
@@ -173,8 +172,9 @@ def _refuse_endless_recursion(frame: Frame, fn: BlockFunction, values: Mapping[s
 def _same_kind(a: Any, b: Any) -> bool:
     if isinstance(a, tensor) and isinstance(b, tensor):
         return bool(a.type == b.type)
-    if isinstance(a, builtins.tuple) and isinstance(b, builtins.tuple):
-        return len(a) == len(b) and all(_same_kind(x, y) for x, y in zip(a, b, strict=True))
+    parts, others = parts_of(a), parts_of(b)
+    if parts is not None and others is not None:
+        return is_alike(a, b) and all(_same_kind(x, y) for x, y in zip(parts, others, strict=True))
     return is_same(a, b)
 
 
@@ -289,58 +289,11 @@ def _mangle(value: Any) -> str:
         element = value.dtype
         text = f"P{_mangle_scalar(element.element_ty)}" if isinstance(element, PointerType) else _mangle_scalar(element)
         return text + (f"S{'_'.join(map(str, value.block_shape))}S" if value.block_shape else "")
-    if isinstance(value, builtins.tuple):
-        return f"T{'_'.join(_mangle(part) for part in value)}T"
+    parts = parts_of(value)
+    if parts is not None:
+        return f"T{'_'.join(_mangle(part) for part in parts)}T"
     return "c" + re.sub(r"[^A-Za-z0-9_]", "_", str(unwrap(value)))
 
 
 def _mangle_scalar(type_: Any) -> str:
     return str(getattr(type_, "signature", type_)).replace("*", "P")
-
-
-# --- lambdas ------------------------------------------------------------------------------------------------------
-
-
-class Lambda:
-    """A lambda expression with the variables that it sees.
-
-    Args:
-        frame: the frame in which it is written.
-        node: the expression.
-    """
-
-    def __init__(self, frame: Frame, node: ast.Lambda) -> None:
-        self.source = frame.source
-        self.node = node
-        self.scope = frame.scope.copy()
-        arguments = node.args
-        self.defaults = [visit(frame, d) for d in arguments.defaults]
-        if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
-            raise frame.unsupported(node, "a lambda in a kernel takes positional parameters only")
-        self.names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-
-    def call(self, caller: Frame, args: Arguments, kwargs: Keywords) -> Any:
-        """Value of the body with `args` bound to the parameters."""
-        first_default = len(self.names) - len(self.defaults)
-        values = dict(zip(self.names[first_default:], self.defaults, strict=True))
-        values |= dict(zip(self.names, args, strict=False)) | dict(kwargs)
-        missing = [n for n in self.names if n not in values]
-        if len(args) > len(self.names) or missing or len(values) > len(self.names):
-            raise LanguageTypeError(
-                f"a lambda of {len(self.names)} parameters ({', '.join(self.names)}) is called with {len(args)} "
-                f"arguments{' and ' + ', '.join(kwargs) if kwargs else ''}"
-            )
-        compilation, location = caller.compilation, caller.builder.location
-        frame = Frame(compilation, self.source, caller)
-        frame.scope = self.scope.copy()
-        for name, value in values.items():
-            frame.scope.bind(name, wrap(value))
-        compilation.frame = frame
-        result = visit(frame, self.node.body)
-        compilation.frame, caller.builder.location = caller, location
-        return result
-
-
-@visits(ast.Lambda)
-def _lambda(frame: Frame, node: ast.Lambda) -> Lambda:
-    return Lambda(frame, node)

@@ -27,12 +27,13 @@ from xdsl.ir import Attribute
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
 from tilewright.frontend.builder import Position, Side
+from tilewright.frontend.exits import HIDDEN, NOTHING, UNDEFINED, Exit, LoopContext, is_yes
 from tilewright.frontend.expressions import decay
-from tilewright.frontend.frame import NOTHING, Frame, OpenIf, visit, visit_all, visits
-from tilewright.frontend.merge import UNDEFINED, Merge, Mismatch, Undefined, fill
+from tilewright.frontend.frame import Frame, OpenIf, visit, visit_all, visits
+from tilewright.frontend.merge import Merge, Mismatch, fill
 from tilewright.frontend.names import assigned_at
 from tilewright.frontend.scopes import Scope
-from tilewright.frontend.structure import shaped_text, type_text
+from tilewright.frontend.structure import is_same, remake, shaped_text, type_text
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.values import tensor, unwrap
 
@@ -107,7 +108,11 @@ def _branch(frame: Frame, base: Scope, outer: Position, body: Callable[[], bool]
 
 @visits(ast.If)
 def _if(frame: Frame, node: ast.If) -> bool:
-    cond = truth(frame, node.test, visit(frame, node.test))
+    return branch(frame, node, truth(frame, node.test, visit(frame, node.test)))
+
+
+def branch(frame: Frame, node: ast.If, cond: bool | tensor) -> bool:
+    """Visit the branches of an `if` whose condition is `cond`; tells whether both end."""
     if not isinstance(cond, tensor):
         return visit_all(frame, node.body if cond else node.orelse)
     frame.at(node)
@@ -115,9 +120,9 @@ def _if(frame: Frame, node: ast.If) -> bool:
     then = _branch(frame, base, outer, lambda: visit_all(frame, node.body))
     other = _branch(frame, base, outer, lambda: visit_all(frame, node.orelse))
     frame.scope, frame.opens, frame.builder.position = base, opens, outer
-    for branch in (then, other):
-        if branch.ended:
-            _close_all(frame, branch)
+    for side in (then, other):
+        if side.ended:
+            _close_all(frame, side)
     site = _Site(node, cond, outer, location, base)
     if then.ended and other.ended:
         value = _close_return(frame, site, then.side, other.side, then.value, other.value)
@@ -212,10 +217,10 @@ def _leave_open(frame: Frame, site: _Site, then: _Branch, other: _Branch) -> Non
     frame.scope = going_on.scope
 
 
-def close_returns(frame: Frame, value: Any) -> Any:
-    """Close every branch that is still open when the function ends by returning `value`."""
-    for open_if in reversed(frame.opens):
-        value = _close_one(frame, open_if, value)
+def close_exits(frame: Frame, value: Any) -> Any:
+    """Close every branch that is still open when the function, or a loop body, ends on the way `value`."""
+    for way in reversed(frame.opens):
+        value = _close_one(frame, way, value)
     frame.opens = []
     return value
 
@@ -223,33 +228,74 @@ def close_returns(frame: Frame, value: Any) -> Any:
 def _close_all(frame: Frame, branch: _Branch) -> None:
     """Close what is open in a branch that returns at its end."""
     frame.builder.position = branch.side.end
-    for open_if in reversed(branch.opens):
-        branch.value = _close_one(frame, open_if, branch.value)
+    for way in reversed(branch.opens):
+        branch.value = _close_one(frame, way, branch.value)
     branch.opens = []
     branch.side.end = frame.builder.position
 
 
-def _sides(open_if: OpenIf, end: Position) -> tuple[Side, Side]:
-    going_on = Side(open_if.going_on, end)
-    return (open_if.returned, going_on) if open_if.then_returned else (going_on, open_if.returned)
+def _sides(way: OpenIf, end: Position) -> tuple[Side, Side]:
+    going_on = Side(way.going_on, end)
+    return (way.returned, going_on) if way.then_returned else (going_on, way.returned)
 
 
-def _close_one(frame: Frame, open_if: OpenIf, value: Any) -> Any:
-    then_side, else_side = _sides(open_if, frame.builder.position)
-    values = (open_if.value, value) if open_if.then_returned else (value, open_if.value)
-    site = _Site(open_if.node, open_if.cond, open_if.outer, open_if.location, frame.scope)
+def _close_one(frame: Frame, way: OpenIf, value: Any) -> Any:
+    then_side, else_side = _sides(way, frame.builder.position)
+    values = (way.value, value) if way.then_returned else (value, way.value)
+    site = _Site(way.node, way.cond, way.outer, way.location, frame.scope)
     return _close_return(frame, site, then_side, else_side, *values)
 
 
 def _close_return(frame: Frame, site: _Site, then_side: Side, else_side: Side, a: Any, b: Any) -> Any:
     """The value of a function whose two branches return `a` and `b`."""
     merge = Merge(frame.builder, then_side, else_side)
-    try:
-        merged = merge.value(a, b)
-    except Mismatch:
-        raise return_mismatch(frame, site.node, a, b) from None
+    merged = _merge_exits(frame, merge, site.node, a, b)
     results = merge.build(site.cond, site.outer, site.location)
-    return merged if isinstance(merged, Undefined) else fill(merged, results)
+    return merged if merged is UNDEFINED else fill(merged, results)
+
+
+def _merge_exits(frame: Frame, merge: Merge, node: ast.AST, a: Any, b: Any) -> Any:
+    """Two ways out as one."""
+    if isinstance(a, Exit) and isinstance(b, Exit):
+        go, returned = merge.value(a.go, b.go), merge.value(a.returned, b.returned)
+        value = _merge_returned(frame, merge, node, a.value, b.value)
+        return Exit(go, returned, value, _merge_variables(frame, merge, a, b))
+    return _merge_returned(frame, merge, node, a, b)
+
+
+def _merge_returned(frame: Frame, merge: Merge, node: ast.AST, a: Any, b: Any) -> Any:
+    try:
+        return merge.value(a, b)
+    except Mismatch:
+        raise return_mismatch(frame, node, a, b) from None
+
+
+def _merge_variables(frame: Frame, merge: Merge, a: Exit, b: Exit) -> Any:
+    """The variables of the loop on two ways out; behind a `return` nobody looks at them."""
+    if a.variables is UNDEFINED or b.variables is UNDEFINED:
+        return merge.value(a.variables, b.variables)
+    loop = frame.loop
+    assert loop is not None
+    merged: list[Any] = []
+    fixed = len(loop.names) - loop.fresh if loop.fixed else 0
+    for name, x, y in zip(loop.names, a.variables, b.variables, strict=True):
+        if not is_same(x, y):
+            x, y = (UNDEFINED if is_yes(e.returned) else v for e, v in ((a, x), (b, y)))
+        try:
+            merged.append(merge.value(x, y))
+        except Mismatch:
+            if len(merged) < fixed:
+                raise _way_mismatch(frame, loop, name, x, y) from None
+            merged.append(HIDDEN)
+    return remake(a.variables, merged)
+
+
+def _way_mismatch(frame: Frame, loop: LoopContext, name: str, a: Any, b: Any) -> Exception:
+    return frame.error(
+        assigned_at(loop.node.body, name) or loop.node,
+        f"Mismatched type for {name} between two ways through the loop ({type_text(a)} and {type_text(b)})",
+        f"convert one with .to(...), or use another name than `{name}`",
+    )
 
 
 def return_mismatch(frame: Frame, node: ast.AST, a: Any, b: Any) -> Exception:
@@ -271,18 +317,21 @@ def _join_partly_returned(frame: Frame, site: _Site, then: _Branch, other: _Bran
     merge = Merge(builder, then.side, other.side)
     merged = _merge_scopes(frame, site, merge, then.scope, other.scope)
     flag = merge.value(then.flag, other.flag)
-    value = merge.value(then.value, other.value)
+    value = _merge_exits(frame, merge, site.node, then.value, other.value)
     results = merge.build(site.cond, site.outer, site.location)
     _rebind(frame, merged, results)
+    open_if(frame, site.node, fill(flag, results), fill(value, results))
+    return False
+
+
+def open_if(frame: Frame, node: ast.AST, flag: tensor, value: Any, *, leaves_if: bool = True) -> None:
+    """Take the way out `value` if `flag` is `leaves_if`; what follows is built for the other case."""
+    builder = frame.builder
     outer = builder.position
-    returned = builder.enter()
-    side = Side(returned, builder.position)
+    side = Side(builder.enter(), builder.position)
     builder.position = outer
     going_on = builder.enter()
-    frame.opens.append(
-        OpenIf(fill(flag, results), outer, side, going_on, fill(value, results), True, site.location, site.node)
-    )
-    return False
+    frame.opens.append(OpenIf(flag, outer, side, going_on, value, leaves_if, builder.location, node))
 
 
 def _collapse(frame: Frame, base: Scope, branch: _Branch) -> None:
@@ -292,22 +341,20 @@ def _collapse(frame: Frame, base: Scope, branch: _Branch) -> None:
     flag: Any = builder.constant(False, dtypes.int1)
     value: Any = UNDEFINED
     scope = branch.scope
-    for open_if in reversed(branch.opens):
-        then_side, else_side = _sides(open_if, builder.position)
+    for way in reversed(branch.opens):
+        then_side, else_side = _sides(way, builder.position)
         merge = Merge(builder, then_side, else_side)
 
-        def pick(returned: Any, going_on: Any, merge: Merge = merge, open_if: OpenIf = open_if) -> Any:
-            return merge.value(*((returned, going_on) if open_if.then_returned else (going_on, returned)))
+        def pick(returned: Any, going_on: Any, merge: Merge = merge, way: OpenIf = way) -> Any:
+            return merge.value(*((returned, going_on) if way.then_returned else (going_on, returned)))
 
-        builder.position = open_if.returned.end
+        builder.position = way.returned.end
         flag = pick(builder.constant(True, dtypes.int1), flag)
-        try:
-            value = pick(open_if.value, value)
-        except Mismatch:
-            raise return_mismatch(frame, open_if.node, open_if.value, value) from None
+        ways = (way.value, value) if way.then_returned else (value, way.value)
+        value = _merge_exits(frame, merge, way.node, *ways)
         changed = [name for name, v in scope.values.items() if base.values.get(name) is not v]
         merged = {name: pick(UNDEFINED, scope.values[name]) for name in changed}
-        results = merge.build(open_if.cond, open_if.outer, open_if.location)
+        results = merge.build(way.cond, way.outer, way.location)
         flag, value = fill(flag, results), fill(value, results)
         for name, template in merged.items():
             scope.values[name] = fill(template, results)
@@ -350,5 +397,5 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Any:
 
 def finish_function(frame: Frame, ended: bool) -> Any:
     """The value of a function whose body has been visited; `NOTHING` if it returns none."""
-    value = close_returns(frame, frame.value if ended else UNDEFINED)
+    value = close_exits(frame, frame.value if ended else UNDEFINED)
     return NOTHING if value is UNDEFINED else value

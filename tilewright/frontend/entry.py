@@ -20,11 +20,13 @@ from tilewright.base.errors import ArgumentError, CompilationError
 from tilewright.base.location import Location
 from tilewright.base.options import Options
 from tilewright.base.target import Target
-from tilewright.frontend import loops, statements  # noqa: F401  (register their visitors)
+from tilewright.frontend import loops, match, statements  # noqa: F401  (register their visitors)
 from tilewright.frontend.builder import IRBuilder
 from tilewright.frontend.calls import call_value, make_function
+from tilewright.frontend.exits import NOTHING
 from tilewright.frontend.expressions import wrap
-from tilewright.frontend.frame import NOTHING, Compilation
+from tilewright.frontend.frame import Compilation
+from tilewright.frontend.records import RecordParts
 from tilewright.frontend.source import source_of
 from tilewright.frontend.structure import type_text
 from tilewright.ir.types import i32
@@ -151,6 +153,8 @@ def _parameter(name: str, value: Any, attrs: list[Mapping[str, int]], params: li
         return tensor(None, value)  # type: ignore[arg-type]
     if isinstance(value, tuple):
         parts = [_parameter(f"{name}.{i}", part, attrs, params) for i, part in enumerate(value)]
+        if isinstance(value, RecordParts):
+            return type(value)(parts).record()
         make = getattr(type(value), "_make", None)
         return tile_tuple(parts) if make is None else make(parts)
     return value if isinstance(value, constexpr) else wrap(value)

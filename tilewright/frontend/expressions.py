@@ -10,19 +10,24 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import functools
+import inspect
 import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
-from tilewright.frontend.structure import leaves, name_leaves, same_constant, type_text
+from tilewright.frontend.structure import leaves, name_leaves, parts_of, same_constant, type_text
 from tilewright.ops import operators
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
-from tilewright.ops.shape_functions import subscript
+from tilewright.ops.control import range as run_time_range
+from tilewright.ops.control import static_range
+from tilewright.ops.subscript import subscript, with_item
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -43,9 +48,9 @@ def wrap(value: Any) -> Any:
 
 @visits(ast.Constant)
 def _constant(frame: Frame, node: ast.Constant) -> Any:
-    if isinstance(node.value, (complex, bytes)) or node.value is ...:
+    if isinstance(node.value, (complex, bytes)):
         raise frame.unsupported(node, f"a literal of type {type(node.value).__name__} is not supported in a kernel")
-    return constexpr(node.value)
+    return ... if node.value is ... else constexpr(node.value)
 
 
 @visits(ast.Name)
@@ -65,16 +70,53 @@ def _sequence(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     return tile_tuple(parts)
 
 
+def static_items(value: Any, *, counted: bool = False) -> Iterable[Any] | None:
+    """The items of a compile-time sequence; `None` for what is none.
+
+    Args:
+        value: a kernel value.
+        counted: take ``range(...)`` of constants, which a `for` statement runs over at run time.
+    """
+    if isinstance(value, static_range):
+        return builtins.range(value.start, value.end, value.step)
+    if isinstance(value, run_time_range):
+        bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
+        return builtins.range(*bounds) if counted and all(isinstance(v, int) for v in bounds) else None
+    if isinstance(value, builtins.tuple):
+        return value
+    held = unwrap(value)
+    return held if isinstance(held, (builtins.tuple, list, builtins.range, str, dict)) else None
+
+
 def constant_items(frame: Frame, node: ast.AST) -> Sequence[Any]:
     """The items of a tuple expression, which must have a length known at compile time."""
     value = visit(frame, node)
-    if isinstance(value, tensor) or not hasattr(unwrap(value), "__iter__"):
+    items = static_items(value, counted=True)
+    if items is None:
         raise frame.error(
             node,
             f"a tuple is needed here, not {type_text(value)}",
             hint="only tuples, and other sequences known at compile time, can be unpacked or looped over",
         )
-    return [wrap(v) for v in (value if isinstance(value, builtins.tuple) else unwrap(value))]
+    return [wrap(v) for v in items]
+
+
+@visits(ast.Dict)
+def _dict(frame: Frame, node: ast.Dict) -> Any:
+    """A dictionary with compile-time keys: named arguments, or options."""
+    made: dict[Any, Any] = {}
+    for key, item in zip(node.keys, node.values, strict=True):
+        value = visit(frame, item)
+        if key is None:
+            if not isinstance(unwrap(value), dict):
+                raise frame.error(item, f"`**` takes a dictionary, not {type_text(value)}")
+            made |= unwrap(value)
+            continue
+        name = visit(frame, key)
+        if leaves(name):
+            raise frame.error(key, f"the keys of a dictionary are compile-time values, not {type_text(name)}")
+        made[unwrap(name)] = value
+    return made
 
 
 @visits(ast.NamedExpr)
@@ -82,6 +124,15 @@ def _walrus(frame: Frame, node: ast.NamedExpr) -> Any:
     value = decay(frame, node, visit(frame, node.value))
     frame.scope.bind(node.target.id, value)
     return value
+
+
+def truth_of(frame: Frame, value: Any) -> Any:
+    """Whether a value counts as true: a Python bool, or an int1 tensor."""
+    if not isinstance(value, tensor):
+        return bool(unwrap(value))
+    if value.dtype == dtypes.int1:
+        return value
+    return BUILTINS["cast"].fn(frame.builder, value, dtypes.int1)
 
 
 def decay(frame: Frame, node: ast.AST, value: Any) -> Any:
@@ -267,12 +318,50 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
         return _tensor_attribute(frame, node, value, name)
     if isinstance(value, constexpr) and name != "value":
         value = value.value
+    member = _member(value, name)
+    if isinstance(member, property):
+        frame.at(node)
+        return wrap(frame.builder.call(Method(inlined(member.fget), value), ()))
+    if member is not None:
+        return Method(member, value)
     try:
         found = getattr(value, name)
     except AttributeError:
         what = f"module {value.__name__}" if isinstance(value, types.ModuleType) else repr(value)
         raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=_close_name(name, dir(value))) from None
     return wrap(found)
+
+
+def _member(value: Any, name: str) -> Any:
+    """A method of a record, named tuple or other object that is compiled into the kernel, or a property of one."""
+    if isinstance(value, (type, types.ModuleType)):
+        return None
+    found = inspect.getattr_static(type(value), name, None)
+    if isinstance(found, BlockFunction):
+        return found
+    user_class = not type(value).__module__.startswith(("tilewright.", "builtins"))
+    if not user_class or parts_of(value) is None:
+        return None
+    if isinstance(found, property):
+        return found
+    is_method = isinstance(found, types.FunctionType) and not name.startswith("_")
+    return inlined(found) if is_method else None
+
+
+def _item_getter(value: Any) -> BlockFunction | None:
+    """The method of a record that ``record[index]`` calls."""
+    if isinstance(value, (builtins.tuple, dict)) or parts_of(value) is None:
+        return None
+    found = inspect.getattr_static(type(value), "__getitem__", None)
+    if isinstance(found, types.FunctionType):
+        return inlined(found)
+    return found if isinstance(found, BlockFunction) else None
+
+
+@functools.cache
+def inlined(fn: Any) -> BlockFunction:
+    """A plain Python function, a method of a record, as a block function."""
+    return BlockFunction(fn)
 
 
 def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> Any:
@@ -309,12 +398,18 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     if isinstance(value, tensor):
         frame.at(node)
         return subscript.fn(frame.builder, value, index)
+    getter = _item_getter(value)
+    if getter is not None:
+        frame.at(node)
+        return wrap(frame.builder.call(Method(getter, value), (index,)))
     if leaves(index):
         raise LanguageTypeError(
             f"a tuple index must be a compile-time constant, not {type_text(index)}",
             hint="unroll the loop with tl.static_range so that its counter is a constant",
         )
     holder = value if isinstance(value, builtins.tuple) else unwrap(value)
+    if not hasattr(type(holder), "__getitem__"):
+        raise LanguageTypeError(f"{type_text(value)} cannot be indexed")
     try:
         return wrap(holder[index if isinstance(index, slice) else unwrap(index)])
     except (IndexError, KeyError) as error:
@@ -324,9 +419,9 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
 # --- comprehensions, text -----------------------------------------------------------------------------------
 
 
-@visits(ast.ListComp)
-def _comprehension(frame: Frame, node: ast.ListComp) -> Any:
-    """A list comprehension over constants, as a tuple; its variables are its own."""
+@visits(ast.ListComp, ast.GeneratorExp)
+def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Any:
+    """A comprehension over constants, as a tuple; its variables are its own."""
     saved = frame.scope
     frame.scope = saved.copy()
     results: list[Any] = []
@@ -335,7 +430,7 @@ def _comprehension(frame: Frame, node: ast.ListComp) -> Any:
     return tile_tuple(results)
 
 
-def _comprehend(frame: Frame, node: ast.ListComp, depth: int, results: list[Any]) -> None:
+def _comprehend(frame: Frame, node: ast.ListComp | ast.GeneratorExp, depth: int, results: list[Any]) -> None:
     if depth == len(node.generators):
         results.append(visit(frame, node.elt))
         return
@@ -364,35 +459,59 @@ def bind_target(frame: Frame, target: ast.AST, value: Any) -> None:
         name_leaves(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         for item, part in zip(target.elts, _unpacked(frame, target, value), strict=True):
-            bind_target(frame, item, part)
+            bind_target(frame, item.value if isinstance(item, ast.Starred) else item, part)
     elif isinstance(target, ast.Attribute):
         raise frame.unsupported(
             target,
             "Attribute assignment is not supported",
-            hint="assign to a name; kernel values have no fields to set",
+            hint="assign to a name, or make a changed copy: tl.aggregate_replace(x, field=...), x._replace(field=...)",
         )
     elif isinstance(target, ast.Subscript):
+        _assign_part(frame, target, value)
+    else:
+        raise frame.unsupported(target, f"unsupported assignment target: {type(target).__name__}")
+
+
+def _assign_part(frame: Frame, target: ast.Subscript, value: Any) -> None:
+    """``x[index] = value``: the variable `x` stands for a new tile from now on."""
+    if not isinstance(target.value, ast.Name):
         raise frame.unsupported(
             target,
-            "assignment to an element or slice of a tile is not supported",
-            hint="build the tile with tl.where(mask, new, old), or write to memory with tl.store",
+            "only a part of a variable can be assigned",
+            hint="give the tile a name, and assign to a part of that",
         )
-    else:
-        raise frame.unsupported(target, "starred assignment targets are not supported", hint="name each part")
+    name = target.value.id
+    holder = visit(frame, ast.copy_location(ast.Name(name, ast.Load()), target.value))
+    index = visit(frame, target.slice)
+    frame.at(target)
+    if not isinstance(holder, tensor):
+        raise frame.unsupported(
+            target,
+            f"assignment to an item of {type_text(holder)} is not supported",
+            hint=f"kernel tuples and lists do not change; make a new one, e.g. {name}[:1] + (value,) + {name}[2:]",
+        )
+    frame.scope.bind(name, with_item.fn(frame.builder, holder, index, value))
 
 
 def _unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequence[Any]:
-    expected = len(target.elts)
-    if any(isinstance(item, ast.Starred) for item in target.elts):
-        raise frame.unsupported(target, "starred assignment targets are not supported", hint="name each part")
-    if isinstance(value, tensor) or not hasattr(unwrap(value), "__iter__"):
-        raise frame.error(target, f"cannot unpack {type_text(value)} into {expected} names", "only tuples are unpacked")
-    parts = list(value) if isinstance(value, builtins.tuple) else list(unwrap(value))
-    if len(parts) != expected:
-        problem = "too many values" if len(parts) > expected else "not enough values"
-        detail = f"(expected {expected})" if len(parts) > expected else f"(expected {expected}, got {len(parts)})"
+    """The values of the targets in a tuple of targets; a starred one gets a tuple."""
+    star = next((n for n, item in enumerate(target.elts) if isinstance(item, ast.Starred)), None)
+    names = len(target.elts)
+    items = static_items(value, counted=True)
+    if items is None:
+        raise frame.error(target, f"cannot unpack {type_text(value)} into {names} names", "only tuples are unpacked")
+    parts = [wrap(part) for part in items]
+    if star is not None:
+        if len(parts) < names - 1:
+            problem = f"not enough values to unpack (expected at least {names - 1}, got {len(parts)})"
+            raise frame.error(target, problem)
+        end = len(parts) - (names - 1 - star)
+        return [*parts[:star], tile_tuple(parts[star:end]), *parts[end:]]
+    if len(parts) != names:
+        problem = "too many values" if len(parts) > names else "not enough values"
+        detail = f"(expected {names})" if len(parts) > names else f"(expected {names}, got {len(parts)})"
         raise frame.error(target, f"{problem} to unpack {detail}")
-    return [wrap(part) for part in parts]
+    return parts
 
 
 _CONVERSIONS: dict[int, Callable[[Any], Any]] = {-1: lambda value: value, 115: str, 114: repr, 97: ascii}

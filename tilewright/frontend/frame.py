@@ -22,6 +22,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import CompilationError, TilewrightError, UnsupportedLanguageConstruct
 from tilewright.base.location import Location
 from tilewright.frontend.builder import IRBuilder, Position, Side
+from tilewright.frontend.exits import NOTHING, LoopContext
 from tilewright.frontend.scopes import Scope
 from tilewright.frontend.source import KernelSource
 from tilewright.ops.values import tensor
@@ -33,16 +34,6 @@ _text = functools.cache(StringAttr)
 _integer = functools.cache(IntAttr)
 
 
-class NoValue:
-    """Marks a function that returns nothing."""
-
-    def __repr__(self) -> str:
-        return "no value"
-
-
-NOTHING = NoValue()
-
-
 @dataclass(slots=True)
 class OpenIf:
     """An `if` with one branch that returned; what follows is being built in the other one.
@@ -52,7 +43,7 @@ class OpenIf:
         outer: position at which the `scf.if` will be put when the branch closes.
         returned: the branch that returned.
         going_on: first block of the branch that goes on.
-        value: what the first branch returned.
+        value: the way out that the first branch took.
         then_returned: which of the two is the then-branch.
         location: MLIR location of the `if`.
         node: the `if` statement.
@@ -100,7 +91,7 @@ class Frame:
     """
 
     __slots__ = (
-        "_attributes", "_call_site", "builder", "caller", "compilation", "in_loop", "node", "offset", "opens",
+        "_attributes", "_call_site", "builder", "caller", "compilation", "loop", "node", "offset", "opens",
         "returns", "scope", "source", "value",
     )  # fmt: skip
 
@@ -113,9 +104,9 @@ class Frame:
         self.caller = caller
         self.scope = Scope()
         self.opens: list[OpenIf] = []
-        self.value: Any = NOTHING  # of the `return` that ended the statements visited last
+        self.value: Any = NOTHING  # the way out that ended the statements visited last
         self.returns: list[tuple[ast.AST, Any]] = []  # every `return` met, for messages
-        self.in_loop: str | None = None  # "for" or "while" inside a run-time loop
+        self.loop: LoopContext | None = None  # the innermost loop
         self.node: ast.AST = source.tree
         self.offset = source.line_offset
         self._attributes: dict[tuple[int, int], Attribute] = {}
@@ -149,6 +140,12 @@ class Frame:
     def line(self, node: ast.AST) -> int:
         """Line of a node in its file."""
         return int(node.lineno) + self.offset  # type: ignore[attr-defined]
+
+    def returned(self, value: Any) -> Any:
+        """The way out that is a `return` of `value` here."""
+        if self.loop is None:
+            return value
+        return self.loop.exit(self.scope, go=False, returned=True, value=value)
 
     # -- errors -----------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tilewright.base.dtypes import Type
 from tilewright.base.errors import TilewrightError
 from tilewright.frontend.names import references
 from tilewright.frontend.source import KernelSource, source_of
+from tilewright.frontend.structure import record_fields
 from tilewright.ops.builtin import Builtin
 from tilewright.ops.values import constexpr
 
@@ -80,6 +81,13 @@ def content_hash(fn: BlockFunction) -> str:
     return _hash_function(fn, ()).digest
 
 
+def class_digest(cls: type) -> str:
+    """Hash of a class whose instances kernels get: its fields and the text of its methods."""
+    walk = _Walk(())
+    walk.user_class(cls)
+    return walk.hash.hexdigest()[:16]
+
+
 def used_globals(fn: BlockFunction) -> list[UsedGlobal]:
     """The globals whose values are part of :func:`content_hash`."""
     return list(_hash_function(fn, ()).used.values())
@@ -105,7 +113,7 @@ def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> Func
     source = source_of(fn)
     walk = _Walk((*active, fn))
     walk.text(f"{fn.fn.__module__}.{source.name}:{source.first_line}:{fn.noinline}")
-    if not fn.fn.__module__.startswith(_OWN):
+    if not (fn.fn.__module__ or "").startswith(_OWN):  # code made by `exec` may have none
         walk.text(source.text)
         for name, parameter in fn.signature.parameters.items():
             if parameter.default is not parameter.empty:
@@ -135,6 +143,7 @@ class _Walk:
         self.hash = hashlib.sha256()
         self.used: dict[tuple[str, int], UsedGlobal] = {}
         self.unfinished: set[BlockFunction] = set()
+        self.classes: set[type] = set()
 
     def text(self, text: str) -> None:
         self.hash.update(text.encode())
@@ -178,10 +187,29 @@ class _Walk:
                 self.value(part)
         elif isinstance(value, Mapping):
             self.value([part for item in value.items() for part in item])
+        elif isinstance(value, type) and not value.__module__.startswith((_OWN, "builtins", "numpy", "torch")):
+            self.user_class(value)
+        elif not isinstance(value, type) and record_fields(type(value)) is not None:
+            self.value(type(value))
+            self.value([getattr(value, name) for name in record_fields(type(value)) or ()])
+        elif isinstance(value, property):
+            self.value(value.fget)
         elif isinstance(value, (type, Builtin)) or (callable(value) and not isinstance(value, Type)):
             self.text(_callable_text(value))
         else:
             self.text(f"{type(value).__qualname__}:{value!r}")
+
+    def user_class(self, cls: type) -> None:
+        """Hash what a kernel can reach of a class: its fields, and its methods, which are compiled into the kernel."""
+        self.text(f"{cls.__module__}.{cls.__qualname__}")
+        for base in cls.__mro__:
+            if base in self.classes or base.__module__ == "builtins":
+                continue
+            self.classes.add(base)
+            for name, member in sorted(vars(base).items()):
+                if not name.startswith("__") or name in ("__init__", "__getitem__", "__annotations__"):
+                    self.text(name)
+                    self.value(member)
 
     def _use(self, entry: UsedGlobal) -> None:
         key = (entry.name, id(entry.namespace))

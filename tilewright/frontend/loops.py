@@ -1,249 +1,341 @@
 """Loops: `for` over `range`/`tl.range` and `while` at run time, everything else unrolled.
 
-The names that a body assigns are known from its syntax; those that have a value before the loop are
-carried from one iteration to the next, and their types must not change:
-
     %r = scf.for %i = %lb to %ub step %s iter_args(%x = %x0) { ...; scf.yield %x1 }
     %r = scf.while (%x = %x0) { %c = ...; scf.condition(%c) %x } do { ^bb0(%x): ...; scf.yield %x1 }
 
-A carried value that the body leaves alone is taken out again before the operation is made.
+`continue` ends an iteration as an early `return` ends a function. A loop that `break` or `return` leaves carries a
+flag, and what is returned, beside its variables; `return` goes on behind the loop under that flag:
+
+    for i in range(n): A; if c: break; B    =>    scf.while (%i, %x, %go) { %c = %i < %n and %go; scf.condition(%c) .. }
+                                                  do { A; %x1, %go1 = scf.if %c { yield %x, false } else { B; .. } .. }
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.traits import Pure
 
+from tilewright.base import dtypes
 from tilewright.base.dtypes import dtype
-from tilewright.base.errors import CompilationError, LanguageTypeError
+from tilewright.base.errors import LanguageTypeError
 from tilewright.frontend.builder import Position
-from tilewright.frontend.control import truth
-from tilewright.frontend.expressions import bind_target, decay, wrap
-from tilewright.frontend.frame import Frame, visit, visit_all, visits
-from tilewright.frontend.names import assigned_at, assigned_names
+from tilewright.frontend.carried import Carried, Kept, Retry, collect, drop_unchanged, erase_args, next_values
+from tilewright.frontend.control import branch, close_exits, open_if, truth
+from tilewright.frontend.exits import HIDDEN, UNDEFINED, YES, Exit, LoopContext, is_no, is_yes
+from tilewright.frontend.expressions import bind_target, static_items, wrap
+from tilewright.frontend.frame import Frame, OpenIf, visit, visit_all, visits
+from tilewright.frontend.names import assigned_names, is_read_behind
 from tilewright.frontend.scopes import Scope
-from tilewright.frontend.structure import is_same, leaves, map_leaves, name_leaves, rebuild, type_text
+from tilewright.frontend.structure import leaves, name_leaves, rebuild, type_text
 from tilewright.ir.types import i32
-from tilewright.ops.builtin import BUILTINS, literal_dtype, to_tensor
-from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp, condition, static_range
+from tilewright.ops.builtin import BUILTINS, to_tensor
+from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp, condition
 from tilewright.ops.control import range as run_time_range
-from tilewright.ops.operators import BINARY
+from tilewright.ops.operators import BINARY, COMPARE
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 
 @visits(ast.For)
 def _for(frame: Frame, node: ast.For) -> bool:
-    if node.orelse:
-        raise frame.unsupported(node.orelse[0], "`else` of a loop is not supported", hint="put it behind the loop")
     iterator = visit(frame, node.iter)
     if isinstance(iterator, run_time_range):
-        _range_loop(frame, node, iterator)
-        return False
-    if isinstance(iterator, static_range):
-        items: Iterable[Any] = builtins.range(iterator.start, iterator.end, iterator.step)
-    elif isinstance(iterator, builtins.tuple) or isinstance(unwrap(iterator), (builtins.tuple, list)):
-        items = iterator if isinstance(iterator, builtins.tuple) else unwrap(iterator)
-    else:
+        return _range_loop(frame, node, iterator)
+    items = static_items(iterator)
+    if items is None:
         raise frame.error(
             node.iter,
             f"Only `range` and `static_range` iterators are currently supported, not {type_text(iterator)}",
             "loop over range(n) at run time, or over tl.static_range(N) or a tuple to unroll",
         )
+    return _unrolled(frame, node, items)
+
+
+def _behind(frame: Frame, node: ast.For | ast.While, way: Exit, *, ends: bool = False) -> bool:
+    """What follows a loop that was left on `way`: a `return`, then `else`; tells whether control ends here.
+
+    Args:
+        frame: at the place behind the loop.
+        node: the loop.
+        way: how it was left; flags and values are those behind the loop.
+        ends: whether the loop is left by `return` only.
+    """
+    if is_yes(way.returned) or ends:
+        frame.value = frame.returned(way.value)
+        return True
+    frame.at(node)
+    if isinstance(way.returned, tensor):
+        open_if(frame, node, way.returned, frame.returned(way.value))
+    if not node.orelse or is_no(way.go):
+        return False
+    if is_yes(way.go):
+        return visit_all(frame, node.orelse)
+    without_break = ast.copy_location(ast.If(ast.Constant(True), node.orelse, []), node.orelse[0])
+    return branch(frame, without_break, way.go)
+
+
+# --- unrolled -----------------------------------------------------------------------------------------------
+
+
+def _unrolled(frame: Frame, node: ast.For, items: Iterable[Any]) -> bool:
+    """Visit the body once per item; ways out at run time leave branches open to the end of the loop."""
+    outside, opens = frame.loop, frame.opens
+    loop = LoopContext(node, assigned_names(node, [node.target, *node.body]), fixed=False)
+    pending: list[OpenIf] = []
+    frame.loop, way = loop, None
     for item in items:
         bind_target(frame, node.target, wrap(item))
-        if visit_all(frame, node.body):
-            return True
-    return False
+        way = _iteration(frame, loop, pending)
+        if way is not None:
+            break
+    if way is None:
+        way = loop.exit(frame.scope, go=True)
+    if all(is_yes(one.value.returned) for one in pending):  # these leave the loops around it, or the function, too
+        frame.loop = outside
+        opens = opens + [replace(one, value=_return_of(frame, one.value)) for one in pending]
+    else:
+        frame.opens = pending
+        way = close_exits(frame, way)
+        _restore(frame, loop, way)
+    frame.loop, frame.opens = outside, opens
+    return _behind(frame, node, way)
 
 
-# --- carried values ----------------------------------------------------------------------------------------
+def _return_of(frame: Frame, way: Exit) -> Any:
+    """A `return` inside a loop as one in what is around it, where nobody looks at variables any more."""
+    return way.value if frame.loop is None else way._replace(variables=UNDEFINED)
+
+
+def _iteration(frame: Frame, loop: LoopContext, pending: list[OpenIf]) -> Exit | None:
+    """Visit the body once; `None` if the next iteration follows at the place where the frame is then.
+
+    Branches left open by `break` or `return` alone stay open, in `pending`; `continue` closes them.
+    """
+    frame.opens = []
+    ended = visit_all(frame, loop.node.body)
+    way: Exit | None = frame.value if ended else None
+    if all(is_no(one.value.go) for one in frame.opens):
+        pending += frame.opens
+    else:
+        way = close_exits(frame, way or loop.exit(frame.scope, go=True))
+    if way is None:
+        return None
+    _restore(frame, loop, way)
+    if is_no(way.go):
+        return way
+    if isinstance(way.go, tensor):
+        frame.opens = []
+        frame.at(loop.node)
+        open_if(frame, loop.node, way.go, way._replace(go=constexpr(False)), leaves_if=False)
+        pending += frame.opens
+    return None
+
+
+def _restore(frame: Frame, loop: LoopContext, way: Exit) -> None:
+    """Give the variables the values that they have on a way out."""
+    if way.variables is UNDEFINED:
+        return
+    scope, line = frame.scope, frame.line(loop.node)
+    for name, value in zip(loop.names, way.variables, strict=True):
+        if value is HIDDEN:
+            scope.hide([name], f"not every way through the loop at line {line} gives it a value of one type")
+        elif value is not scope.values.get(name):
+            scope.bind(name, value)
+            if isinstance(value, tensor):
+                scope.constants.pop(name, None)
+
+
+# --- run time -----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Carried:
-    """The variables that a loop hands from one iteration to the next.
+class _Body:
+    """The visited body of a run-time loop.
 
     Args:
-        node: the loop.
-        initial: their values before the loop.
-        declared: those declared constexpr, which cannot be carried.
-        flat: the tensors in them.
+        block: its block; the arguments end with those of the carried variables.
+        end: where it ends.
+        way: the way out, all ways joined.
+        following: the tensors that the carried variables hold then.
+        after: the variables.
+        loop: what was known of the loop.
     """
 
-    node: ast.For | ast.While
-    initial: dict[str, Any]
-    declared: Container[str]
-    flat: list[tensor] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.flat = [leaf for value in self.initial.values() for leaf in leaves(value)]
-
-    @property
-    def types(self) -> list[Attribute]:
-        return [leaf.handle.type for leaf in self.flat]
-
-    def bind(self, scope: Scope, handles: Sequence[SSAValue]) -> None:
-        """Make the variables stand for block arguments or results."""
-        tensors = iter([tensor(h, leaf.type) for h, leaf in zip(handles, self.flat, strict=True)])
-        for name, value in self.initial.items():
-            now = rebuild(value, tensors)
-            scope.bind(name, now)
-            name_leaves(now, name)
+    block: Block
+    end: Position
+    way: Exit
+    following: list[tensor]
+    after: Scope
+    loop: LoopContext
 
 
-class _Retry(Exception):
-    """A constant turned out to be carried: it must be a tensor from the start."""
+def _visit_body(
+    frame: Frame,
+    node: ast.For | ast.While,
+    carried: Carried,
+    block: Block,
+    base: Scope,
+    outer: Position,
+    fresh: Sequence[str] = (),
+) -> _Body:
+    """Visit a loop body and join all ways out of it; on a retry, everything built for it is taken back.
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
-def _collect(frame: Frame, node: ast.For | ast.While, names: Iterable[str], as_tensors: set[str]) -> _Carried:
-    initial = {}
-    for name in names:
-        if name in frame.scope.values:
-            value = frame.scope.values[name]
-            initial[name] = decay(frame, node, value) if name in as_tensors else value
-    return _Carried(node, initial, frame.scope.constants.copy())
-
-
-def _next_values(frame: Frame, carried: _Carried) -> list[tensor]:
-    """The tensors that the variables hold at the end of a body; checks that their types have not changed."""
-    result: list[tensor] = []
-    for name, before in carried.initial.items():
-        after = frame.scope.values.get(name)
-        if after is None:  # hidden inside the body: nothing reads it any more
-            result.extend(leaves(before))
-        elif isinstance(before, tensor) and isinstance(after, tensor) and before.type == after.type:
-            result.append(after)
-        elif not leaves(before) and is_same(before, after):
-            pass
-        else:
-            result.extend(_next_value(frame, carried, name, before, after))
-    return result
-
-
-def _next_value(frame: Frame, carried: _Carried, name: str, before: Any, after: Any) -> list[tensor]:
-    if _shape(before) != _shape(after):
-        if name not in carried.declared and _shape(map_leaves(before, _as_tensor_type)) == _shape(after):
-            raise _Retry(name)
-        raise _type_changed(frame, carried, name, before, after)
-    return leaves(after)
-
-
-def _shape(value: Any) -> Any:
-    """What must not change about a carried value: types of tensors, and constants themselves."""
-    if isinstance(value, tensor):
-        return value.type
-    if isinstance(value, builtins.tuple):
-        return (type(value), *(_shape(part) for part in value))
-    constant = unwrap(value)
-    return (type(constant), constant)
-
-
-def _as_tensor_type(leaf: Any) -> Any:
-    """Stand-in that :func:`_shape` takes for the tensor that a number becomes."""
-    if isinstance(leaf, constexpr) and isinstance(leaf.value, (bool, int, float)):
-        return tensor(None, literal_dtype(leaf.value))  # type: ignore[arg-type]
-    return leaf
-
-
-def _type_changed(frame: Frame, carried: _Carried, name: str, before: Any, after: Any) -> CompilationError:
-    place = assigned_at(carried.node.body, name) or carried.node
-    if isinstance(before, tensor) and isinstance(after, tensor):
-        return frame.error(
-            place,
-            f"Loop-carried variable {name} has initial type {type_text(before)} but is re-assigned to "
-            f"{type_text(after)} in loop! Please make sure that the type stays consistent.",
-            f"give `{name}` the type {type_text(after)} before the loop, or convert the new value with "
-            f".to({_dtype_text(before)})" + (" and keep its shape" if _dims(before) != _dims(after) else ""),
-        )
-    return frame.error(
-        place,
-        f"Loop carried variable {name} changed type, was {type_text(before)} but is now {type_text(after)}",
-        f"assign `{name}` a run-time value of the final type before the loop; a constexpr cannot change in a loop",
-    )
-
-
-def _dims(value: tensor) -> tuple[int, ...]:
-    return value.block_shape
-
-
-def _dtype_text(value: tensor) -> str:
-    return repr(value.dtype).replace("tilewright.language.", "tl.")
-
-
-def _drop_unchanged(
-    carried: _Carried, *bodies: tuple[Sequence[SSAValue], list[tensor]]
-) -> tuple[list[int], list[list[Any]]]:
-    """Find the tensors that really change, and put the first values in place of the others.
-
-    Args:
-        carried: the variables.
-        bodies: for each region its arguments and the tensors that it hands on.
-
-    Returns:
-        Indices of the tensors that change, and for each region the handles of these that it hands on.
+    `fresh` are names that only the body gives a value, wanted behind the loop.
     """
-    first = [leaf.handle for leaf in carried.flat]
-    kept, replaced = [], {}
-    for k, value in enumerate(first):
-        if all(following[k].handle in (args[k], value) for args, following in bodies):
-            for args, _ in bodies:
-                replaced[args[k]] = value
-        else:
-            kept.append(k)
-    for arg, value in replaced.items():
-        arg.replace_all_uses_with(value)  # type: ignore[arg-type]
-    handed: list[list[Any]] = []
-    for _, following in bodies:
-        handles: list[Any] = [following[k].handle for k in kept]
-        handed.append([replaced.get(handle, handle) for handle in handles])
-    return kept, handed
+    outside, opens = frame.loop, frame.opens
+    loop = frame.loop = LoopContext(node, [*carried.initial, *fresh], fixed=True, fresh=len(fresh))
+    frame.opens = []
+    try:
+        ended = visit_all(frame, node.body)
+        way = close_exits(frame, frame.value if ended else loop.exit(frame.scope, go=True))
+        following = next_values(frame, carried, way)
+        return _Body(block, frame.builder.position, way, following, frame.scope, loop)
+    except Retry:
+        block.erase(safe_erase=False)
+        frame.scope, frame.builder.position = base, outer
+        raise
+    finally:
+        frame.loop, frame.opens = outside, opens
 
 
-def _erase_args(block: Block, kept: Sequence[int], skip: int) -> None:
-    for index in reversed(builtins.range(skip, len(block.args))):
-        if index - skip not in kept:
-            block.erase_arg(block.args[index])
+def _retried(frame: Frame, attempt: Callable[[set[str]], bool]) -> bool:
+    """Build a loop, again with more constants as tensors as long as one turns out to change."""
+    as_tensors: set[str] = set()
+    while True:
+        try:
+            return attempt(as_tensors)
+        except Retry as retry:
+            as_tensors.add(retry.name)
 
 
-def _leave(frame: Frame, carried: _Carried, kept: Sequence[int], results: Sequence[SSAValue], after: Scope) -> None:
+def _leave(frame: Frame, carried: Carried, kept: Kept, results: Sequence[SSAValue], after: Scope) -> None:
     """Variables behind the loop: results for what changed; what only the body assigns is hidden."""
     handles: list[Any] = [leaf.handle for leaf in carried.flat]
-    for index, result in zip(kept, results, strict=True):
+    for index, result in zip(kept.indices, results, strict=True):
         handles[index] = result
     carried.bind(frame.scope, handles)
     line = frame.line(carried.node)
     lost = [n for n in carried.initial if n not in after.values]
     lost += [n for n in after.values if n not in frame.scope.values]
-    if isinstance(carried.node, ast.For):
-        lost.append(carried.node.target.id)  # type: ignore[attr-defined]
+    if isinstance(carried.node, ast.For) and isinstance(carried.node.target, ast.Name):
+        counter = carried.node.target.id
+        if counter not in carried.initial:
+            lost.append(counter)
     frame.scope.hide(lost, f"it gets its value inside the loop at line {line} only")
+
+
+class _Flags:
+    """What a loop that may be left early carries beside its variables: whether it goes on, whether and what it returns.
+
+    Args:
+        frame: at the end of the body.
+        body: the body.
+        kept: what stands for block arguments that have been taken out.
+    """
+
+    def __init__(self, frame: Frame, body: _Body, kept: Kept) -> None:
+        builder, way = frame.builder, body.way
+        self.way = way
+        self.inside = [to_tensor(builder, way.go)]
+        if not is_no(way.returned):
+            self.inside.append(to_tensor(builder, way.returned))
+        self.inside += leaves(way.value)
+        self.names = body.loop.names[len(body.loop.names) - body.loop.fresh :]
+        self.fresh = () if way.variables is UNDEFINED else way.variables[len(body.loop.names) - body.loop.fresh :]
+        self.inside += leaves(self.fresh)
+        self.handles: list[Any] = [kept.now(leaf.handle) for leaf in self.inside]
+
+    @property
+    def types(self) -> list[Attribute]:
+        return [handle.type for handle in self.handles]
+
+    def first(self, frame: Frame) -> list[Any]:
+        """Values before the first iteration."""
+        builder = frame.builder
+        flags = [builder.constant(True, dtypes.int1), builder.constant(False, dtypes.int1)]
+        known = 1 if is_no(self.way.returned) else 2
+        return [leaf.handle for leaf in (*flags[:known], *(builder.poison(v.type) for v in self.inside[known:]))]
+
+    def behind(self, results: Sequence[SSAValue]) -> Exit:
+        """The way out, seen from behind the loop."""
+        found = [tensor(r, leaf.type) for r, leaf in zip(results, self.inside, strict=True)]
+        returned = self.way.returned if is_no(self.way.returned) else found[1]
+        values = iter(found[1 if is_no(self.way.returned) else 2 :])
+        value = rebuild(self.way.value, values)
+        self.fresh = rebuild(self.fresh, values)
+        return Exit(found[0], returned, value, UNDEFINED)
+
+    def bind(self, scope: Scope) -> None:
+        """Give the names their values that the loop alone assigns, behind it."""
+        for name, value in zip(self.names, self.fresh, strict=False):
+            if value is not HIDDEN and value is not UNDEFINED:
+                scope.bind(name, value)
+
+
+def _while_op(
+    frame: Frame, firsts: Sequence[Any], before: Block, after: Block, attributes: dict[str, Attribute]
+) -> Sequence[SSAValue]:
+    op = WhileOp.create(
+        operands=list(firsts),
+        result_types=[arg.type for arg in after.args],
+        attributes=attributes,
+        regions=[Region(before), Region(after)],
+    )
+    frame.builder.append(op)
+    return op.results
+
+
+def _add_args(block: Block, types: Sequence[Attribute]) -> list[SSAValue]:
+    return [block.insert_arg(type_, len(block.args)) for type_ in types]
 
 
 # --- for ----------------------------------------------------------------------------------------------------
 
 
-def _range_loop(frame: Frame, node: ast.For, loop: run_time_range) -> None:
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bounds of a counted loop: lower and upper bound and a positive step, of one type.
+
+    Args:
+        lower, upper, step: scalar integers.
+        reverse: whether it counts down from `upper` to `lower`.
+        attributes: options.
+    """
+
+    lower: tensor
+    upper: tensor
+    step: tensor
+    reverse: bool
+    attributes: dict[str, Attribute]
+
+
+def _range_loop(frame: Frame, node: ast.For, loop: run_time_range) -> bool:
     if not isinstance(node.target, ast.Name):
         raise frame.unsupported(node.target, "the variable of a run-time loop must be a name")
+    counter = node.target.id
     bounds, reverse = _bounds(frame, node.iter, loop)
-    names = [n for n in assigned_names(node, node.body) if n != node.target.id]
-    as_tensors: set[str] = set()
-    while True:
-        try:
-            _emit_for(frame, node, loop, bounds, reverse, _collect(frame, node, names, as_tensors))
-            return
-        except _Retry as retry:
-            as_tensors.add(retry.name)
+    limits = _Range(bounds[0], bounds[1], bounds[2], reverse, _loop_attributes(loop))
+    names = [n for n in assigned_names(node, node.body) if n != counter]
+    first: dict[str, Any] = {}
+    if is_read_behind(frame.source.tree, node, counter):
+        names.append(counter)
+        first[counter] = _counter_before(frame, counter, limits)
+    return _retried(frame, lambda t: _emit_for(frame, node, limits, collect(frame, node, names, t, first)))
+
+
+def _counter_before(frame: Frame, name: str, limits: _Range) -> tensor:
+    """What the counter is behind a loop without iterations: what it was, or the first bound where it was nothing."""
+    known = frame.scope.values.get(name)
+    kind = limits.lower.type
+    if isinstance(unwrap(known), int) or (isinstance(known, tensor) and known.type == kind):
+        before: tensor = BUILTINS["cast"].fn(frame.builder, to_tensor(frame.builder, known), kind)
+        return before
+    return limits.upper if limits.reverse else limits.lower
 
 
 def _bounds(frame: Frame, node: ast.AST, loop: run_time_range) -> tuple[list[tensor], bool]:
@@ -284,53 +376,66 @@ def _promote(a: dtype, b: dtype) -> dtype:
     return unsigned if unsigned.int_bitwidth >= signed.int_bitwidth else signed
 
 
-def _emit_for(
-    frame: Frame, node: ast.For, loop: run_time_range, bounds: list[tensor], reverse: bool, carried: _Carried
-) -> None:
+def _emit_for(frame: Frame, node: ast.For, limits: _Range, carried: Carried) -> bool:
     builder, base, outer = frame.builder, frame.scope, frame.builder.position
-    assert isinstance(node.target, ast.Name)
-    counter = bounds[0].type
-    block = builder.enter([bounds[0].handle.type, *carried.types])
+    block = builder.enter([limits.lower.handle.type, *carried.types])
     frame.scope = base.copy()
     carried.bind(frame.scope, block.args[1:])
     frame.at(node)
-    value = tensor(block.args[0], counter)
-    if reverse:
-        up = BINARY[ast.Sub].fn(builder, bounds[1], value)
-        value = BINARY[ast.Add].fn(builder, up, bounds[0])
-    frame.scope.bind(node.target.id, value)
-    name_leaves(value, node.target.id)
-    following = _visit_body(frame, node, carried, block, base, outer, "for")
-    kept, (handed,) = _drop_unchanged(carried, (block.args[1:], following))
-    _erase_args(block, kept, 1)
+    _bind_counter(frame, node, limits, block)
+    body = _visit_body(frame, node, carried, block, base, outer)
+    kept = drop_unchanged(carried, (block.args[1:], body.following))
     frame.at(node)
-    builder.finish(YieldOp, handed)
-    builder.position, after, frame.scope = outer, frame.scope, base
+    if not is_yes(body.way.go):
+        return _emit_for_with_exits(frame, carried, limits, body, kept, base, outer)
+    erase_args(block, kept.indices, 1)
+    builder.finish(YieldOp, kept.handed[0])
+    builder.position, frame.scope = outer, base
+    operands: list[Any] = [b.handle for b in (limits.lower, limits.upper, limits.step)]
     op = ForOp.create(
-        operands=[*(b.handle for b in bounds), *(carried.flat[k].handle for k in kept)],  # type: ignore[list-item]
-        result_types=[carried.flat[k].handle.type for k in kept],
-        attributes=_loop_attributes(loop),
+        operands=operands + [carried.flat[k].handle for k in kept.indices],
+        result_types=[carried.flat[k].handle.type for k in kept.indices],
+        attributes=limits.attributes,
         regions=[Region(block)],
     )
     builder.append(op)
-    _leave(frame, carried, kept, op.results, after)
+    _leave(frame, carried, kept, op.results, body.after)
+    return _behind(frame, node, Exit(YES, constexpr(False), UNDEFINED, UNDEFINED))
 
 
-def _visit_body(
-    frame: Frame, node: ast.For | ast.While, carried: _Carried, block: Block, base: Scope, outer: Position, word: str
-) -> list[tensor]:
-    """Visit a loop body; on a retry, everything built for it is taken back."""
-    outside = frame.in_loop
-    frame.in_loop = word
-    try:
-        visit_all(frame, node.body)
-        return _next_values(frame, carried)
-    except _Retry:
-        block.erase(safe_erase=False)
-        frame.scope, frame.builder.position = base, outer
-        raise
-    finally:
-        frame.in_loop = outside
+def _bind_counter(frame: Frame, node: ast.For, limits: _Range, block: Block) -> None:
+    builder = frame.builder
+    value = tensor(block.args[0], limits.lower.type)
+    if limits.reverse:
+        up = BINARY[ast.Sub].fn(builder, limits.upper, value)
+        value = BINARY[ast.Add].fn(builder, up, limits.lower)
+    assert isinstance(node.target, ast.Name)
+    frame.scope.bind(node.target.id, value)
+    name_leaves(value, node.target.id)
+
+
+def _emit_for_with_exits(
+    frame: Frame, carried: Carried, limits: _Range, body: _Body, kept: Kept, base: Scope, outer: Position
+) -> bool:
+    """A counted loop that may be left early, as a `scf.while` of the counter, the variables and the flags."""
+    builder, block = frame.builder, body.block
+    flags = _Flags(frame, body, kept)
+    counter = tensor(block.args[0], limits.lower.type)
+    following = BUILTINS["add"].fn(builder, counter, limits.step, False)
+    builder.finish(YieldOp, [following.handle, *kept.handed[0], *flags.handles])
+    erase_args(block, kept.indices, 1)
+    _add_args(block, flags.types)
+    builder.position = outer
+    before = builder.enter([arg.type for arg in block.args])
+    inside = COMPARE[ast.Lt].fn(builder, tensor(before.args[0], counter.type), limits.upper)
+    go = tensor(before.args[1 + len(kept.indices)], dtypes.int1)
+    builder.finish(ConditionOp, [BUILTINS["logical_and"].fn(builder, inside, go).handle, *before.args])
+    builder.position, frame.scope = outer, base
+    firsts = [limits.lower.handle, *(carried.flat[k].handle for k in kept.indices), *flags.first(frame)]
+    results = _while_op(frame, firsts, before, block, {})
+    split = 1 + len(kept.indices)
+    _leave(frame, carried, kept, results[1:split], body.after)
+    return _behind(frame, carried.node, flags.behind(results[split:]))
 
 
 def _loop_attributes(loop: run_time_range) -> dict[str, Attribute]:
@@ -353,67 +458,126 @@ def _loop_attributes(loop: run_time_range) -> dict[str, Attribute]:
 
 @visits(ast.While)
 def _while(frame: Frame, node: ast.While) -> bool:
-    if node.orelse:
-        raise frame.unsupported(node.orelse[0], "`else` of a loop is not supported", hint="put it behind the loop")
     names = assigned_names(node, [node.test, *node.body])
-    as_tensors: set[str] = set()
-    while True:
-        try:
-            _emit_while(frame, node, _collect(frame, node, names, as_tensors))
-            return False
-        except _Retry as retry:
-            as_tensors.add(retry.name)
+    return _retried(frame, lambda as_tensors: _emit_while(frame, node, collect(frame, node, names, as_tensors, {})))
 
 
-def _emit_while(frame: Frame, node: ast.While, carried: _Carried) -> None:
+def _emit_while(frame: Frame, node: ast.While, carried: Carried) -> bool:
     builder, base, outer = frame.builder, frame.scope, frame.builder.position
     before = builder.enter(carried.types)
     frame.scope = base.copy()
     carried.bind(frame.scope, before.args)
+    test, options = _while_condition(frame, node)
+    if test is False:
+        frame.scope, builder.position = base, outer
+        before.erase(safe_erase=False)
+        return visit_all(frame, node.orelse)
+    condition_end, fresh = builder.position, [n for n in frame.scope.values if n not in base.values]
+    passed_way = LoopContext(node, list(carried.initial), fixed=True).exit(frame.scope, go=True)
     try:
-        cond, options = _while_condition(frame, node)
-        passed = _next_values(frame, carried)
-        condition_end, fresh = builder.position, [n for n in frame.scope.values if n not in base.values]
+        passed = next_values(frame, carried, passed_way)
         builder.position = outer
         after = builder.enter(carried.types)
         frame.scope = base.copy()
         carried.bind(frame.scope, after.args)
         frame.scope.hide(fresh, "a name that the condition of `while` assigns must have a value before the loop")
-        following = _visit_body(frame, node, carried, after, base, outer, "while")
-    except _Retry:
+        new = _wanted_behind(frame, node, base) if test is True else []
+        body = _visit_body(frame, node, carried, after, base, outer, new)
+    except Retry:
         frame.scope, builder.position = base, outer
         before.erase(safe_erase=False)
         raise
-    kept, handed = _drop_unchanged(carried, (before.args, passed), (after.args, following))
+    kept = drop_unchanged(carried, (before.args, passed), (after.args, body.following))
     frame.at(node)
-    builder.finish(YieldOp, handed[1])
+    if test is True and is_yes(body.way.go):
+        raise frame.error(
+            node.test,
+            "the condition of `while` is a compile-time constant that holds, and nothing leaves the loop",
+            "leave it with `break` or `return`, or compare run-time values",
+        )
+    flags = None if is_yes(body.way.go) else _Flags(frame, body, kept)
+    builder.finish(YieldOp, [*kept.handed[1], *([] if flags is None else flags.handles)])
+    erase_args(after, kept.indices, 0)
+    erase_args(before, kept.indices, 0)
     builder.position = condition_end
-    builder.finish(ConditionOp, [cond.handle, *handed[0]])
-    _erase_args(before, kept, 0)
-    _erase_args(after, kept, 0)
-    builder.position, body_scope, frame.scope = outer, frame.scope, base
-    op = WhileOp.create(
-        operands=[carried.flat[k].handle for k in kept],  # type: ignore[misc]
-        result_types=[carried.flat[k].handle.type for k in kept],
-        attributes=options,
-        regions=[Region(before), Region(after)],
-    )
+    handed = kept.handed[0]
+    firsts: list[Any] = [carried.flat[k].handle for k in kept.indices]
+    if flags is None:
+        assert isinstance(test, tensor)
+        builder.finish(ConditionOp, [kept.now(test.handle), *handed])
+    else:
+        test_handle = kept.now(test.handle) if isinstance(test, tensor) else test
+        _guard_condition(frame, before, test_handle, handed, _add_args(before, flags.types), outer)
+        _add_args(after, flags.types)
+        builder.position = outer
+        firsts += flags.first(frame)
+    builder.position, frame.scope = outer, base
+    results = _while_op(frame, firsts, before, after, options)
+    split = len(kept.indices)
+    _leave(frame, carried, kept, results[:split], body.after)
+    if flags is None:
+        return _behind(frame, node, Exit(YES, constexpr(False), UNDEFINED, UNDEFINED))
+    way = flags.behind(results[split:])
+    flags.bind(frame.scope)
+    return _behind(frame, node, way, ends=test is True and not body.loop.broken)
+
+
+def _wanted_behind(frame: Frame, node: ast.While, base: Scope) -> list[str]:
+    """Names that the body of ``while True`` gives their first value, read behind it."""
+    names = [name for name in assigned_names(node, [node.test, *node.body]) if name not in base.values]
+    return [name for name in names if is_read_behind(frame.source.tree, node, name)]
+
+
+def _guard_condition(
+    frame: Frame, before: Block, test: Any, handed: Sequence[Any], flags: Sequence[SSAValue], outer: Position
+) -> None:
+    """End the first body of a `while` that may be left early: the test is not evaluated after a `break`.
+
+        { %c = scf.if %go -> (i1) { test; yield %t } else { yield false }; scf.condition(%c) .. }
+
+    Args:
+        frame: at the end of the test.
+        before: the block; `flags` are its last arguments.
+        test: what the test gave, or True.
+        handed: the variables behind the test.
+        flags: the flags, first of them whether the loop goes on.
+        outer: position of the loop.
+    """
+    builder, go = frame.builder, flags[0]
+    if test is True:
+        builder.finish(ConditionOp, [go, *handed, *flags])
+        return
+    args = list(before.args[: len(before.args) - len(flags)])
+    if list(handed) == args and all(_is_free(op) for op in before.ops):
+        both = BUILTINS["logical_and"].fn(builder, tensor(go, dtypes.int1), tensor(test, dtypes.int1))
+        builder.finish(ConditionOp, [both.handle, *handed, *flags])
+        return
+    then = Block()
+    for op in list(before.ops):
+        op.detach()  # type: ignore[no-untyped-call]
+        then.add_op(op)
+    builder.position = Position(then)
+    builder.finish(YieldOp, [test, *handed])
+    builder.position = Position(before, outer)
+    otherwise = builder.enter()
+    builder.finish(YieldOp, [builder.constant(False, dtypes.int1).handle, *args])
+    builder.position = Position(before, outer)
+    types = [SSAValue.get(value).type for value in (test, *handed)]
+    op = IfOp.create(operands=[go], result_types=types, regions=[Region(then), Region(otherwise)])
     builder.append(op)
-    _leave(frame, carried, kept, op.results, body_scope)
+    builder.finish(ConditionOp, [*op.results, *flags])
 
 
-def _while_condition(frame: Frame, node: ast.While) -> tuple[tensor, dict[str, Attribute]]:
+def _is_free(op: Operation) -> bool:
+    """Whether an operation may run although nobody asks for its result."""
+    return op.has_trait(Pure) and not op.name.startswith(("arith.div", "arith.rem"))
+
+
+def _while_condition(frame: Frame, node: ast.While) -> tuple[bool | tensor, dict[str, Attribute]]:
     value = visit(frame, node.test)
     options: dict[str, Attribute] = {}
     if isinstance(value, condition):
         if unwrap(value.disable_licm):
             options["tt.disable_licm"] = UnitAttr()
         value = value.condition
-    cond = truth(frame, node.test, value)
-    if not isinstance(cond, tensor):
-        raise frame.error(
-            node.test,
-            f"the condition of `while` is the compile-time constant {unwrap(value)!r}: it would run forever or never",
-            "compare run-time values; to repeat code a fixed number of times use tl.static_range",
-        )
-    return cond, options
+    return truth(frame, node.test, value), options

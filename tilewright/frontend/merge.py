@@ -8,7 +8,6 @@ that differs:
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 from xdsl.ir import Attribute, Block, Region
 
 from tilewright.frontend.builder import IRBuilder, Position, Side
-from tilewright.frontend.frame import NOTHING
-from tilewright.frontend.structure import is_same, map_leaves, remake
+from tilewright.frontend.exits import HIDDEN, NOTHING, UNDEFINED
+from tilewright.frontend.structure import is_alike, is_same, map_leaves, parts_of, remake
 from tilewright.ops.builtin import to_tensor
 from tilewright.ops.control import IfOp, YieldOp
 from tilewright.ops.values import constexpr, tensor
@@ -32,13 +31,6 @@ class Slot:
     """Place of result `index` in a merged value."""
 
     index: int
-
-
-class Undefined:
-    """A value on a path where nothing will look at it."""
-
-
-UNDEFINED = Undefined()
 
 
 class Merge:
@@ -65,10 +57,13 @@ class Merge:
             return self._with_undefined(a, b)
         if is_same(a, b):
             return a
-        if isinstance(a, builtins.tuple) and isinstance(b, builtins.tuple):
-            if type(a) is not type(b) or len(a) != len(b):
+        if a is HIDDEN or b is HIDDEN:
+            return HIDDEN
+        parts, others = parts_of(a), parts_of(b)
+        if parts is not None and others is not None:
+            if not is_alike(a, b):
                 raise Mismatch
-            return remake(a, [self.value(x, y) for x, y in zip(a, b, strict=True)])
+            return remake(a, [self.value(x, y) for x, y in zip(parts, others, strict=True)])
         first, second = self._tensor(0, a), self._tensor(1, b)
         if first.type != second.type:
             raise Mismatch
@@ -87,13 +82,22 @@ class Merge:
         known, missing = (b, 0) if a is UNDEFINED else (a, 1)
 
         def pair(leaf: Any) -> Any:
-            if not isinstance(leaf, tensor):
+            if not isinstance(leaf, tensor) or self._is_outside(leaf):
                 return leaf
             self.builder.position = self.sides[missing].end
             poison = self.builder.poison(leaf.type)
             return self._slot(poison, leaf) if missing == 0 else self._slot(leaf, poison)
 
         return known if known is UNDEFINED else map_leaves(known, pair)
+
+    def _is_outside(self, leaf: tensor) -> bool:
+        """Whether a tensor is computed before the `scf.if`: then both sides may have it."""
+        owner: Any = leaf.handle.owner  # type: ignore[attr-defined]
+        block = owner if isinstance(owner, Block) else owner.parent
+        position = self.sides[0].end.parent
+        while position is not None and position.block is not block:
+            position = position.parent
+        return position is not None
 
     def _slot(self, first: tensor, second: tensor) -> Slot:
         self.pairs.append((first, second))

@@ -7,6 +7,7 @@ for tensors. Everything else that is not written in the block language is refuse
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +16,15 @@ from typing import Any
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType, Type
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
-from tilewright.frontend.expressions import attribute, wrap
+from tilewright.frontend.expressions import attribute, static_items, wrap
 from tilewright.frontend.frame import Frame
-from tilewright.frontend.structure import is_static, leaves, type_text
+from tilewright.frontend.iteration import SEQUENCE_FUNCTIONS
+from tilewright.frontend.structure import is_static, leaves, record_fields, type_text
+from tilewright.language.aggregate import KERNEL_FUNCTIONS
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.control import condition, static_range
 from tilewright.ops.control import range as run_time_range
 from tilewright.ops.values import constexpr, tensor, unwrap
-from tilewright.ops.values import tuple as tile_tuple
 
 _MATH = frozenset(f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType))
 
@@ -51,7 +53,7 @@ def _abs(frame: Frame, value: Any) -> Any:
     return _language(frame, "abs", value) if isinstance(value, tensor) else wrap(abs(unwrap(value)))
 
 
-def _number(python: type) -> Callable[..., Any]:
+def _number(python: Any) -> Callable[..., Any]:
     """`int(x)` and the like: of constants only."""
 
     def call(frame: Frame, *args: Any) -> Any:
@@ -69,7 +71,8 @@ def _number(python: type) -> Callable[..., Any]:
 def _len(frame: Frame, value: Any) -> Any:
     if isinstance(value, tensor):
         raise LanguageTypeError(f"len() of a tensor of type {value.type}", hint="use x.shape[0] or x.numel")
-    return constexpr(len(value if isinstance(value, builtins.tuple) else unwrap(value)))
+    items = static_items(value, counted=True)
+    return constexpr(len(unwrap(value) if items is None else list(items)))
 
 
 def _isinstance(frame: Frame, value: Any, classes: Any) -> Any:
@@ -107,13 +110,6 @@ def _type(frame: Frame, value: Any) -> Any:
     return value.type if isinstance(value, tensor) else type(unwrap(value))
 
 
-def _sequence(frame: Frame, value: Any = ()) -> Any:
-    items = value if isinstance(value, builtins.tuple) else unwrap(value)
-    if isinstance(items, tensor):
-        raise LanguageTypeError(f"a tensor of type {items.type} is not a sequence")
-    return tile_tuple([wrap(item) for item in items])
-
-
 def _make(cls: type) -> Callable[..., Any]:
     """Construct a marker or a type of the language."""
 
@@ -133,7 +129,9 @@ def _make_type(cls: type) -> Callable[..., Any]:
 SPECIAL: dict[Any, Callable[..., Any]] = {
     len: _len, isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr, print: _print, type: _type, abs: _abs,
     min: _extreme("minimum", min), max: _extreme("maximum", max), int: _number(int), float: _number(float),
-    bool: _number(bool), str: _number(str), tuple: _sequence, list: _sequence, tile_tuple: _sequence,
+    bool: _number(bool), str: _number(str), round: _number(round), divmod: _number(divmod), repr: _number(repr),
+    pow: _number(pow), callable: _number(callable), issubclass: _number(issubclass), slice: _make(slice),
+    **SEQUENCE_FUNCTIONS,
     range: _make(run_time_range), run_time_range: _make(run_time_range), static_range: _make(static_range),
     condition: _make(condition), constexpr: _make(constexpr), PointerType: _make_type(PointerType),
     BlockType: _make_type(BlockType), dtypes.dtype: _make_type(dtypes.dtype),
@@ -143,14 +141,14 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
 def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call something that is not of the block language.
 
-    Named tuple classes take any values; methods of constants, and functions of the `math` module, constants only.
+    Classes of named tuples and records take any values; methods of constants, and the functions of `math`, constants.
 
     Raises:
         LanguageTypeError: not callable in a kernel.
     """
-    if isinstance(fn, type) and issubclass(fn, builtins.tuple) and hasattr(fn, "_fields"):
-        return fn(*args, **kwargs)
     owner = getattr(fn, "__self__", None)
+    if _takes_any(fn) or _takes_any(owner) or (hasattr(type(owner), "_fields") and fn.__name__ == "_replace"):
+        return fn(*args, **kwargs)
     method = owner is not None and not isinstance(owner, (types.ModuleType, tensor))
     marked = getattr(fn, "is_constexpr_function", False)
     if method or marked or (isinstance(fn, types.BuiltinFunctionType) and fn in _MATH) or isinstance(fn, type):
@@ -168,6 +166,13 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
         )
     what = type_text(fn) if isinstance(fn, (tensor, builtins.tuple, Type)) else _name(fn)
     raise LanguageTypeError(f"{what} cannot be called in a kernel")
+
+
+def _takes_any(fn: Any) -> bool:
+    """Whether a Python callable takes kernel values of any kind: it makes or copies a named tuple or record."""
+    if isinstance(fn, type):
+        return (issubclass(fn, builtins.tuple) and hasattr(fn, "_fields")) or record_fields(fn) is not None
+    return fn is dataclasses.replace or (isinstance(fn, types.FunctionType) and fn in KERNEL_FUNCTIONS)
 
 
 def _name(fn: Any) -> str:

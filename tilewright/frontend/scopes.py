@@ -20,14 +20,19 @@ from tilewright.base.dtypes import Type
 from tilewright.base.errors import UndefinedNameError
 from tilewright.frontend.hashing import resolve_name
 from tilewright.frontend.source import KernelSource
+from tilewright.frontend.structure import record_fields
 from tilewright.ops.builtin import Builtin
 from tilewright.ops.values import constexpr
 
 # Python's functions that a kernel may call; calls.py says what each does
-PYTHON_BUILTINS = {
+PYTHON_BUILTINS: dict[str, Any] = {
     f.__name__: f
-    for f in (len, range, float, int, bool, str, isinstance, getattr, hasattr, print, min, max, abs, tuple, list, type)
-}
+    for f in (
+        len, range, float, int, bool, str, isinstance, getattr, hasattr, print, min, max, abs, tuple, list, type, dict,
+        enumerate, zip, reversed, sum, any, all, sorted, round, divmod, pow, slice, issubclass, callable, repr, map,
+        filter,
+    )
+}  # fmt: skip
 
 
 class Scope:
@@ -115,7 +120,7 @@ def usable_global(name: str, value: Any) -> Any:
     module = getattr(value, "__module__", "") or ""
     if module.startswith("tilewright.") or (name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]):
         return value
-    if isinstance(value, tuple) and all(isinstance(part, (constexpr, Type, BlockFunction)) for part in value):
+    if _is_constant(value):
         return value
     if isinstance(value, types.FunctionType):
         raise UndefinedNameError(
@@ -123,10 +128,26 @@ def usable_global(name: str, value: Any) -> Any:
             hint=f"decorate `{value.__name__}` with @tilewright.jit to call it in a kernel",
         )
     hint = f"pass `{name}` as a parameter"
-    if isinstance(value, (int, float, str)):
-        hint = f"write `{name} = tl.constexpr({value!r})`, or pass `{name}` as a tl.constexpr parameter"
+    if isinstance(value, (list, dict, set)):
+        hint = f"write `{name}` as a tuple of constants, or pass it as a tl.constexpr parameter"
     raise UndefinedNameError(
         f"Cannot access global variable {name} (a {type(value).__name__}) from within @jit'ed function. "
-        "Tile kernels can only access global variables that are instantiated as constexpr.",
+        "Tile kernels can only access global variables that are constants: numbers, text, None, and tuples of these.",
         hint=hint,
     )
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a global is a value that cannot change in place."""
+    if isinstance(value, tuple):
+        return all(_is_constant(part) for part in value)
+    if value is None or isinstance(value, (bool, int, float, str, constexpr, Type, BlockFunction, Builtin, enum.Enum)):
+        return True
+    fields = record_fields(type(value))
+    frozen = hasattr(type(value), "_aggregate_fields") or _is_frozen(value)
+    return fields is not None and frozen and all(_is_constant(getattr(value, name)) for name in fields)
+
+
+def _is_frozen(value: Any) -> bool:
+    params = getattr(type(value), "__dataclass_params__", None)
+    return bool(params is not None and params.frozen)

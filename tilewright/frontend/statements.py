@@ -7,10 +7,12 @@ numbers into tensors, ``name: tl.constexpr = value`` keeps them.
 from __future__ import annotations
 
 import ast
+import copy
 from typing import Any
 
-from tilewright.frontend.expressions import binary, bind_target, decay, wrap
-from tilewright.frontend.frame import NOTHING, VISITORS, Frame, visit, visits
+from tilewright.frontend.exits import NOTHING
+from tilewright.frontend.expressions import Method, binary, bind_target, decay, wrap
+from tilewright.frontend.frame import VISITORS, Frame, visit, visits
 from tilewright.frontend.structure import name_leaves, type_text
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.values import constexpr, tensor, unwrap
@@ -73,17 +75,34 @@ def _annotation(frame: Frame, node: ast.expr) -> Any:
 @visits(ast.AugAssign)
 def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     target = node.target
-    if not isinstance(target, ast.Name):
+    if isinstance(target, ast.Attribute):
         bind_target(frame, target, None)  # says why it cannot be assigned
-    else:
-        left = visit(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
-        assign(frame, target, node, binary(frame, node, node.op, left, visit(frame, node.value)))
+    read: ast.expr = ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else copy.copy(target)
+    if isinstance(read, ast.Subscript):
+        read.ctx = ast.Load()
+    left = visit(frame, ast.copy_location(read, target))
+    assign(frame, target, node, binary(frame, node, node.op, left, visit(frame, node.value)))
 
 
 @visits(ast.Expr)
 def _expression(frame: Frame, node: ast.Expr) -> None:
-    if not isinstance(node.value, ast.Constant):  # a docstring, or a constant without effect
-        visit(frame, node.value)
+    if isinstance(node.value, ast.Constant):  # a docstring, or a constant without effect
+        return
+    visit(frame, node.value)
+    call = node.value
+    if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
+        _check_use(frame, call)
+
+
+def _check_use(frame: Frame, call: ast.Call) -> None:
+    """Refuse a call whose result is not used although its function asks for that."""
+    fn = visit(frame, call.func)
+    fn = unwrap(fn.fn if isinstance(fn, Method) else fn)
+    asked = getattr(fn, "must_use_result", None) or getattr(getattr(fn, "fn", None), "must_use_result", None)
+    if asked:
+        name = getattr(fn, "__name__", "this function")
+        why = "" if asked is True else f" {asked}"
+        raise frame.error(call, f"The result of {name} is not being used.{why}", f"assign it, e.g. `x = {name}(...)`")
 
 
 @visits(ast.Pass)
@@ -93,18 +112,20 @@ def _pass(frame: Frame, node: ast.Pass) -> None:
 
 @visits(ast.Return)
 def _return(frame: Frame, node: ast.Return) -> bool:
-    if frame.in_loop:
-        raise frame.unsupported(
-            node,
-            "Cannot have `return` statements inside `while` or `for` statements: this one is in a run-time "
-            f"`{frame.in_loop}` loop",
-            hint="set a variable in the loop and return behind it",
-        )
     value = NOTHING if node.value is None else visit(frame, node.value)
     if isinstance(value, constexpr) and value.value is None:
         value = NOTHING
-    frame.value = value
+    frame.value = frame.returned(value)
     frame.returns.append((node, value))
+    return True
+
+
+@visits(ast.Break, ast.Continue)
+def _leave_iteration(frame: Frame, node: ast.Break | ast.Continue) -> bool:
+    assert frame.loop is not None
+    breaks = isinstance(node, ast.Break)
+    frame.loop.broken |= breaks
+    frame.value = frame.loop.exit(frame.scope, go=not breaks)
     return True
 
 
@@ -120,16 +141,9 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
 
 # --- syntax that the language does not have ------------------------------------------------------------------
 
-_NESTED = (
-    "nested function definitions are not allowed inside a @tilewright.jit kernel. "
-    "Move the helper function to module level and decorate it with @tilewright.jit."
-)
 _REFUSED: dict[str, tuple[str, str | None]] = {
-    "FunctionDef": (_NESTED, None),
-    "AsyncFunctionDef": (_NESTED, None),
+    "AsyncFunctionDef": ("unsupported AST node type: AsyncFunctionDef", "kernels do not wait; use `def`"),
     "ClassDef": ("unsupported AST node type: ClassDef", "define the class at module level"),
-    "Break": ("unsupported AST node type: Break", "put the condition into a `while`, or mask the rest of the work"),
-    "Continue": ("unsupported AST node type: Continue", "put the rest of the loop body under an `if`"),
     "Try": ("unsupported AST node type: Try", "kernels have no exceptions; test conditions with `if`"),
     "Raise": ("unsupported AST node type: Raise", "use tl.static_assert, or tl.device_assert at run time"),
     "Import": ("unsupported AST node type: Import", "import at module level"),
@@ -138,12 +152,9 @@ _REFUSED: dict[str, tuple[str, str | None]] = {
     "Nonlocal": ("unsupported AST node type: Nonlocal", "kernels cannot assign outer variables; return a value"),
     "Delete": ("unsupported AST node type: Delete", "leave it out: a value that is not used costs nothing"),
     "With": ("unsupported AST node type: With", "kernels have no context managers"),
-    "Match": ("unsupported AST node type: Match", "write if/elif/else"),
-    "Dict": ("unsupported AST node type: Dict", "use a tuple, or a named tuple class defined outside"),
     "Set": ("unsupported AST node type: Set", "use a tuple"),
-    "DictComp": ("unsupported AST node type: DictComp", "use a list comprehension"),
+    "DictComp": ("unsupported AST node type: DictComp", "write dict([(key, value) for ...])"),
     "SetComp": ("unsupported AST node type: SetComp", "use a list comprehension"),
-    "GeneratorExp": ("unsupported AST node type: GeneratorExp", "use a list comprehension: [f(x) for x in xs]"),
     "Starred": ("unsupported AST node type: Starred", "unpack into a call or a tuple"),
     "Yield": ("unsupported AST node type: Yield", "return a tuple"),
     "Await": ("unsupported AST node type: Await", None),

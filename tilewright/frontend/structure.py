@@ -1,12 +1,15 @@
-"""Kernel values that hold several tensors: taking tuples apart and putting them together again.
+"""Kernel values that hold several tensors: taking tuples and records apart and putting them together again.
 
 Operations carry tensors only. A value that crosses a block boundary is split into its tensors
-(`leaves`), and rebuilt around new ones (`rebuild`); what is not a tensor stays as it is.
+(`leaves`), and rebuilt around new ones (`rebuild`); what is not a tensor stays as it is. Records are
+instances of dataclasses and aggregates, and dictionaries.
 """
 
 from __future__ import annotations
 
 import builtins
+import copy
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,29 +18,69 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 
+_RECORDS: dict[type, builtins.tuple[str, ...] | None] = {}
+
+
+def record_fields(cls: type) -> builtins.tuple[str, ...] | None:
+    """Names of the fields of a class of records; `None` for other classes, our own among them."""
+    if cls not in _RECORDS:
+        _RECORDS[cls] = _read_fields(cls)
+    return _RECORDS[cls]
+
+
+def _read_fields(cls: type) -> builtins.tuple[str, ...] | None:
+    fields: builtins.tuple[str, ...] | None = getattr(cls, "_aggregate_fields", None)
+    if fields is None and dataclasses.is_dataclass(cls) and not cls.__module__.startswith("tilewright."):
+        fields = builtins.tuple(field.name for field in dataclasses.fields(cls))
+    return fields
+
+
+def parts_of(value: Any) -> Sequence[Any] | None:
+    """What a tuple or record is made of; `None` for other values."""
+    if isinstance(value, builtins.tuple):
+        return value
+    if isinstance(value, (tensor, constexpr)):
+        return None
+    if isinstance(value, dict):
+        return list(value.values())
+    fields = record_fields(type(value))
+    return None if fields is None else [getattr(value, name) for name in fields]
+
+
+def remake(like: Any, parts: Sequence[Any]) -> Any:
+    """A tuple or record of the class of `like` (a named tuple keeps its fields) of `parts`."""
+    if isinstance(like, builtins.tuple):
+        make = getattr(type(like), "_make", None)
+        return tile_tuple(parts) if make is None else make(parts)
+    if isinstance(like, dict):
+        return dict(zip(like, parts, strict=True))
+    made = copy.copy(like)
+    for name, part in zip(record_fields(type(like)) or (), parts, strict=True):
+        object.__setattr__(made, name, part)
+    return made
+
+
+def is_alike(a: Any, b: Any) -> bool:
+    """Whether two tuples or records have the same class and names, and as many parts."""
+    if type(a) is not type(b):
+        return False
+    return list(a) == list(b) if isinstance(a, dict) else len(parts_of(a) or ()) == len(parts_of(b) or ())
+
 
 def leaves(value: Any) -> list[tensor]:
     """The tensors in a value, in order."""
     if isinstance(value, tensor):
         return [value]
-    if isinstance(value, builtins.tuple):
-        return [leaf for part in value for leaf in leaves(part)]
-    return []
+    parts = parts_of(value)
+    return [] if parts is None else [leaf for part in parts for leaf in leaves(part)]
 
 
 def rebuild(value: Any, tensors: Iterator[tensor]) -> Any:
     """`value` with its tensors replaced, in order, by the next ones of `tensors`."""
     if isinstance(value, tensor):
         return next(tensors)
-    if isinstance(value, builtins.tuple):
-        return remake(value, [rebuild(part, tensors) for part in value])
-    return value
-
-
-def remake(like: builtins.tuple[Any, ...], parts: Sequence[Any]) -> Any:
-    """A tuple of the class of `like` (a named tuple keeps its fields) of `parts`."""
-    make = getattr(type(like), "_make", None)
-    return tile_tuple(parts) if make is None else make(parts)
+    parts = parts_of(value)
+    return value if parts is None else remake(value, [rebuild(part, tensors) for part in parts])
 
 
 def name_leaves(value: Any, name: str) -> None:
@@ -50,10 +93,9 @@ def name_leaves(value: Any, name: str) -> None:
 
 
 def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """`value` with `fn` applied to everything in it that is not a tuple."""
-    if isinstance(value, builtins.tuple):
-        return remake(value, [map_leaves(part, fn) for part in value])
-    return fn(value)
+    """`value` with `fn` applied to everything in it that is no tuple or record."""
+    parts = parts_of(value)
+    return fn(value) if parts is None else remake(value, [map_leaves(part, fn) for part in parts])
 
 
 def same_constant(a: Any, b: Any) -> bool:
@@ -76,8 +118,9 @@ def is_same(a: Any, b: Any) -> bool:
         return True
     if isinstance(a, tensor) or isinstance(b, tensor):
         return isinstance(a, tensor) and isinstance(b, tensor) and a.handle is b.handle and a.type == b.type
-    if isinstance(a, builtins.tuple) and isinstance(b, builtins.tuple):
-        return type(a) is type(b) and len(a) == len(b) and all(is_same(x, y) for x, y in zip(a, b, strict=True))
+    parts, others = parts_of(a), parts_of(b)
+    if parts is not None and others is not None:
+        return is_alike(a, b) and all(is_same(x, y) for x, y in zip(parts, others, strict=True))
     return same_constant(a, b)
 
 
@@ -92,6 +135,9 @@ def type_text(value: Any) -> str:
         return str(value.type)
     if isinstance(value, builtins.tuple):
         return f"({', '.join(type_text(part) for part in value)})"
+    fields = None if isinstance(value, type) else record_fields(type(value))
+    if fields is not None and not isinstance(value, constexpr):
+        return f"{type(value).__name__}({', '.join(f'{n}: {type_text(getattr(value, n))}' for n in fields)})"
     return repr(value) if isinstance(value, (constexpr, Type)) else f"{type(value).__name__} {value!r}"
 
 

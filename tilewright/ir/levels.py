@@ -41,13 +41,13 @@ class Level:
 
 
 def tile_type_rule(type_: Attribute) -> str | None:
-    """Tile IR: numbers, pointers, and tiles of them whose dimensions are powers of two."""
+    """Tile IR: numbers, pointers, and tiles of them, of any shape."""
     element = type_
     if isinstance(type_, TensorType):
         element, total = type_.element_type, 1
         for dim in type_.get_shape():
-            if dim <= 0 or dim & (dim - 1):
-                return f"dimension {dim} of {type_} is not a power of two"
+            if dim <= 0:
+                return f"dimension {dim} of {type_} is not positive"
             total *= dim
         if not type_.get_shape() or total > MAX_TILE_NUMEL:
             return f"{type_} does not have between 1 and {MAX_TILE_NUMEL} elements in one or more dimensions"

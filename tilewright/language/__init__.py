@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from builtins import slice
 
-from tilewright.language import core, math, random, sorting, standard
+from tilewright.language import core, extra, math, random, sorting, standard, target_info
+from tilewright.language.aggregate import aggregate, aggregate_replace, must_use_result
 from tilewright.language.core import (
     PropagateNan,
     bfloat16,
@@ -42,6 +43,8 @@ from tilewright.language.core import (
     void,
 )
 from tilewright.language.library import constexpr_function
+from tilewright.language.mapping import map_elementwise
+from tilewright.language.polling import atomic_poll
 from tilewright.language.random import (
     pair_uniform_to_normal,
     philox,
@@ -79,11 +82,11 @@ from tilewright.ops.atomic_functions import (
     atomic_max,
     atomic_min,
     atomic_or,
-    atomic_poll,
     atomic_store,
     atomic_xchg,
     atomic_xor,
 )
+from tilewright.ops.block_pointer import advance, make_block_ptr
 from tilewright.ops.casts import cast
 from tilewright.ops.creation import arange, full, to_tensor, zeros, zeros_like
 from tilewright.ops.debug_functions import (
@@ -92,11 +95,11 @@ from tilewright.ops.debug_functions import (
     device_print,
     expect_zero,
     inline_asm_elementwise,
-    map_elementwise,
     static_assert,
     static_print,
 )
 from tilewright.ops.dot import dot
+from tilewright.ops.dot_scaled import dot_scaled
 from tilewright.ops.gather import gather, histogram
 from tilewright.ops.math import (
     abs,
@@ -120,7 +123,7 @@ from tilewright.ops.math import (
     sqrt_rn,
     umulhi,
 )
-from tilewright.ops.memory_functions import load, make_block_ptr, make_tensor_descriptor, store
+from tilewright.ops.memory_functions import load, store
 from tilewright.ops.operators import add, logical_and, logical_or, mul, sub, where
 from tilewright.ops.program import assume, max_constancy, max_contiguous, multiple_of, num_programs, program_id
 from tilewright.ops.reduce import reduce
@@ -142,11 +145,21 @@ from tilewright.ops.shape_functions import (
     unsqueeze,
     view,
 )
+from tilewright.ops.tensor_descriptor import (
+    load_tensor_descriptor,
+    make_tensor_descriptor,
+    store_tensor_descriptor,
+    tensor_descriptor,
+)
+from tilewright.ops.value_types import constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
 
 __all__ = [
     "PropagateNan",
     "abs",
     "add",
+    "advance",
+    "aggregate",
+    "aggregate_replace",
     "arange",
     "argmax",
     "argmin",
@@ -177,6 +190,7 @@ __all__ = [
     "const",
     "constexpr",
     "constexpr_function",
+    "constexpr_type",
     "core",
     "cos",
     "cumprod",
@@ -186,12 +200,14 @@ __all__ = [
     "device_print",
     "div_rn",
     "dot",
+    "dot_scaled",
     "dtype",
     "erf",
     "exp",
     "exp2",
     "expand_dims",
     "expect_zero",
+    "extra",
     "fdiv",
     "flip",
     "float8e4b8",
@@ -217,6 +233,7 @@ __all__ = [
     "item",
     "join",
     "load",
+    "load_tensor_descriptor",
     "log",
     "log2",
     "logical_and",
@@ -233,6 +250,7 @@ __all__ = [
     "minimum",
     "mul",
     "multiple_of",
+    "must_use_result",
     "num_programs",
     "pair_uniform_to_normal",
     "permute",
@@ -269,14 +287,20 @@ __all__ = [
     "static_print",
     "static_range",
     "store",
+    "store_tensor_descriptor",
+    "str_to_ty",
     "sub",
     "sum",
     "swizzle2d",
+    "target_info",
     "tensor",
+    "tensor_descriptor",
+    "tensor_descriptor_type",
     "to_tensor",
     "topk",
     "trans",
     "tuple",
+    "tuple_type",
     "uint8",
     "uint16",
     "uint32",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.base.dtypes import BlockType as block_type
 from tilewright.base.dtypes import PointerType as pointer_type
+from tilewright.base.dtypes import Type as base_type
 from tilewright.base.dtypes import (
     bfloat16,
     dtype,
@@ -26,9 +27,12 @@ from tilewright.base.dtypes import (
     uint64,
     void,
 )
-from tilewright.ops.builtin import builtin
+from tilewright.language.extern import extern, extern_elementwise
+from tilewright.ops.builtin import builtin, to_tensor
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.math import PropagateNan
+from tilewright.ops.tensor_descriptor import tensor_descriptor
+from tilewright.ops.value_types import base_value, constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
 from tilewright.ops.values import constexpr, tensor, tuple
 
 pi32_t = pointer_type(int32)
@@ -49,13 +53,18 @@ def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
 
 __all__ = [
     "PropagateNan",
+    "base_type",
+    "base_value",
     "bfloat16",
     "block_type",
     "builtin",
     "condition",
     "const",
     "constexpr",
+    "constexpr_type",
     "dtype",
+    "extern",
+    "extern_elementwise",
     "float8e4b8",
     "float8e4b15",
     "float8e4nv",
@@ -74,8 +83,13 @@ __all__ = [
     "pointer_type",
     "range",
     "static_range",
+    "str_to_ty",
     "tensor",
+    "tensor_descriptor",
+    "tensor_descriptor_type",
+    "to_tensor",
     "tuple",
+    "tuple_type",
     "uint8",
     "uint16",
     "uint32",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base import dtypes
+from tilewright.base.errors import ShapeError
 from tilewright.language.library import constexpr_function, library
 from tilewright.ops.creation import arange
 from tilewright.ops.debug_functions import static_assert
@@ -49,7 +50,16 @@ def other_axes(rank: Any, axis: Any) -> Any:
 
 @constexpr_function
 def int_log2(n: Any) -> Any:
-    """Binary logarithm of a power of two."""
+    """Binary logarithm of a power of two.
+
+    Raises:
+        ShapeError: `n` is none; networks compare elements whose indices differ in one bit.
+    """
+    if n & (n - 1):
+        raise ShapeError(
+            f"sorting needs a dimension whose size is a power of two, not {n}",
+            hint="load a larger tile and fill it, e.g. tl.load(p, mask=mask, other=float('inf'))",
+        )
     return n.bit_length() - 1
 
 

@@ -25,6 +25,7 @@ Kind = Literal["vector", "matrix", "matrix_transposed"]
 BANKS = 32  # of 4 bytes
 WIDEST = 128  # bits of the widest access of a lane
 _BANK_BITS = BANKS - 1
+_ISSUE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,20 @@ class SharedAccess:
         return len(self.instructions[0].registers) * self.element_bits
 
     @property
+    def packings(self) -> int:
+        """Byte permutations that pack (or unpack) the registers of one instruction into words of 32 bits."""
+        words = -(-self.vector_bits // 32)
+        return max(0, len(self.instructions[0].registers) - words)
+
+    @property
     def conflicts(self) -> int:
         """Wavefronts of one instruction beyond the conflict-free ones."""
         return self.wavefronts - max(1, self.vector_bits // 32)
 
     @property
-    def cost(self) -> int:
-        """Issue slots and wavefronts of a warp, all instructions together."""
-        return len(self.instructions) * (1 + self.wavefronts)
+    def cost(self) -> float:
+        """Wavefronts of a warp, all instructions together, and half of one for issuing each."""
+        return len(self.instructions) * (self.wavefronts + _ISSUE)
 
 
 # --- vectors ----------------------------------------------------------------------------------------
@@ -91,17 +98,26 @@ def vector_registers(offsets: LinearLayout, limit: int) -> tuple[tuple[int, ...]
     registers = offsets.columns_of("register")
     if f2.rank(registers) < len(registers):
         raise LayoutError("registers that hold copies must be left out before they are grouped")
-    others = 0
-    for column in _not_registers(offsets):
-        others |= column
-    span, width = f2.Span(registers), 0
-    while 1 << width < limit and 1 << width in span and not others >> width & 1:
-        width += 1
+    width = _vector_bits(offsets, limit)
     groups: dict[int, list[tuple[int, int]]] = {}
-    for register in range(1 << len(registers)):
-        offset = f2.multiply(registers, register)
+    points = [0]
+    for column in registers:
+        points += [point ^ column for point in points]
+    for register, offset in enumerate(points):
         groups.setdefault(offset >> width, []).append((offset, register))
     return tuple(tuple(register for _, register in sorted(group)) for group in groups.values())
+
+
+def _vector_bits(offsets: LinearLayout, limit: int) -> int:
+    """Low offset bits that registers cover and nothing else touches, up to `limit` elements."""
+    span, width = f2.Span(offsets.columns_of("register")), 0
+    others = 0
+    for name, _ in offsets.ins:
+        for column in offsets.columns_of(name) if name != "register" else ():
+            others |= column
+    while 1 << width < limit and 1 << width in span and not others >> width & 1:
+        width += 1
+    return width
 
 
 def memory_vectors(
@@ -172,19 +188,17 @@ def vector_wavefronts(lanes: Sequence[int], vector: int, element_bits: int) -> i
     """`count_wavefronts` from the algebra: the same for every instruction of a linear access.
 
     Args:
-        lanes: offset of each lane bit, in elements.
+        lanes: offset of each lane bit, in elements, a multiple of `vector`.
         vector: elements that a lane accesses.
         element_bits: bits of an element, 8 to 64.
     """
-    access = vector * element_bits
-    together = lanes_per_wavefront(access)
-    within = [1 << i for i in range(log2(max(1, access // 32)))]
-    count = _collisions([*_words(lanes[: log2(together)], element_bits), *within])
-    return (1 << len(lanes)) // together * count if 1 << len(lanes) > together else count
+    together = lanes_per_wavefront(vector * element_bits)
+    count = _collisions(_words(lanes[: log2(together)], element_bits))
+    return max(1, (1 << len(lanes)) // together) * count
 
 
 def _collisions(words: Sequence[int]) -> int:
-    """Different words in one bank, of a subspace of words."""
+    """Different words in one bank, of a subspace of first words (what follows them in a vector fills other banks)."""
     return 1 << f2.rank(words) - f2.rank(word & _BANK_BITS for word in words)
 
 
@@ -195,36 +209,45 @@ def _words(offsets: Sequence[int], element_bits: int) -> list[int]:
 # --- choosing instructions --------------------------------------------------------------------------
 
 
-def plan_access(offsets: LinearLayout, element_bits: int, matrix: bool = False) -> SharedAccess:
+def plan_access(
+    offsets: LinearLayout, element_bits: int, matrix: bool = False, within: int | None = None
+) -> SharedAccess:
     """The cheapest way to reach shared memory.
 
     Args:
         offsets: (register, lane, warp, block) -> (offset), injective on registers.
         element_bits: 8, 16, 32 or 64.
         matrix: ldmatrix or stmatrix exists for this direction (sm_75, sm_90) and may be used.
+        within: elements, a power of two: no instruction may reach over a multiple of it.
     """
     plans = [vector_access(offsets, element_bits)]
     if matrix:
-        found = (matrix_access(offsets, element_bits, transposed) for transposed in (False, True))
+        found = (matrix_access(offsets, element_bits, transposed, within) for transposed in (False, True))
         plans.extend(plan for plan in found if plan is not None)
     return min(plans, key=lambda plan: plan.cost)
 
 
 def vector_access(offsets: LinearLayout, element_bits: int) -> SharedAccess:
-    """Access by ordinary loads or stores, as wide as the offsets allow."""
-    groups = vector_registers(offsets, WIDEST // element_bits)
-    registers = offsets.columns_of("register")
+    """Access by ordinary loads or stores, as wide as the offsets allow (less where that avoids conflicts)."""
+    registers, lanes = offsets.columns_of("register"), offsets.columns_of("lane")
+    widest = _vector_bits(offsets, WIDEST // element_bits)
+    waves = [vector_wavefronts(lanes, 1 << width, element_bits) for width in range(widest + 1)]
+    width = min(reversed(range(widest + 1)), key=lambda width: (waves[width] + _ISSUE) / (1 << width))
+    groups = vector_registers(offsets, 1 << width)
     instructions = tuple(Instruction(f2.multiply(registers, group[0]), group) for group in groups)
     address = offsets.sublayout([name for name in offsets.in_sizes if name != "register"], list(offsets.out_sizes))
-    wavefronts = vector_wavefronts(offsets.columns_of("lane"), len(groups[0]), element_bits)
-    return SharedAccess("vector", element_bits, address, instructions, wavefronts)
+    return SharedAccess("vector", element_bits, address, instructions, waves[width])
 
 
-def matrix_access(offsets: LinearLayout, element_bits: int, transposed: bool) -> SharedAccess | None:
+def matrix_access(
+    offsets: LinearLayout, element_bits: int, transposed: bool, within: int | None = None
+) -> SharedAccess | None:
     """Access by ldmatrix or stmatrix (.trans if `transposed`), or None if the layout does not have the form.
 
     A matrix is 8 rows of 16 bytes. Lane l holds bytes ``4 * (l % 4)`` to +3 of row ``l / 4``; transposed, for 16-bit
     elements, it holds column ``l / 4`` of rows ``2 * (l % 4)`` and +1 (PTX ISA, ldmatrix).
+
+    Args: as for `plan_access`.
     """
     lanes, registers = offsets.columns_of("lane"), offsets.columns_of("register")
     if len(lanes) != 5 or element_bits > 32 or (transposed and element_bits != 16):
@@ -239,34 +262,41 @@ def matrix_access(offsets: LinearLayout, element_bits: int, transposed: bool) ->
     own = 0 if transposed else (1 << packed) - 1  # the part of a row that registers may cover
     if any(column & low for column in rest) or any(column & low & ~own for column in registers):
         return None
-    span = f2.Span(registers)
     if not transposed:
-        words = [span.reduce(1 << i) for i in range(packed)]
-        if any(residue for residue, _ in words):
-            return None
-        return _matrices(offsets, element_bits, "matrix", [members for _, members in words], list(lanes[2:]))
+        word = [f2.solve(registers, 1 << i) for i in range(packed)]
+        masks = [mask for mask in word if mask is not None]
+        return _matrices(offsets, element_bits, "matrix", masks, lanes[2:], within) if masks == word else None
+    above = within or 1 << sum(width for _, width in offsets.outs)
     choices = [
-        _matrices(offsets, element_bits, "matrix_transposed", [1 << i], [column, *lanes[:2]])
+        _matrices(offsets, element_bits, "matrix_transposed", [1 << i], [column, *lanes[:2]], within)
         for i, column in enumerate(registers)
+        if column < above
     ]
     return min(choices, key=lambda plan: plan.cost, default=None)
 
 
 def _matrices(
-    offsets: LinearLayout, element_bits: int, kind: Kind, word: Sequence[int], rows: Sequence[int]
+    offsets: LinearLayout,
+    element_bits: int,
+    kind: Kind,
+    word: Sequence[int],
+    rows: Sequence[int],
+    within: int | None,
 ) -> SharedAccess:
     """The plan, given register masks of the elements of a 32-bit word and offsets of the three row bits."""
     registers = offsets.columns_of("register")
     members = [f2.multiply(word, i) for i in range(1 << len(word))]
-    groups = f2.complement(word, (1 << i for i in range(len(registers))))
+    near = [] if within is None else f2.kernel([column // within for column in registers])
+    units = [1 << i for i in range(len(registers))]
     # Registers that are zero in the low bits lead a word; other choices would shift the row that a lane passes.
     low = (1 << log2(32 // element_bits)) - 1 if kind == "matrix" else 0
-    leaders = [_aligned(group, registers, members, low) for group in groups]
-    together, later = leaders[:2], leaders[2:]
+    leaders = [_aligned(group, registers, members, low) for group in f2.complement(word, [*near, *units])]
+    count = min(2, len(leaders) if within is None else len(f2.complement(word, near)))
+    together, later = leaders[:count], leaders[count:]
     instructions = []
     for i in range(1 << len(later)):
         first = f2.multiply(later, i)
-        heads = [first ^ f2.multiply(together, j) for j in range(1 << len(together))]
+        heads = [first ^ f2.multiply(together, j) for j in range(1 << count)]
         held = tuple(head ^ member for head in heads for member in members)
         instructions.append(Instruction(f2.multiply(registers, first), held))
     lane = [*rows, *(f2.multiply(registers, leader) for leader in together)]
@@ -274,8 +304,8 @@ def _matrices(
     names = [name for name in offsets.in_sizes if name not in ("register", "lane")]
     others = offsets.sublayout(names, list(offsets.out_sizes))
     address = LinearLayout((("lane", 5), *others.ins), others.outs, (*lane, *others.columns))
-    wavefronts = _collisions([*_words(rows, element_bits), 1, 2])  # a row is four words
-    return SharedAccess(kind, element_bits, address, tuple(instructions), wavefronts << len(together))
+    wavefronts = _collisions(_words(rows, element_bits)) << count
+    return SharedAccess(kind, element_bits, address, tuple(instructions), wavefronts)
 
 
 def _aligned(group: int, registers: Sequence[int], members: Sequence[int], low: int) -> int:
@@ -296,10 +326,6 @@ def immediate_offset(access: SharedAccess, instruction: Instruction) -> tuple[in
 
 def _others(offsets: LinearLayout) -> list[int]:
     return [c for name, _ in offsets.ins if name not in ("register", "lane") for c in offsets.columns_of(name)]
-
-
-def _not_registers(offsets: LinearLayout) -> list[int]:
-    return [column for name, _ in offsets.ins if name != "register" for column in offsets.columns_of(name)]
 
 
 def _product(layout: LinearLayout) -> int:

@@ -1,7 +1,7 @@
 """How a tile gets from one distributed layout to another: registers, warp shuffles or shared memory.
 
-The question is linear: a plan stays inside a thread (a warp) if ``source(y) = destination(x)`` has a solution y with the
-lane and warp (the warp) of x for every x. Where both shuffles and shared memory will do, the cheaper is taken.
+The question is linear: a plan stays inside a thread (a warp) if ``source(y) = destination(x)`` has a solution y with
+the lane and warp (the warp) of x for every x. Where both shuffles and shared memory will do, the cheaper is taken.
 """
 
 from __future__ import annotations

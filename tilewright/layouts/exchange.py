@@ -53,7 +53,7 @@ class SharedPlan:
         slices: the trips; one, unless the buffer was to be small.
         copies: which of the registers that `load` fills each register of the destination is.
         idle_warps: warps with one of these bits set hold copies and need not store.
-        barrier: "warp" if no warp reads what another wrote, else "block".
+        barrier: "warp" if no warp touches what another does, else "block".
         element_bits: bits of an element.
     """
 
@@ -77,8 +77,10 @@ class SharedPlan:
     def cost(self) -> float:
         """Cycles of a multiprocessor for one warp, with a rough price for barriers."""
         waits = 2 * len(self.slices) - 1
-        accesses = sum(len(access.instructions) * access.wavefronts for access in (self.store, self.load))
-        return accesses + waits * _BARRIER[self.barrier]
+        moved = sum(
+            len(access.instructions) * (access.wavefronts + 0.5 * access.packings) for access in (self.store, self.load)
+        )
+        return moved + waits * _BARRIER[self.barrier]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +95,35 @@ class _Side:
     def of(layout: LinearLayout) -> _Side:
         return _Side(layout.columns_of("register"), layout.columns_of("lane"), layout.columns_of("warp"))
 
-    def wavefront(self, vector: Sequence[int], element_bits: int) -> list[int]:
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Images of lanes and warps."""
+        return (*self.lanes, *self.others)
+
+    def width(self, vector: Sequence[int]) -> int:
+        """How much of the vector, from its start, one thread holds."""
+        own = f2.Span(self.registers)
+        return next((i for i, v in enumerate(vector) if v not in own), len(vector))
+
+    def wavefront(self, vector: Sequence[int], element_bits: int) -> tuple[int, ...]:
         """What the lanes of one wavefront touch if memory has `vector` lowest: registers and lanes."""
-        own, width = f2.Span(self.registers), 0
-        while width < len(vector) and vector[width] in own:
-            width += 1
-        return [*vector[:width], *self.lanes[: log2(lanes_per_wavefront(element_bits << width))]]
+        width = self.width(vector)
+        return (*vector[:width], *self.lanes[: log2(lanes_per_wavefront(element_bits << width))])
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What fills a vector, and the subspaces that a wavefront of each side touches then."""
+    """What fills a vector.
+
+    Args:
+        vector: coordinates of the low offset bits.
+        wavefronts: the subspace that a wavefront of each side touches then.
+        wider: the side (0 or 1) that moves more of the vector at once.
+    """
 
     vector: tuple[int, ...]
     wavefronts: tuple[tuple[int, ...], tuple[int, ...]]
+    wider: int
 
 
 def plan_shared(
@@ -135,25 +152,29 @@ def plan_shared(
     sides = _Side.of(held), _Side.of(wanted)
     whole = f2.independent(inside[0].columns)
     plans = []
-    for candidate in _candidates(*sides, element_bits, load_matrix, store_matrix):
+    # Short vectors are for small buffers: what fills the vector cannot select the slice.
+    shortest = 4 if scratch_limit is None else 0
+    for candidate in _candidates(sides, element_bits, (store_matrix, load_matrix), shortest):
         slicing = _slicing(sides, candidate, len(whole), element_bits, scratch_limit)
-        basis = buffer_basis(candidate.vector, candidate.wavefronts, sides, slicing, whole, element_bits)
+        basis = buffer_basis(candidate, sides, slicing, whole, element_bits)
         accesses = [
-            plan_access(_offsets(layout, held, basis), element_bits, matrix)
+            plan_access(_offsets(layout, held, basis), element_bits, matrix, 1 << len(basis) - len(slicing))
             for layout, matrix in ((held, store_matrix), (wanted, load_matrix))
         ]
         plans.append((len(slicing), sum(access.cost for access in accesses), basis, accesses))
-    # All candidates that reach the limit do so with the fewest slices that it needs.
-    count, _, basis, (store, load) = min(plans, key=lambda plan: plan[:2])
+    # No candidate has more slices than the limit asks for; one with fewer misses it.
+    count, _, basis, (store, load) = min(plans, key=lambda plan: (-plan[0], plan[1]))
     full = {unique: register for register, unique in reversed(list(enumerate(table)))}
     store = replace(
         store,
         instructions=tuple(Instruction(i.offset, tuple(full[r] for r in i.registers)) for i in store.instructions),
     )
     shared = LinearLayout((("offset", len(basis)),), held.outs, tuple(basis))
-    barrier: Literal["warp", "block"] = "warp" if stays_in_warp(held, wanted) else "block"
+    idle = held.free_masks()["warp"]
+    # Warps that hold copies share addresses, even where each could read its own.
+    barrier: Literal["warp", "block"] = "warp" if not idle and stays_in_warp(held, wanted) else "block"
     slices = _slices(store, load, count, len(basis))
-    return SharedPlan(shared, store, load, slices, copies, held.free_masks()["warp"], barrier, element_bits)
+    return SharedPlan(shared, store, load, slices, copies, idle, barrier, element_bits)
 
 
 def swizzle(
@@ -170,78 +191,81 @@ def swizzle(
 
 
 def buffer_basis(
-    vector: Sequence[int],
-    wavefronts: tuple[Sequence[int], Sequence[int]],
-    sides: tuple[_Side, _Side],
-    slicing: Sequence[int],
-    whole: Sequence[int],
-    element_bits: int,
+    candidate: _Candidate, sides: tuple[_Side, _Side], slicing: Sequence[int], whole: Sequence[int], element_bits: int
 ) -> list[int]:
-    """Coordinates of offsets 1, 2, 4, ... of a buffer free of conflicts for both sides.
+    """Coordinates of offsets 1, 2, 4, ... of a buffer, with the fewest conflicts that its vector allows.
+
+    Vectors need the threads of the side that moves them to stay clear of the low offset bits: those threads lie in W,
+    a complement of the vector. Within W, H has to avoid what the wavefronts of both sides have in it.
 
     Args:
-        vector: what fills the low offset bits, part of one of the wavefronts.
-        wavefronts: the subspace X of each side.
+        candidate: what fills a vector.
         sides: the two layouts; their lanes and warps stay out of the slice bits.
         slicing: vectors that select the slice, the highest offset bits.
         whole: a basis of the space.
     """
-    threads = [column for side in sides for column in (*side.lanes, *side.others)]
-    fixed = [*vector, *wavefronts[0], *wavefronts[1], *threads]
-    space = f2.independent(fixed) + f2.complement([*fixed, *slicing], whole)
+    vector, (first, second) = list(candidate.vector), candidate.wavefronts
+    ordered = sides if candidate.wider == 0 else sides[::-1]
+    threads = [column for side in ordered for column in side.threads]
+    beside = f2.complement(vector, [*threads, *first, *second])
+    beside += f2.complement([*vector, *beside, *slicing], whole)
     # Bytes of one word never conflict. A vector shorter than a word leaves room for what both sides share.
     word = log2(max(1, 32 // element_bits))
-    shared = f2.intersection(*wavefronts)
-    low = list(vector) + f2.complement(vector, [*shared, *wavefronts[0], *space])[: max(0, word - len(vector))]
-    line = min(log2(1024 // element_bits), len(space))
-    first = _extended([*low[:word], *wavefronts[0]], [*low, *wavefronts[1], *space], line)
-    second = _extended([*low[:word], *wavefronts[1]], [*low, *first, *space], line)
-    lines = f2.common_complement(first, second, space)
-    banks = f2.complement([*low, *lines], [*wavefronts[0], *wavefronts[1], *space])
+    shared = f2.intersection(f2.intersection(first, second), beside)
+    fill = f2.independent([*shared, *f2.intersection(first, beside), *beside])[: max(0, word - len(vector))]
+    low = [*vector, *fill]
+    line = min(max(0, log2(1024 // element_bits) - len(vector)), len(beside))
+    avoid = [
+        f2.independent([*fill, *f2.intersection([*low[:word], *wavefront], beside)])[:line]
+        for wavefront in (first, second)
+    ]
+    avoid[0] = _extended(avoid[0], [*avoid[1], *beside], line)
+    avoid[1] = _extended(avoid[1], [*avoid[0], *beside], line)
+    lines = f2.common_complement(avoid[0], avoid[1], beside)
+    banks = f2.complement([*low, *lines], [*avoid[0], *avoid[1]])
     return [*low, *banks, *lines, *slicing]
 
 
-def _extended(vectors: Sequence[int], candidates: Sequence[int], dimension: int) -> list[int]:
-    basis = f2.independent(vectors)
+def _extended(basis: list[int], candidates: Sequence[int], dimension: int) -> list[int]:
     return basis + f2.complement(basis, candidates)[: dimension - len(basis)]
 
 
 def _candidates(
-    source: _Side, destination: _Side, element_bits: int, load_matrix: bool, store_matrix: bool
+    sides: tuple[_Side, _Side], element_bits: int, matrix: tuple[bool, bool], shortest: int
 ) -> Iterator[_Candidate]:
-    """Ways to fill a vector: what both sides hold in registers, then one side's, or the rows of a matrix instruction."""
-    sides = source, destination
+    """Ways to fill a vector: what both sides hold in registers, then one side's; or rows of a matrix instruction.
+
+    Args:
+        sides: source and destination.
+        element_bits: bits of an element.
+        matrix: whether each side may use matrix instructions.
+        shortest: how much of what both sides hold the vector has at least.
+    """
     most = log2(WIDEST // element_bits)
-    common = f2.intersection(source.registers, destination.registers)
-    for side, other in (sides, sides[::-1]):
-        own = f2.Span(side.registers)
-        wished = [lane for lane in other.lanes if lane in own]
-        vector = common[:most]
-        vector += f2.complement(vector, [*wished, *side.registers])[: most - len(vector)]
-        yield _candidate(vector, sides, element_bits)
-    for side, allowed in ((source, store_matrix), (destination, load_matrix)):
-        if not allowed or element_bits > 32 or len(side.lanes) != 5:
+    threads = [*sides[0].threads, *sides[1].threads]
+    common = f2.complement(threads, f2.intersection(sides[0].registers, sides[1].registers))
+    found: dict[tuple[int, ...], int] = {}  # vector -> the side that moves more of it at once
+    for i, side in enumerate(sides):
+        own, start = f2.Span(side.registers), common[:most]
+        wished = [lane for lane in sides[1 - i].lanes if lane in own]
+        full = (start + f2.complement([*start, *side.threads], [*wished, *side.registers]))[:most]
+        for length in range(min(shortest, len(start)), len(full) + 1):
+            found.setdefault(tuple(full[:length]), i)
+    for i, side in enumerate(sides):
+        if not matrix[i] or element_bits > 32 or len(side.lanes) != 5:
             continue
-        vector = [*common[: log2(32 // element_bits)], *side.lanes[:2]]
-        if f2.rank(vector) == most:
-            yield _candidate(vector, sides, element_bits)
-        vector = list(side.lanes[2:])
-        rows = f2.complement(side.lanes, side.registers)[:1] + list(side.lanes[:2])
-        if element_bits == 16 and f2.rank(vector) == len(vector):
-            yield _candidate(vector, sides, element_bits, (side, [*vector, *rows]))
-
-
-def _candidate(
-    vector: Sequence[int],
-    sides: tuple[_Side, _Side],
-    element_bits: int,
-    special: tuple[_Side, list[int]] | None = None,
-) -> _Candidate:
-    spans = [
-        special[1] if special is not None and side is special[0] else side.wavefront(vector, element_bits)
-        for side in sides
-    ]
-    return _Candidate(tuple(vector), (tuple(spans[0]), tuple(spans[1])))
+        row = (*common[: log2(32 // element_bits)], *side.lanes[:2])
+        if f2.rank(row) == most == len(row):
+            found.setdefault(row, i)
+        column = side.lanes[2:]
+        if element_bits == 16 and f2.rank(column) == most:
+            touched = [other.wavefront(column, element_bits) for other in sides]
+            touched[i] = (*column, *f2.complement(side.lanes, side.registers)[:1], *side.lanes[:2])
+            yield _Candidate(column, (touched[0], touched[1]), i)
+    for vector, wider in found.items():
+        yield _Candidate(
+            vector, (sides[0].wavefront(vector, element_bits), sides[1].wavefront(vector, element_bits)), wider
+        )
 
 
 def _slicing(
@@ -250,7 +274,7 @@ def _slicing(
     """Vectors that both sides hold in registers and nothing else depends on: as many as the limit asks for."""
     if limit is None:
         return []
-    threads = [column for side in sides for column in (*side.lanes, *side.others)]
+    threads = [column for side in sides for column in side.threads]
     taken = [*candidate.vector, *candidate.wavefronts[0], *candidate.wavefronts[1], *threads]
     found = f2.complement(taken, f2.intersection(sides[0].registers, sides[1].registers))
     needed = next((n for n in range(total) if (element_bits << total >> n) // 8 <= limit), total)

@@ -3,46 +3,47 @@
 The source of destination (register d, lane l) is P(d, l), linear. In round k lane l receives register ``k ^ f(l)``,
 with f linear and chosen so that all readers of a lane want one register of it (paper, section 5.4; here solved for f).
 
-    registers of the source --(exclusive-or of the register index by lane bits: selects)-->
-    rounds: word of registers, shuffle from lane  Q(lane) ^ constant -->
-    (selects again) --> registers of the destination
+    registers of the source --pack--> words --select words by lane bits-->
+    rounds: shuffle a word from lane  Q(lane) ^ constant
+    --select again--> words --unpack--> registers of the destination
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tilewright.layouts import f2
 from tilewright.layouts.access import unique_registers
-from tilewright.layouts.linear import LinearLayout
+from tilewright.layouts.linear import LinearLayout, log2
 
 _WORD = 32  # bits that a shuffle moves
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Threads that have one bit set exchange registers r and ``r ^ registers``; the others keep theirs.
+    """Threads that have one bit set exchange words w and ``w ^ words``; the others keep theirs.
 
     Args:
         dim: "lane", "warp" or "block".
         mask: the bit of that index, as a mask.
-        registers: what is exclusive-ored to the register index.
+        words: what is exclusive-ored to the word index.
     """
 
     dim: str
     mask: int
-    registers: int
+    words: int
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One move of up to a word per lane.
+    """One move of up to 32 bits per lane (words of 64 bits move in two halves).
 
     Args:
         lane_xor: exclusive-ored to the lane to read from.
-        moves: (source register, destination register) of each element of the word.
-        shuffled: False if every lane reads its own registers.
+        moves: (source word, destination word) of each word moved.
+        shuffled: False if every lane reads its own words.
     """
 
     lane_xor: int
@@ -55,18 +56,22 @@ class WarpPlan:
     """Moves of a conversion in which no warp needs another's elements.
 
     Args:
-        before: swaps of the source registers, in order.
+        source_words: the source registers that are packed into each word, first to last.
+        before: swaps of the source words, in order.
         lanes: (lane, warp, block) -> (lane): where a lane reads, before a round's `lane_xor`.
-        rounds: all moves; they fill registers 0 to n - 1 of the (unique) destination.
-        after: swaps of those registers, in order.
-        copies: which of them each register of the destination is.
+        rounds: all moves; they fill every destination word.
+        after: swaps of the destination words, in order.
+        destination_words: the (unique) destination registers that each word unpacks to.
+        copies: which of those registers each register of the destination is.
         element_bits: bits of an element.
     """
 
+    source_words: tuple[tuple[int, ...], ...]
     before: tuple[Swap, ...]
     lanes: LinearLayout
     rounds: tuple[Round, ...]
     after: tuple[Swap, ...]
+    destination_words: tuple[tuple[int, ...], ...]
     copies: tuple[int, ...]
     element_bits: int
 
@@ -78,11 +83,10 @@ class WarpPlan:
     @property
     def shuffles(self) -> int:
         """32-bit shuffle instructions of a warp."""
-        words = max(1, self.element_bits // _WORD)
-        return words * sum(move.shuffled for move in self.rounds)
+        return max(1, self.element_bits // _WORD) * sum(move.shuffled for move in self.rounds)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["register", "shuffle"]:
         """ "register" if nothing leaves its thread, else "shuffle"."""
         return "shuffle" if self.shuffles else "register"
 
@@ -91,16 +95,20 @@ class WarpPlan:
         """Which source register each destination register is, if that is all there is to do."""
         if self.shuffles or self.before or self.after:
             return None
-        table = {destination: source for move in self.rounds for source, destination in move.moves}
+        table = {
+            wanted: held
+            for move in self.rounds
+            for source, destination in move.moves
+            for held, wanted in zip(self.source_words[source], self.destination_words[destination])
+        }
         return tuple(table[copy] for copy in self.copies)
 
     @property
     def cost(self) -> float:
-        """Cycles of a multiprocessor for one warp: a shuffle takes one, a select half of one."""
-        words = max(1, self.element_bits // _WORD)
-        moved = sum(len(move.moves) for move in self.rounds)
-        packing = sum(len(move.moves) for move in self.rounds if move.shuffled and len(move.moves) > 1)
-        return self.shuffles + 0.5 * (words * moved * (len(self.before) + len(self.after)) + packing)
+        """Cycles of a multiprocessor for one warp: a shuffle takes one, a select or byte permutation half of one."""
+        words, packed = len(self.destination_words), len(self.destination_words[0]) - 1
+        selects = max(1, self.element_bits // _WORD) * words * (len(self.before) + len(self.after))
+        return self.shuffles + 0.5 * (selects + 2 * packed * words)
 
 
 def plan_warp(source: LinearLayout, destination: LinearLayout, element_bits: int) -> WarpPlan | None:
@@ -113,7 +121,7 @@ def plan_warp(source: LinearLayout, destination: LinearLayout, element_bits: int
 
     Args:
         source, destination: (register, lane, warp, block) -> coordinates of one tile, each covering it.
-        element_bits: bits of an element; smaller ones are packed into words of 32.
+        element_bits: bits of an element, 8 to 64; small ones are packed into words of 32.
     """
     wanted, copies = unique_registers(destination)
     problem = _Problem.of(source, wanted)
@@ -247,8 +255,8 @@ def _build(problem: _Problem, paths: Sequence[_Path], copies: tuple[int, ...], e
     reads = [path.source >> low for path in paths]  # Q
     back = f2.generalized_inverse(reads, len(paths))
     send = f2.matmul([path.source & own for path in paths], back)  # register that a lane sends, by its own number
-    before = [Swap("lane", 1 << i, x) for i, x in enumerate(send)]
-    after = [Swap("lane", 1 << i, path.f) for i, path in enumerate(paths)]
+    before = [("lane", 1 << i, x) for i, x in enumerate(send)]
+    after = [("lane", 1 << i, path.f) for i, path in enumerate(paths)]
     columns = list(reads)
     reachable = f2.Span(move >> low for move in problem.moves)
     for dim, mask, point in problem.outer:
@@ -256,21 +264,89 @@ def _build(problem: _Problem, paths: Sequence[_Path], copies: tuple[int, ...], e
         path = _Path(0, point) if residue else problem.path(point, members)
         lane = path.source >> low
         columns.append(lane)
-        before.append(Swap(dim, mask, path.source & own ^ f2.multiply(send, lane)))
-        after.append(Swap(dim, mask, path.f))
+        before.append((dim, mask, path.source & own ^ f2.multiply(send, lane)))
+        after.append((dim, mask, path.f))
     lanes = LinearLayout(problem.lane_dims, (("lane", len(paths)),), tuple(columns))
+    lane_xors = [point >> low for point in problem.registers]
+    sources = [point & own ^ f2.multiply(send, point >> low) for point in problem.registers]
+    still = _is_identity(lanes) and not any(lane_xors)
+    packed = 0 if still else log2(max(1, _WORD // element_bits))
+    words = _Words.of([x for _, _, x in before], [x for _, _, x in after], sources, f2.kernel(lane_xors), low, packed)
     groups: dict[int, list[tuple[int, int]]] = {}
-    for register in range(1 << len(problem.registers)):
-        point = f2.multiply(problem.registers, register)
-        groups.setdefault(point >> low, []).append((point & own ^ f2.multiply(send, point >> low), register))
+    for word in range(1 << len(words.destination)):
+        register = f2.multiply(words.destination, word)
+        held = f2.Span(words.source).reduce(f2.multiply(sources, register))[1]
+        groups.setdefault(f2.multiply(lane_xors, register), []).append((held, word))
     rounds: list[Round] = []
-    packed = max(1, _WORD // max(8, element_bits))
     for lane_xor, moves in groups.items():
         shuffled = bool(lane_xor) or not _is_identity(lanes)
-        step = packed if shuffled else len(moves)
+        step = max(1, _WORD // (element_bits << len(words.packed))) if shuffled else len(moves)
         rounds += [Round(lane_xor, tuple(moves[i : i + step]), shuffled) for i in range(0, len(moves), step)]
-    used = (tuple(swap for swap in swaps if swap.registers) for swaps in (before, after))
-    return WarpPlan(next(used), lanes, tuple(rounds), next(used), copies, element_bits)
+    packed_from = [f2.multiply(sources, vector) for vector in words.packed]
+    return WarpPlan(
+        _members(words.source, packed_from),
+        _swaps(before, words.source),
+        lanes,
+        tuple(rounds),
+        _swaps(after, words.destination),
+        _members(words.destination, words.packed),
+        copies,
+        element_bits,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """How registers are packed: `packed` are destination register masks of the elements of a word.
+
+    Args:
+        source, destination: register masks of the bits of a word index, on either side.
+    """
+
+    source: tuple[int, ...]
+    destination: tuple[int, ...]
+    packed: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        before: Sequence[int],
+        after: Sequence[int],
+        sources: Sequence[int],
+        together: Sequence[int],
+        low: int,
+        most: int,
+    ) -> _Words:
+        """Pack early, so that swaps select words rather than elements.
+
+        Registers may share a word if they come from one lane (`together`) and no swap, of either side, separates them:
+        word indices must span all swaps, so what is packed is independent of those.
+
+        Args:
+            before, after: register masks of the swaps.
+            sources: source register of each destination register bit.
+            together: destination register masks that are read from one lane.
+            low: number of source register bits.
+            most: bits of the number of elements in a full word.
+        """
+        count = len(sources)
+        swapped = [relation & (1 << count) - 1 for relation in f2.kernel([*sources, *f2.independent(before)])]
+        fixed = f2.independent([*after, *swapped])
+        packed = f2.complement(fixed, together)[:most]
+        destination = fixed + f2.complement([*fixed, *packed], (1 << i for i in range(count)))
+        reached = f2.independent([*before, *(f2.multiply(sources, vector) for vector in destination)])
+        taken = [*reached, *(f2.multiply(sources, vector) for vector in packed)]
+        source = reached + f2.complement(taken, (1 << i for i in range(low)))
+        return _Words(tuple(source), tuple(destination), tuple(packed))
+
+
+def _members(index: Sequence[int], packed: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    inside = [f2.multiply(packed, position) for position in range(1 << len(packed))]
+    return tuple(tuple(f2.multiply(index, word) ^ member for member in inside) for word in range(1 << len(index)))
+
+
+def _swaps(swaps: Sequence[tuple[str, int, int]], index: Sequence[int]) -> tuple[Swap, ...]:
+    span = f2.Span(index)
+    return tuple(Swap(dim, mask, span.reduce(registers)[1]) for dim, mask, registers in swaps if registers)
 
 
 def _is_identity(lanes: LinearLayout) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import PointerType, with_shape_of
-from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, UnsupportedError
+from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError
 from tilewright.ops.atomic import SCOPES, SEMANTICS, AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
@@ -193,13 +193,3 @@ def atomic_store(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any 
     if lanes is None:
         lanes = b.constant(True, with_shape_of(at.type, dtypes.int1))
     b.emit_void(AtomicStoreOp, at, made, lanes, **order)
-
-
-@builtin(method=True)
-def atomic_poll(
-    b: Emitter, pointer: Any, expected_value: Any, sem: Any = None, scope: Any = None, timeout_ns: Any = None
-) -> tensor:
-    """Waiting for a value in memory is not available yet."""
-    raise UnsupportedError(
-        "tl.atomic_poll is not available yet", hint="loop on tl.atomic_load: while tl.atomic_load(p) != v: pass"
-    )

@@ -148,7 +148,7 @@ def checked_block(element: Any, shape: Sequence[Any]) -> Any:
 
     Raises:
         LanguageTypeError: a dimension is not an integer.
-        ShapeError: a dimension is not a power of two, or the tile has too many elements.
+        ShapeError: a dimension is not positive, or the tile has too many elements.
     """
     for index, dim in enumerate(shape):
         if not isinstance(dim, int) or isinstance(dim, bool):
@@ -158,11 +158,8 @@ def checked_block(element: Any, shape: Sequence[Any]) -> Any:
                 else f"Shape element {index} must have type `constexpr`, not a run-time value of type {dim.type}",
                 hint="pass tile sizes as parameters annotated tl.constexpr",
             )
-        if dim <= 0 or dim & (dim - 1):
-            raise ShapeError(
-                f"Shape element {index} must be a power of 2",
-                hint=f"got {dim}; use the next power of two and mask the rest: tilewright.next_power_of_2({dim})",
-            )
+        if dim <= 0:
+            raise ShapeError(f"Shape element {index} must be positive", hint=f"got {dim}")
     if not shape:
         return element
     block = BlockType(element, tuple(shape))

@@ -124,7 +124,10 @@ class Builtin:
         signature = inspect.signature(fn)
         self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, _semantic: Emitter | None = None, **kwargs: Any) -> Any:
+        """Run on the emitter that is given, by default on that of the kernel being interpreted."""
+        if _semantic is not None:
+            return self.fn(_semantic, *args, **kwargs)
         return active_emitter(self.__name__).invoke(self, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -173,6 +176,16 @@ def active_emitter(name: str) -> Emitter:
     if not _ACTIVE:
         raise RuntimeError(f"tl.{name} can be called only inside a @tilewright.jit kernel")
     return _ACTIVE[-1]
+
+
+def active_target() -> Target | None:
+    """Target of the kernel being interpreted; None outside of kernels."""
+    return _ACTIVE[-1].target if _ACTIVE else None
+
+
+def is_interpreting() -> bool:
+    """Whether a kernel is being run as Python."""
+    return bool(_ACTIVE)
 
 
 # --- conversions every family needs ---------------------------------------------------------------

@@ -9,6 +9,7 @@ reference per operation. `range`, `static_range` and `condition` mark loops for 
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -42,6 +43,7 @@ from tilewright.ir.asm import (
 )
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i1, is_integer
+from tilewright.ops.builtin import is_interpreting
 from tilewright.ops.function import (
     BY_HAND,
     BranchOp,
@@ -378,6 +380,10 @@ class range:
         self.disable_licm = disable_licm
 
     def __iter__(self) -> Iterator[Any]:
+        """For functions such as `enumerate` in a kernel that runs as Python."""
+        bounds = [unwrap(value) for value in (self.start, self.end, self.step)]
+        if is_interpreting() and all(isinstance(value, int) for value in bounds):
+            return iter(builtins.range(*bounds))
         raise RuntimeError("tl.range can only be used in @tilewright.jit'd functions")
 
 

@@ -103,13 +103,13 @@ def arange(b: Emitter, start: Any, end: Any) -> tensor:
 
     Args:
         start: compile-time integer.
-        end: compile-time integer; ``end - start`` is a power of two.
+        end: compile-time integer.
 
     Returns:
         int32 tile of shape ``(end - start,)``.
 
     Raises:
-        ValueError: a bound is not compile-time, the range is empty, too long or not a power of two.
+        ValueError: a bound is not compile-time, the range is empty or too long.
 
     Example:
         >>> tl.arange(0, 4)
@@ -120,13 +120,7 @@ def arange(b: Emitter, start: Any, end: Any) -> tensor:
         raise LanguageValueError("arange must fit in int32")
     if last <= first:
         raise LanguageValueError("arange's end argument must be greater than the start argument")
-    size = last - first
-    if size & (size - 1):
-        raise LanguageValueError(
-            "arange's range must be a power of 2",
-            hint=f"use tl.arange({first}, {first + (1 << size.bit_length())}) and mask the elements past {last}",
-        )
-    return b.emit(MakeRangeOp, checked_block(dtypes.int32, (size,)), end=last, start=first)
+    return b.emit(MakeRangeOp, checked_block(dtypes.int32, (last - first,)), end=last, start=first)
 
 
 def full_tile(b: Emitter, shape: tuple[int, ...], value: Any, element: Any) -> tensor:
@@ -152,7 +146,7 @@ def full(b: Emitter, shape: Any, value: Any, dtype: Any) -> tensor:
     """A tile with `value` in every element.
 
     Args:
-        shape: compile-time integers, each a power of two; () gives a scalar.
+        shape: compile-time integers; () gives a scalar.
         value: number or scalar tensor.
         dtype: element type.
 
@@ -181,7 +175,7 @@ def zeros(b: Emitter, shape: Any, dtype: Any) -> tensor:
     """A tile of zeros.
 
     Args:
-        shape: compile-time integers, each a power of two.
+        shape: compile-time integers.
         dtype: element type.
 
     Returns:

@@ -125,16 +125,22 @@ def debug_barrier(b: Emitter) -> None:
 def inline_asm_elementwise(
     b: Emitter, asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any
 ) -> tensor:
-    """Inline assembly is not available yet."""
+    """Inline assembly, element by element: PTX, which NVIDIA GPUs understand and CPUs do not.
+
+    Args:
+        asm, constraints: text of the instructions and of their operands.
+        args: tensors, broadcast together.
+        dtype: element type of the result, or a tuple of them.
+        is_pure: no side effects.
+        pack: elements that one execution takes.
+
+    Raises:
+        UnsupportedError: the kernel is compiled for a CPU, or interpreted.
+    """
     raise UnsupportedError(
-        f"inline assembly is not available on {b.target.backend}", hint="write the computation with tl operations"
+        f"inline assembly is not available on {b.target.backend}: PTX is the assembly of NVIDIA GPUs",
+        hint="write the computation with tl operations, or guard it with `if tl.target_info.is_cuda():`",
     )
-
-
-@builtin
-def map_elementwise(b: Emitter, scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
-    """Element-by-element functions with control flow are not available yet."""
-    raise UnsupportedError("tl.map_elementwise is not available yet", hint="write the choice with tl.where")
 
 
 @builtin

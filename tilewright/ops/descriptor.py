@@ -1,6 +1,7 @@
 """Tensor descriptors as text: `tt.make_tensor_descriptor`, `tt.descriptor_load`, `tt.descriptor_store`.
 
-Modules that hold them can be read and printed; no back end has them yet, and kernels cannot make them.
+Modules printed by Triton hold them; `passes/decompose.py` rewrites them before a back end or the evaluator sees them.
+Kernels of our own front end never do: it takes descriptors apart while it builds (`ops/tensor_descriptor.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
 from tilewright.ir.types import TilePointerType, i32, i64, pointer_type, shape_of, tile_type
-from tilewright.ops.spec import Call, Lowering, OpSpec, Refused, register
+from tilewright.ops.spec import Call, Decompose, Lowering, OpSpec, register
 
-_REASON = "tensor descriptors are not available yet"
-_REFUSED: dict[str, Lowering] = {"cpu": Refused(_REASON), "cuda": Refused(_REASON)}
+_DECOMPOSED: dict[str, Lowering] = {"cpu": Decompose(), "cuda": Decompose()}
 
 
 @irdl_attr_definition
@@ -202,6 +202,6 @@ def _infer_store(call: Call) -> Sequence[Attribute]:
     return ()
 
 
-register(OpSpec(MakeTensorDescOp, _infer_make, None, _REFUSED, summary="descriptor of a tensor in memory"))
-register(OpSpec(DescriptorLoadOp, _infer_load, None, _REFUSED, summary="read a block through a descriptor"))
-register(OpSpec(DescriptorStoreOp, _infer_store, None, _REFUSED, summary="write a block through a descriptor"))
+register(OpSpec(MakeTensorDescOp, _infer_make, None, _DECOMPOSED, summary="descriptor of a tensor in memory"))
+register(OpSpec(DescriptorLoadOp, _infer_load, None, _DECOMPOSED, summary="read a block through a descriptor"))
+register(OpSpec(DescriptorStoreOp, _infer_store, None, _DECOMPOSED, summary="write a block through a descriptor"))

@@ -7,6 +7,7 @@ the low 13 bits of their mantissas; the other precisions split operands into sev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -26,6 +27,8 @@ from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32, Codec
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
 from tilewright.ops.builtin import Emitter, builtin
+from tilewright.ops.casts import cast_to
+from tilewright.ops.shape_functions import reshape_to
 from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 
@@ -214,6 +217,22 @@ def _result_dtype(lhs: tensor, rhs: tensor, acc: tensor | None, out_dtype: Any) 
     return dtypes.float16 if wanted == dtypes.float16 else dtypes.float32
 
 
+def _flattened(b: Emitter, lhs: tensor, rhs: tensor, acc: Any, options: tuple[Any, ...]) -> tensor:
+    """A product with several batch dimensions, as one with a single batch dimension."""
+    batch = lhs.block_shape[:-2]
+    if rhs.block_shape[:-2] != batch or (acc is not None and acc.block_shape[:-2] != batch):
+        sides = [lhs, rhs] if acc is None else [lhs, rhs, acc]
+        raise ShapeError(f"batch dimensions of dot differ: {' and '.join(str(list(s.block_shape)) for s in sides)}")
+    flat = [None if x is None else reshape_to(b, x, (math.prod(batch), *x.block_shape[-2:])) for x in (lhs, rhs, acc)]
+    made = dot.fn(b, *flat, *options)
+    return reshape_to(b, made, (*batch, *made.block_shape[-2:]))
+
+
+def _without_e4b15(b: Emitter, x: tensor) -> tensor:
+    """No unit multiplies fp8e4b15: such operands are widened to float16, which holds them exactly."""
+    return cast_to(b, x, dtypes.float16) if x.dtype == dtypes.float8e4b15 else x
+
+
 @builtin
 def dot(
     b: Emitter,
@@ -228,9 +247,9 @@ def dot(
     """Matrix product of two tiles: ``input @ other (+ acc)``.
 
     Args:
-        input: tile [M, K], or [B, M, K].
-        other: tile [K, N], or [B, K, N], of the same data type (8-bit floats may differ).
-        acc: accumulator [M, N] or [B, M, N] in the result's type; zero when absent.
+        input: tile [M, K], or [..., M, K] with batch dimensions.
+        other: tile [K, N], or [..., K, N], of the same data type (8-bit floats may differ).
+        acc: accumulator [M, N] or [..., M, N] in the result's type; zero when absent.
         input_precision: for f32 operands "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6"; default is an option.
         allow_tf32: deprecated alias, True for "tf32" and False for "ieee".
         max_num_imprecise_acc: how many products a GPU may add in reduced precision (8-bit floats).
@@ -251,6 +270,10 @@ def dot(
     for name, value in (("input", input), ("other", other)):
         if not isinstance(value, tensor):
             raise LanguageTypeError(f"{name} of tl.dot must be a tile, not {value!r}")
+    batch = input.block_shape[:-2]
+    if len(batch) > 1:
+        return _flattened(b, input, other, acc, (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype))
+    input, other = (_without_e4b15(b, side) for side in (input, other))
     check_shapes(input.block_shape, other.block_shape)
     result = _result_dtype(input, other, acc, unwrap(out_dtype))
     precision = _precision(b, input, input_precision, allow_tf32)

@@ -21,7 +21,7 @@ from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i1, i32, i64, is_float, is_integer, shape_of
 from tilewright.ops import elementwise_reference as ref
-from tilewright.ops import facts, folds
+from tilewright.ops import facts, folds, signs
 from tilewright.ops.elementwise_base import (
     BinaryOp,
     Check,
@@ -300,6 +300,7 @@ register(
         everywhere("cmpi"),
         same_type_samples(2, ("i1", "i8", "i32"), attrs=_predicates(CMPI_PREDICATES), wrong="f32"),
         facts.compare,
+        signs.block_bound,
         summary="integer comparison",
     )
 )

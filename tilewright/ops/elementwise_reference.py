@@ -106,8 +106,13 @@ def shift_reference(direction: str, *, view: ArrayFn) -> Reference:
 def multiply_high(a: Array, b: Array) -> Array:
     """High half of the unsigned product."""
     bits = a.dtype.itemsize * 8
-    product = a.astype(object) * b.astype(object)
-    return np.asarray(product >> bits).astype(a.dtype)
+    x, y = a.astype(np.uint64), b.astype(np.uint64)
+    if bits < 64:
+        return ((x * y) >> np.uint64(bits)).astype(a.dtype)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
+    middle = x1 * y0 + ((x0 * y0) >> half)  # at most (2^32-1)^2 + 2^32-1: no carry is lost
+    return np.asarray(x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & low)) >> half))
 
 
 _INTEGER_COMPARE: dict[str, tuple[ArrayFn, ArrayFn]] = {

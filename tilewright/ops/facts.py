@@ -139,7 +139,7 @@ def _sum(a: AxisFacts, b: AxisFacts, scale: int = 1) -> AxisFacts:
 
 def add(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """a + b."""
-    return _folded(op, args, lambda x, y: x + y) or _sum(*args)
+    return _folded(op, args, lambda x, y: x + y) or _sum(args[0], args[1])
 
 
 def sub(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:

@@ -7,6 +7,7 @@ from xdsl.ir import Attribute
 from tilewright.ops import (
     atomic,
     atomic_functions,
+    block_pointer,
     broadcast,
     casts,
     constant,
@@ -16,6 +17,7 @@ from tilewright.ops import (
     debug_functions,
     descriptor,
     dot,
+    dot_scaled,
     elementwise,
     elementwise_pointer,
     function,
@@ -30,12 +32,14 @@ from tilewright.ops import (
     scan,
     shape,
     shape_functions,
+    subscript,
+    tensor_descriptor,
 )
 
 FAMILIES = (
-    atomic, atomic_functions, broadcast, casts, constant, control, creation, debug, debug_functions, descriptor, dot,
-    elementwise, elementwise_pointer, function, gather, math, math_extern, memory, memory_functions, operators,
-    program, reduce, scan, shape, shape_functions,
+    atomic, atomic_functions, block_pointer, broadcast, casts, constant, control, creation, debug, debug_functions,
+    descriptor, dot, dot_scaled, elementwise, elementwise_pointer, function, gather, math, math_extern, memory,
+    memory_functions, operators, program, reduce, scan, shape, shape_functions, subscript, tensor_descriptor,
 )  # fmt: skip
 
 # Types and attributes with a text form of their own, beside the pointer type.

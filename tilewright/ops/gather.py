@@ -228,7 +228,7 @@ def histogram(b: Emitter, input: Any, num_bins: Any, mask: Any = None) -> tensor
 
     Args:
         input: tile of one dimension, of 32-bit or 64-bit integers.
-        num_bins: number of bins, a compile-time power of two.
+        num_bins: number of bins, a compile-time integer.
         mask: count only the elements where it holds.
 
     Returns:
@@ -243,8 +243,8 @@ def histogram(b: Emitter, input: Any, num_bins: Any, mask: Any = None) -> tensor
         raise ShapeError(f"histogram only supports 1D input, got {input.type}", hint="flatten it with tl.ravel")
     if not input.dtype.is_int():
         raise DTypeError(f"histogram only supports integer input, got {input.type}", hint="cast it with .to(tl.int32)")
-    if not isinstance(bins, int) or bins < 1 or bins & (bins - 1):
-        raise LanguageValueError(f"num_bins must be a compile-time power of two, got {bins}")
+    if not isinstance(bins, int) or bins < 1:
+        raise LanguageValueError(f"num_bins must be a positive compile-time integer, got {bins}")
     if unwrap(mask) is not None:
         mask = broadcast_to_shape(b, to_tensor(b, mask), input.block_shape)
         if mask.dtype != dtypes.int1:

@@ -1,6 +1,6 @@
 """`tl.load` and `tl.store`: checks, broadcasting of mask and value, and the byte form of int1 in memory.
 
-Block pointers and tensor descriptors are refused with a pointer to what to write instead.
+A block pointer becomes pointers and a mask first (`block_pointer.py`), and then is accessed like any tile of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Any
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import PointerType, with_shape_of
-from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError, UnsupportedError
+from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError
+from tilewright.ops.block_pointer import block_pointer, pointers_and_mask
 from tilewright.ops.broadcast import broadcast_tensors, broadcast_to_shape, expand_axis
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
@@ -100,6 +101,22 @@ def _policy(cache_modifier: Any, eviction_policy: Any, allowed: tuple[str, ...])
     return CachePolicy(word or "none", eviction or "evict_normal")
 
 
+def _no_mask(mask: Any, other: Any) -> None:
+    if unwrap(mask) is not None or unwrap(other) is not None:
+        raise LanguageValueError(
+            "`mask` and `other` arguments cannot be specified for a block pointer",
+            hint='name the dimensions to check, e.g. boundary_check=(0, 1), padding_option="zero"',
+        )
+
+
+def _no_boundary_check(boundary_check: Any, padding_option: Any) -> None:
+    if unwrap(boundary_check) not in ((), [], None) or unwrap(padding_option):
+        raise LanguageValueError(
+            "`padding_option` or `boundary_check` argument is not supported for a tensor of pointers",
+            hint="give a mask, or make a block pointer with tl.make_block_ptr",
+        )
+
+
 # --- user functions -------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +126,8 @@ def load(
     pointer: Any,
     mask: Any = None,
     other: Any = None,
-    *,
+    boundary_check: Any = (),
+    padding_option: Any = "",
     cache_modifier: Any = "",
     eviction_policy: Any = "",
     volatile: Any = False,
@@ -117,9 +135,11 @@ def load(
     """Read memory.
 
     Args:
-        pointer: a pointer, or a tile of pointers.
+        pointer: a pointer, a tile of pointers, or a block pointer.
         mask: where to read (int1); other lanes touch no memory. Broadcast to the pointer's shape.
         other: value of the lanes that are not read, cast to the element type; undefined without it.
+        boundary_check: of a block pointer, the dimensions along which the block may leave the tensor.
+        padding_option: of a block pointer, "zero" or "nan": what is read outside of the tensor.
         cache_modifier: hint ".ca", ".cg", ".cs" or ".cv".
         eviction_policy: hint "evict_normal", "evict_first" or "evict_last".
         volatile: every execution reads memory.
@@ -129,8 +149,14 @@ def load(
 
     Raises:
         LanguageTypeError: `pointer` is not one. DTypeError: the mask is not int1.
-        LanguageValueError: `other` without `mask`, or an unknown hint.
+        LanguageValueError: `other` without `mask`, an unknown hint, a mask for a block pointer, or a boundary check
+            without one.
     """
+    if isinstance(pointer, block_pointer):
+        _no_mask(mask, other)
+        pointer, mask, other = pointers_and_mask(b, pointer, boundary_check, padding_option)
+    else:
+        _no_boundary_check(boundary_check, padding_option)
     at = checked_pointer(b, pointer, "tl.load")
     if at.block_shape and unwrap(mask) is not None:
         at, mask = broadcast_tensors(b, at, to_tensor(b, mask))
@@ -157,21 +183,35 @@ def load(
 
 @builtin(method=True)
 def store(
-    b: Emitter, pointer: Any, value: Any, mask: Any = None, *, cache_modifier: Any = "", eviction_policy: Any = ""
+    b: Emitter,
+    pointer: Any,
+    value: Any,
+    mask: Any = None,
+    boundary_check: Any = (),
+    cache_modifier: Any = "",
+    eviction_policy: Any = "",
 ) -> None:
     """Write memory.
 
     Args:
-        pointer: a pointer, or a tile of pointers that has the full shape.
+        pointer: a pointer, a tile of pointers that has the full shape, or a block pointer.
         value: what to write; broadcast to the pointer's shape and cast to its element type.
         mask: where to write (int1); other lanes touch no memory.
+        boundary_check: of a block pointer, the dimensions along which the block may leave the tensor; elements outside
+            are not written.
         cache_modifier: hint ".wb", ".cg", ".cs" or ".wt".
         eviction_policy: hint "evict_normal", "evict_first" or "evict_last".
 
     Raises:
         LanguageTypeError: `pointer` is not one, or points to constant memory.
         ShapeError: value or mask do not broadcast to the pointer's shape. DTypeError: the mask is not int1.
+        LanguageValueError: an unknown hint, a mask for a block pointer, or a boundary check without one.
     """
+    if isinstance(pointer, block_pointer):
+        _no_mask(mask, None)
+        pointer, mask, _ = pointers_and_mask(b, pointer, boundary_check)
+    else:
+        _no_boundary_check(boundary_check, "")
     at = checked_pointer(b, pointer, "tl.store")
     if at.dtype.const:
         raise LanguageTypeError("Cannot store to a constant pointer")
@@ -185,21 +225,5 @@ def store(
     b.emit_void(StoreOp, target, made, lanes, cachePolicy=policy)
 
 
-@builtin
-def make_block_ptr(b: Emitter, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> Any:
-    """Block pointers are not available yet."""
-    raise UnsupportedError(
-        "block pointers are not available yet",
-        hint="compute a tile of pointers: base + rows[:, None] * stride + columns[None, :], and mask it",
-    )
-
-
-@builtin
-def make_tensor_descriptor(
-    b: Emitter, base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
-) -> Any:
-    """Tensor descriptors are not available yet."""
-    raise UnsupportedError(
-        "tensor descriptors are not available yet",
-        hint="compute a tile of pointers: base + rows[:, None] * stride + columns[None, :], and mask it",
-    )
+setattr(block_pointer, "load", load)  # noqa: B010
+setattr(block_pointer, "store", store)  # noqa: B010

@@ -1,7 +1,7 @@
 """User functions that change the shape of tiles: reshape, trans, join, split, cat, broadcast_to and the like.
 
 Each is a short composition of the operations of `ops/shape.py` and `ops/broadcast.py`.
-Shapes are given as one tuple or as separate arguments; their entries are compile-time powers of two.
+Shapes are given as one tuple or as separate arguments; their entries are compile-time integers.
 """
 
 from __future__ import annotations
@@ -142,39 +142,6 @@ def expand_dims(b: Emitter, input: Any, axis: Any) -> tensor:
     for number in sorted(numbers):
         value = expand_axis(b, value, number)
     return value
-
-
-@builtin(export=False)
-def subscript(b: Emitter, value: tensor, index: Any) -> tensor:
-    """``x[None, :]``: a new dimension of size 1 for each None.
-
-    Raises:
-        LanguageValueError: an index other than None and ``:``, or more of these than dimensions.
-    """
-    items = index if isinstance(index, tuple) else (index,)
-    axes, kept = [], 0
-    for position, item in enumerate(items):
-        part = unwrap(item)
-        if part is None:
-            axes.append(position)
-        elif isinstance(part, slice) and part == slice(None):
-            kept += 1
-        else:
-            text = f"slice {part.start}:{part.stop}:{part.step}" if isinstance(part, slice) else _index_text(item)
-            raise LanguageValueError(
-                f"unsupported tensor index: {text}",
-                hint="a tile is indexed with None and ':' only; use tl.gather, tl.split, or load the part you need",
-            )
-    rank = len(value.block_shape)
-    if kept > rank:
-        raise LanguageValueError(f"too many indices: {kept} for a tensor of type {value.type} with {rank} dimensions")
-    for axis in axes:
-        value = expand_dims.fn(b, value, axis)
-    return value
-
-
-def _index_text(item: Any) -> str:
-    return str(item.type) if isinstance(item, tensor) else repr(item)
 
 
 @builtin
@@ -395,5 +362,4 @@ def cat(b: Emitter, input: Any, other: Any, can_reorder: Any = False, dim: Any =
 
 
 # Operators of `tensor` for the interpreter; the front end reads them from the syntax.
-setattr(tensor, "__getitem__", lambda self, index: subscript(self, index))  # noqa: B010
 setattr(tensor, "T", property(lambda self: trans(self)))  # noqa: B010

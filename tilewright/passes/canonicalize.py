@@ -43,8 +43,9 @@ def _visit_block(block: Block) -> bool:
         after = op.next_op
         if op.regions:
             changed |= canonicalize(op)
-            if (inlined := _decided(op)) is not None:
-                after = inlined or after
+            decided, first = _decided(op)
+            if decided:
+                after = first or after
                 changed = True
         elif op.results:
             changed |= _simplify(op)
@@ -112,12 +113,12 @@ def spec_constant(call: Call) -> np.ndarray[tuple[int, ...], np.dtype[np.generic
 # --- control flow whose course is known -----------------------------------------------------------------
 
 
-def _decided(op: Operation) -> Operation | bool | None:
-    """Replace a branch or loop whose course is known; the operation to go on with, False for the next, None if kept."""
+def _decided(op: Operation) -> tuple[bool, Operation | None]:
+    """Replace a branch or loop whose course is known; whether it was, and the first operation it left behind."""
     if isinstance(op, IfOp):
         condition = constant_of(op.operands[0])
         if condition is None:
-            return None
+            return False, None
         region = op.regions[0 if condition else 1]
         return _splice(op, region.block, ()) if region.blocks else _replace(op, ())
     if isinstance(op, ForOp):
@@ -126,7 +127,7 @@ def _decided(op: Operation) -> Operation | bool | None:
             return _replace(op, op.operands[3:])
         if trips == 1:
             return _splice(op, op.body.block, (op.operands[0], *op.operands[3:]))
-    return None
+    return False, None
 
 
 def _trip_count(loop: ForOp) -> int | None:
@@ -137,12 +138,12 @@ def _trip_count(loop: ForOp) -> int | None:
     return len(range(lower, upper, step))
 
 
-def _replace(op: Operation, values: Sequence[SSAValue]) -> bool:
+def _replace(op: Operation, values: Sequence[SSAValue]) -> tuple[bool, None]:
     replace(op, values)
-    return False
+    return True, None
 
 
-def _splice(op: Operation, body: Block, arguments: Sequence[SSAValue]) -> Operation | bool:
+def _splice(op: Operation, body: Block, arguments: Sequence[SSAValue]) -> tuple[bool, Operation | None]:
     """Move the operations of `body` in front of `op`, then replace `op` by what the body yields."""
     block = op.parent_block()
     assert block is not None
@@ -153,9 +154,9 @@ def _splice(op: Operation, body: Block, arguments: Sequence[SSAValue]) -> Operat
     assert terminator is not None
     for inner in list(body.ops):
         if inner is not terminator:
-            inner.detach()
+            inner.detach()  # type: ignore[no-untyped-call]
             block.insert_op_before(inner, op)
     yielded = list(terminator.operands)
     erase(terminator)
-    _replace(op, yielded)
-    return first if first is not None and first is not terminator else False
+    replace(op, yielded)
+    return True, None if first is terminator else first

@@ -13,8 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.decompose import decompose
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.structure import structure_branches
 from tilewright.passes.unreachable import drop_unreachable_blocks
 
 
@@ -27,7 +29,9 @@ class Pass:
 
 
 UNREACHABLE = Pass("unreachable", drop_unreachable_blocks)
+STRUCTURE = Pass("structure", structure_branches)
 INLINE = Pass("inline", inline_calls)
+DECOMPOSE = Pass("decompose", decompose)
 CANONICALIZE = Pass("canonicalize", canonicalize)
 CSE = Pass("cse", eliminate_common_subexpressions)
 LICM = Pass("licm", hoist_loop_invariants)
@@ -35,7 +39,9 @@ DCE = Pass("dce", eliminate_dead_code)
 
 SIMPLIFY: tuple[Pass, ...] = (
     UNREACHABLE,
+    STRUCTURE,
     INLINE,
+    DECOMPOSE,
     CANONICALIZE,
     CSE,
     LICM,

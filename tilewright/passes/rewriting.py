@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 def erase(op: Operation) -> None:
     """Remove an operation whose results have no uses left."""
-    op.detach()
+    op.detach()  # type: ignore[no-untyped-call]
     op.erase()
 
 

@@ -17,6 +17,10 @@ import numpy as np
 
 from tilewright.base.dtypes import dtype
 from tilewright.base.errors import ArgumentError, DeviceError
+from tilewright.frontend.records import taken_apart
+from tilewright.ops.tensor_descriptor import tensor_descriptor
+from tilewright.ops.values import constexpr
+from tilewright.runtime.tensor_descriptor import TensorDescriptor
 
 # Names as torch, numpy and ml_dtypes print them: signature type.
 _NAMES = {
@@ -93,6 +97,8 @@ def read(value: Any, name: str) -> Any:
     """
     if value is None or isinstance(value, (int, float, str, np.generic)):
         return value
+    if isinstance(value, TensorDescriptor):
+        return _read_descriptor(value, name)
     if isinstance(value, tuple):
         items = [read(item, f"{name}[{index}]") for index, item in enumerate(value)]
         return value._make(items) if hasattr(value, "_make") else tuple(items)
@@ -104,7 +110,16 @@ def read(value: Any, name: str) -> Any:
         return _read_interface(value, name)
     if hasattr(value, "__dlpack__"):
         return _read_dlpack(value, name)
-    return value
+    record = taken_apart(value)
+    return value if record is None else read(record, name)
+
+
+def _read_descriptor(value: TensorDescriptor, name: str) -> tensor_descriptor:
+    """The parts of a tensor descriptor in the order of the kernel's value; constants are marked as such."""
+    block = tuple(constexpr(int(n)) for n in value.block_shape)
+    strides = (*map(int, value.strides[:-1]), constexpr(1))
+    parts = [read(value.base, f"{name}.base"), tuple(map(int, value.shape)), strides, block]
+    return tensor_descriptor._make([*parts, constexpr(value.padding), constexpr(bool(value.round_f32_to_tf32))])
 
 
 def _wrong_device(name: str, device: object) -> DeviceError:
@@ -232,18 +247,14 @@ def _open_capsule(capsule: Any, name: str) -> tuple[_DLTensor, int]:
     raise ArgumentError(f"argument `{name}` gives a DLPack capsule of an unknown version ({label!r})")
 
 
-def dlpack_extent(capsule: Any, name: str) -> tuple[int, int]:
-    """First address, and the one behind the last, of the elements of a DLPack capsule."""
+def dlpack_layout(capsule: Any, name: str) -> tuple[int, list[int], list[int], int]:
+    """Address, shape, strides in bytes and bytes per element of a DLPack capsule."""
     tensor, _ = _open_capsule(capsule, name)
-    start = (tensor.data or 0) + tensor.byte_offset
+    itemsize = tensor.bits // 8
     dims = [(ctypes.c_int64 * tensor.ndim).from_address(p) if p else None for p in (tensor.shape, tensor.strides)]
     shape = list(dims[0] or ())
-    strides = list(dims[1]) if dims[1] is not None else [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    itemsize = tensor.bits // 8
-    if 0 in shape:
-        return start, start
-    reach = [(n - 1) * stride * itemsize for n, stride in zip(shape, strides, strict=True)]
-    return start + sum(min(0, r) for r in reach), start + sum(max(0, r) for r in reach) + itemsize
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))] if dims[1] is None else list(dims[1])
+    return (tensor.data or 0) + tensor.byte_offset, shape, [stride * itemsize for stride in strides], itemsize
 
 
 # --- the fast way to the address of a numpy array -----------------------------------------------------

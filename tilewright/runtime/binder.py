@@ -56,7 +56,7 @@ class Call:
 
     def runtime_values(self) -> list[Any]:
         """Addresses and numbers for the kernel's slots."""
-        return [_slot_value(_at(self.arguments, path)) for path in self.specialization.runtime_paths]
+        return slot_values(self.arguments, self.specialization.runtime_paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +222,16 @@ def _describe_param(param: Param) -> str:
     note = ": constexpr" if param.is_constexpr else ""
     default = f" = {param.default!r}" if param.has_default else ""
     return f"{star}{param.name}{note}{default}"
+
+
+def slot_values(arguments: tuple[Any, ...], paths: Iterable[Path]) -> list[Any]:
+    """Addresses and numbers for a kernel's slots.
+
+    Args:
+        arguments: by parameter, with arrays read.
+        paths: of the run-time ones, in the order of the slots.
+    """
+    return [_slot_value(_at(arguments, path)) for path in paths]
 
 
 def _thread_count(value: Any) -> int | None:

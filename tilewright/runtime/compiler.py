@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tilewright.backends.cpu import backend as cpu
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import scalar_from_signature
-from tilewright.base.errors import TilewrightError, UnsupportedError
+from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -36,7 +36,11 @@ from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
 from tilewright.passes.pipeline import run_passes
 from tilewright.passes.stages import Stage, run_stages
+from tilewright.runtime.args import read
+from tilewright.runtime.binder import slot_values
 from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.grid import grid3
+from tilewright.runtime.metadata import StageTexts, describe_kernel
 from tilewright.runtime.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
 
 
@@ -63,11 +67,16 @@ class CompiledKernel:
         metadata: facts about the code: signature, scratch bytes, stored parameters, options.
         hash: key in the disk cache.
         asm: text of each stage ("ttir", "loops", "llir") and the bytes of the object ("obj"). After a load from the
-            disk cache only the object is there, and the texts are in `dump_dir` if that knob was set.
+            disk cache only the object is there; asking for a text runs the stages.
         seconds: compile time per stage; empty when loaded from disk.
         total_seconds: time from the request to loaded code.
         from_disk: whether the disk cache had it.
         module: the loaded code.
+        src: the kernel.
+        specialization: types and keys that it was compiled for.
+        n_regs: registers per GPU thread; 0 on a CPU.
+        n_spills: bytes spilled per GPU thread; 0 on a CPU.
+        n_max_threads: GPU threads of a program; 1 on a CPU.
     """
 
     name: str
@@ -79,6 +88,41 @@ class CompiledKernel:
     total_seconds: float = 0.0
     from_disk: bool = False
     module: Any = None
+    src: BlockFunction | None = None
+    specialization: Specialization | None = None
+    n_regs: int = 0
+    n_spills: int = 0
+    n_max_threads: int = 1
+
+    @property
+    def binary(self) -> bytes:
+        """The object file."""
+        image = self.asm["obj"]
+        assert isinstance(image, bytes)
+        return image
+
+    @property
+    def packed_metadata(self) -> tuple[int, int, int]:
+        """(num_warps, num_ctas, shared)."""
+        return self.metadata["num_warps"], self.metadata["num_ctas"], self.metadata["shared"]
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return functools.partial(self._launch, grid)
+
+    def _launch(self, grid: Any, *args: Any, stream: Any = None) -> None:
+        """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored."""
+        assert self.specialization is not None
+        names = self.specialization.names
+        if len(args) != len(names):
+            raise ArgumentError(f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
+        arguments = tuple(read(value, name) for value, name in zip(args, names, strict=True))
+        launch = BACKENDS[self.target.backend].launcher(self.module, self.metadata, None)
+        gx, gy, gz = grid3(grid)
+        if gx * gy * gz:
+            launch(gx, gy, gz, *slot_values(arguments, self.specialization.runtime_paths))
+
+    def _init_handles(self) -> None:
+        """Nothing: the code is loaded already."""
 
     def __repr__(self) -> str:
         return f"<CompiledKernel {self.name} for {self.target}>"
@@ -162,9 +206,17 @@ def compile_kernel(
         raise UnsupportedError(f"no back end for target {target}", hint=f"available: {', '.join(BACKENDS)}")
     key = cache_key(fn, specialization, options, target)
     kernel = None if _bypass_cache() else _from_disk(fn, key, target, backend)
-    if kernel is None:
+    if kernel is not None:
+
+        def texts() -> Mapping[str, str | bytes]:
+            return _compile(fn, specialization, options, target, key).asm
+
+        kernel.asm = StageTexts(kernel.asm, texts, {"ttir", *backend.stages(options, target)})
+    else:
         kernel = _compile(fn, specialization, options, target, key)
-        kernel.module = backend.load(bytes(kernel.asm["obj"]), kernel.metadata)
+        kernel.module = backend.load(kernel.binary, kernel.metadata)
+    kernel.src, kernel.specialization = fn, specialization
+    kernel.metadata = describe_kernel(options, target, key, kernel.metadata)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import bdb
 import dataclasses
+import functools
+import inspect
 import itertools
 import threading
 import types
@@ -21,7 +23,7 @@ import numpy as np
 
 from tilewright.backends.reference.eager import EagerEmitter
 from tilewright.backends.reference.evaluate import Program
-from tilewright.backends.reference.memory import Memory
+from tilewright.backends.reference.memory import Memory, byte_span, span_of
 from tilewright.backends.reference.rewrite import is_kernel_code, python_of
 from tilewright.backends.reference.value import EagerValue
 from tilewright.base.callable import BlockFunction, block_functions_run_by
@@ -30,11 +32,12 @@ from tilewright.base.errors import ArgumentError, CompilationError, InterpreterE
 from tilewright.base.location import Location
 from tilewright.base.options import Options
 from tilewright.base.target import Target
+from tilewright.frontend.records import RecordParts
 from tilewright.ir.types import to_ir
 from tilewright.ops.builtin import pop_emitter, push_emitter
 from tilewright.ops.values import tensor
 from tilewright.ops.values import tuple as tile_tuple
-from tilewright.runtime.args import Array, dlpack_extent
+from tilewright.runtime.args import Array, dlpack_layout
 from tilewright.runtime.binder import Call
 from tilewright.runtime.specialize import CONSTEXPR
 
@@ -65,11 +68,11 @@ def launch(fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: O
     with _LOCK, np.errstate(all="ignore"), block_functions_run_by(_run_block_function):
         push_emitter(emitter)
         try:
-            values = _values(call, memory, emitter)
-            kernel = python_of(fn)
+            args, kwargs = _arguments(call, memory, emitter)
+            kernel = functools.partial(python_of(fn), *args, **kwargs)
             for z, y, x in itertools.product(range(grid[2]), range(grid[1]), range(grid[0])):
                 program.move((x, y, z))
-                _run(fn, kernel, values)
+                _run(fn, kernel)
         finally:
             pop_emitter()
 
@@ -78,13 +81,14 @@ def _run_block_function(fn: BlockFunction, args: tuple[Any, ...], kwargs: dict[s
     return python_of(fn)(*args, **kwargs)
 
 
-def _run(fn: BlockFunction, kernel: Callable[..., Any], values: list[Any]) -> None:
+def _run(fn: BlockFunction, kernel: Callable[[], Any]) -> None:
     try:
-        result = kernel(*values)
+        result = kernel()
     except bdb.BdbQuit:  # the user left the debugger
         raise
     except Exception as error:
-        raise _located(error) from error.__cause__
+        located = _located(error)
+        raise located from (error.__cause__ if located is error else error)
     if result is not None:
         raise InterpreterError(
             f"a kernel returns nothing, but {fn.fn.__name__} returns {result!r}",
@@ -95,25 +99,34 @@ def _run(fn: BlockFunction, kernel: Callable[..., Any], values: list[Any]) -> No
 # --- arguments --------------------------------------------------------------------------------------------
 
 
-def _values(call: Call, memory: Memory, emitter: EagerEmitter) -> list[Any]:
+def _arguments(call: Call, memory: Memory, emitter: EagerEmitter) -> tuple[list[Any], dict[str, Any]]:
     """What the Python function is called with: typed tensors, and compile-time values as they are."""
     spec = call.specialization
     extents: dict[tuple[int, int], tuple[str, bool]] = {}
-    values = []
-    for name, kind, key, argument in zip(spec.names, spec.types, spec.keys, call.arguments, strict=True):
-        values.append(_value(kind, key, argument, emitter))
+    args: list[Any] = []
+    kwargs = {}
+    for param, kind, key, argument in zip(call.params, spec.types, spec.keys, call.arguments, strict=True):
+        value = _value(kind, key, argument, emitter)
+        if param.kind is inspect.Parameter.KEYWORD_ONLY:
+            kwargs[param.name] = value
+        elif param.kind is inspect.Parameter.VAR_POSITIONAL:
+            args.extend(value)
+        else:
+            args.append(value)
         for array in _arrays(argument):
-            extent = _extent(array, name)
-            known, writable = extents.get(extent, (name, False))
-            extents[extent] = (known, writable or array.writable)
+            extent = _extent(array, param.name)
+            name, writable = extents.get(extent, (param.name, False))
+            extents[extent] = (name, writable or array.writable)
     for (start, stop), (name, writable) in extents.items():
         memory.open(start, stop, name, writable=writable)
-    return values
+    return args, kwargs
 
 
 def _value(kind: Any, key: Any, argument: Any, emitter: EagerEmitter) -> Any:
     if isinstance(kind, tuple):
         parts = [_value(k, c, a, emitter) for k, c, a in zip(kind, key, argument, strict=True)]
+        if isinstance(kind, RecordParts):
+            return type(kind)(parts).record()
         make: Callable[..., Any] = getattr(kind, "_make", tile_tuple)
         return make(parts)
     if kind == CONSTEXPR:
@@ -137,7 +150,7 @@ def _extent(array: Array, name: str) -> tuple[int, int]:
     """First address, and the one behind the last, of the allocation that an array is a part of."""
     owner = array.owner
     if isinstance(owner, tuple):
-        return dlpack_extent(owner[1], name)
+        return byte_span(*dlpack_layout(owner[1], name))
     if hasattr(owner, "untyped_storage"):
         storage = owner.untyped_storage()
         return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
@@ -145,8 +158,7 @@ def _extent(array: Array, name: str) -> tuple[int, int]:
         held = np.asarray(owner)
         while isinstance(held.base, np.ndarray):
             held = held.base
-        low, high = np.lib.array_utils.byte_bounds(held)
-        return low, high
+        return span_of(held)
     size = getattr(owner, "nbytes", None)
     if not isinstance(size, int):
         raise ArgumentError(
@@ -169,9 +181,7 @@ def _located(error: Exception) -> Exception:
     where = "" if place is None else f"{place.render()}\n"
     if isinstance(error, TilewrightError):
         kind = type(error) if isinstance(error, LaunchError) else InterpreterError
-        located = kind(where + error.message, hint=error.hint)
-        located.__cause__ = error
-        return located
+        return kind(where + error.message, hint=error.hint)
     if place is not None:
         error.add_note(f"in a kernel that is interpreted:\n{place.render()}")
     return error

@@ -22,13 +22,16 @@ from tilewright.frontend.hashing import check_globals, content_hash, used_global
 from tilewright.frontend.source import source_of
 from tilewright.ops.values import constexpr
 from tilewright.runtime.binder import Binder, Call, Prepared
-from tilewright.runtime.compiler import BACKENDS, CompiledKernel, compile_kernel
+from tilewright.runtime.compiler import BACKENDS, CompiledKernel
 from tilewright.runtime.grid import grid3
+from tilewright.runtime.interface import KernelInterface
 from tilewright.runtime.interpret import launch
 from tilewright.runtime.specialize import parse_params, register_constant
+from tilewright.runtime.watch import compile_watched, launch_facts
+from tilewright.runtime.wrappers import MockTensor
 
 
-class JITFunction(BlockFunction):
+class JITFunction(BlockFunction, KernelInterface):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -41,6 +44,12 @@ class JITFunction(BlockFunction):
         do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
         debug: keep device assertions; default is the knob `runtime.debug`.
         interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
+        version: kept for tools; part of nothing.
+        repr: gives the name that launch hooks see from the specialisation.
+        launch_metadata: `f(grid, metadata, args)` gives more facts to launch hooks.
+
+    Attributes:
+        pre_run_hooks: called with the arguments of every launch, before it.
     """
 
     def __init__(
@@ -52,6 +61,9 @@ class JITFunction(BlockFunction):
         do_not_specialize_on_alignment: Iterable[int | str] = (),
         debug: bool | None = None,
         interpret: bool | None = None,
+        version: Any = None,
+        repr: Callable[[Any], str] | None = None,
+        launch_metadata: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(fn, noinline=noinline)
         source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
@@ -60,6 +72,17 @@ class JITFunction(BlockFunction):
         self.interpret = interpret
         self._binder: Binder | None = None
         self._kernels: dict[Any, CompiledKernel] = {}
+        self.version, self.repr, self.launch_metadata = version, repr, launch_metadata
+        self.pre_run_hooks: list[Callable[..., Any]] = []
+
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        """Have `hook(*args, **kwargs)` called before every launch."""
+        self.pre_run_hooks.append(hook)
+
+    @property
+    def src(self) -> str:
+        """Source text of the function."""
+        return source_of(self).text
 
     @property
     def arg_names(self) -> list[str]:
@@ -72,9 +95,24 @@ class JITFunction(BlockFunction):
         return content_hash(self)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        if self.interpret or (self.interpret is None and knobs.runtime.interpret):
+        if self.is_interpreted:
             return functools.partial(self._launch_interpreted, grid)
+        watched = knobs.runtime
+        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
+            return functools.partial(self._launch_watched, grid)
         return functools.partial((self._binder or self._make_binder()).launch, grid)
+
+    def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        binder = self._binder or self._make_binder()
+        call = binder.bind(*args, **kwargs)
+        kernel = self._resolve(call).kernel
+        facts = launch_facts(self, kernel, grid(call.by_name()) if callable(grid) else grid, call.by_name())
+        knobs.runtime.launch_enter_hook(facts)
+        launched = binder.launch(grid, *args, **kwargs)
+        knobs.runtime.launch_exit_hook(facts)
+        return launched
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch over `grid`, or with `warmup` only compile; returns the compiled kernel."""
@@ -82,12 +120,21 @@ class JITFunction(BlockFunction):
             return self.warmup(*args, grid=grid, **kwargs)
         return self[grid](*args, **kwargs)
 
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether a launch now would run the function as Python."""
+        return knobs.runtime.interpret if self.interpret is None else self.interpret
+
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         launch(self, call, grid3(grid(call.by_name()) if callable(grid) else grid), self._options(call))
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel:
-        """Compile for these arguments without launching, also where launches are interpreted."""
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
+        """Compile for these arguments without launching; where launches are interpreted there is nothing to do."""
+        if self.is_interpreted:
+            return None
+        args = tuple(map(MockTensor.wrap_dtype, args))
+        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
         binder = self._binder or self._make_binder()
         kernel = self._resolve(binder.bind(*args, **kwargs)).kernel
         assert isinstance(kernel, CompiledKernel)
@@ -102,7 +149,7 @@ class JITFunction(BlockFunction):
     def _make_binder(self) -> Binder:
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
         guard = functools.partial(check_globals, self) if used_globals(self) else None
-        self._binder = Binder(self.__name__, self.params, self._resolve, before_launch=guard)
+        self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard)
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
@@ -111,7 +158,7 @@ class JITFunction(BlockFunction):
         key = (call.specialization, options, target)
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels[key] = compile_kernel(self, call.specialization, options, target)
+            kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
         launch = BACKENDS[target.backend].launcher(kernel.module, kernel.metadata, call.num_threads)
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]))
 
@@ -140,6 +187,9 @@ def jit(
     do_not_specialize_on_alignment: Iterable[int | str] = ...,
     debug: bool | None = ...,
     interpret: bool | None = ...,
+    version: Any = ...,
+    repr: Callable[[Any], str] | None = ...,
+    launch_metadata: Callable[..., Any] | None = ...,
 ) -> Callable[[Callable[..., Any]], JITFunction]: ...
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a Python function written in the block language.

@@ -7,13 +7,15 @@ library: `args.py` says what an array is. The rules are Triton's (its 3.9 surfac
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.base.dtypes import PointerType, dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.runtime.args import Array
 
 CONSTEXPR = "constexpr"
@@ -149,6 +151,9 @@ def register_constant(cls: type, unwrap: Callable[[Any], Any] | None = None) -> 
     _constants[cls] = unwrap
 
 
+register_constant(enum.Enum)
+
+
 def constant_of(value: Any) -> tuple[bool, Any]:
     """Whether `value` is always a constant, and which."""
     for cls in type(value).__mro__:
@@ -221,6 +226,8 @@ def specialize(value: Any, param: Param) -> tuple[SlotType, Key]:
         if param.fixed_type and not param.fixed_type.startswith("fp") and param.fixed_type != "bf16":
             raise ArgumentError(f"parameter `{param.name}` is annotated {param.fixed_type}, got the float {value!r}")
         return (param.fixed_type or "fp32"), None
+    if isinstance(value, tensor_descriptor):
+        return _specialize_descriptor(value, param)
     if isinstance(value, tuple):
         pairs = [specialize(item, param) for item in value]
         return _tuple_like(value, [p[0] for p in pairs]), _tuple_like(value, [p[1] for p in pairs])
@@ -272,6 +279,13 @@ def _specialize_int(value: int, param: Param) -> tuple[str, Any]:
     elif value == 1:
         return CONSTEXPR, 1
     return kind, DIVISIBLE if param.specialize_alignment and value % ALIGNMENT == 0 else ""
+
+
+def _specialize_descriptor(value: tensor_descriptor, param: Param) -> tuple[SlotType, Key]:
+    """A tensor descriptor: sizes are int32, strides int64, block shape and padding constants."""
+    typed = [replace(param, fixed_type=kind) for kind in ("", "i32", "i64", "", "", "")]
+    pairs = [specialize(item, one) for item, one in zip(value, typed, strict=True)]
+    return _tuple_like(value, [p[0] for p in pairs]), _tuple_like(value, [p[1] for p in pairs])
 
 
 def _tuple_like(value: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:
@@ -425,6 +439,6 @@ def _leaves(path: Path, kind: SlotType, key: Key) -> Iterator[tuple[Path, str, K
 def _shape(kind: SlotType) -> Any:
     """Nesting of tuples with their classes: two calls share code only if it is the same."""
     if isinstance(kind, tuple):
-        fields = getattr(kind, "_fields", None)
+        fields = getattr(kind, "_fields", None) or type(kind).__name__
         return (fields, *map(_shape, kind))
     return "."

@@ -1,4 +1,4 @@
-"""Writes the language reference, docs/language.md, from the functions and operations themselves.
+"""Writes docs/language.md, the language reference, from the functions and operations themselves, and docs/state.md.
 
 Data types and promotion as tables, operators, then one section per family: each function with signature and
 docstring. At the end, the operations of tile IR with what each back end does with them. ``make docs`` runs
@@ -11,7 +11,7 @@ import enum
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tilewright.ops import operators
 from tilewright.ops.builtin import METHODS, Builtin
 from tilewright.ops.promotion import computation_type
 from tilewright.ops.spec import REGISTRY, ByHand, Decompose, Elementwise, Lowering
+from tilewright.tools import statepage
 
 _HEAD = """\
 # The block language
@@ -229,15 +230,20 @@ def _lowering(lowering: Lowering | None) -> str:
             return f"refused: {refused.reason}"
 
 
+PAGES: dict[str, Callable[[], str]] = {"language.md": markdown, "state.md": statepage.markdown}
+
+
 def main(arguments: list[str]) -> int:
-    """Write docs/language.md, or with ``--check`` compare it; returns the exit status."""
-    path, text = Path(__file__).resolve().parents[2] / "docs" / "language.md", markdown()
-    if "--check" not in arguments:
-        path.write_text(text, encoding="utf-8")
-    elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{path} is out of date: run make docs\n")
-        return 1
-    return 0
+    """Write the generated pages of docs/, or with ``--check`` compare them; returns the exit status."""
+    stale = False
+    for name, write in PAGES.items():
+        path, text = Path(__file__).resolve().parents[2] / "docs" / name, write()
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{path} is out of date: run make docs\n")
+            stale = True
+    return int(stale)
 
 
 if __name__ == "__main__":

@@ -48,19 +48,20 @@ def compare(
     sample_seconds: float = 1e-3,
     warmup: int = 2,
 ) -> dict[str, Sample]:
-    """Time the candidates in turns.
+    """Time the candidates in turns. A race in which one call outlasts `seconds` ends after its first round.
 
     Args:
         candidates: name -> function without arguments; each is called `warmup` times first.
         seconds: time to spend on all of them together, after the warm-up.
-        min_rounds: rounds to run even when `seconds` are over.
+        min_rounds: rounds to run even when `seconds` are over, up to ten times as long.
         sample_seconds: a sample of a faster function repeats it until it lasts about this long.
     """
-    repeats = {name: _repeats(function, sample_seconds, warmup) for name, function in candidates.items()}
+    repeats = {name: _repeats(function, sample_seconds, warmup, seconds) for name, function in candidates.items()}
     times: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
     end = time.perf_counter() + seconds
-    while len(times[order[0]]) < min_rounds or time.perf_counter() < end:
+    last = end + 9 * seconds
+    while (len(times[order[0]]) < min_rounds and time.perf_counter() < last) or time.perf_counter() < end:
         for name in order:
             times[name].append(_time(candidates[name], repeats[name]))
         order.append(order.pop(0))
@@ -81,10 +82,11 @@ def _time(function: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def _repeats(function: Callable[[], object], sample_seconds: float, warmup: int) -> int:
-    """Calls that make one sample of `function` last about `sample_seconds`."""
+def _repeats(function: Callable[[], object], sample_seconds: float, warmup: int, limit: float) -> int:
+    """Calls that make one sample of `function` last about `sample_seconds`; 1 at once for one slower than `limit`."""
     for _ in range(warmup):
-        function()
+        if _time(function, 1) > limit:
+            return 1
     repeats = 1
     while (elapsed := _time(function, repeats) * repeats) < sample_seconds / 2:
         repeats = max(repeats * 2, int(repeats * sample_seconds / max(elapsed, 1e-7) / 2))

@@ -27,7 +27,10 @@ def describe(sample: Sample, found: np.ndarray, want: np.ndarray) -> str:
     lanes = np.flatnonzero(~((found == want) | ((found != found) & (want != want))))[:6]
     rows = [f"  lane {i}: got {found.flat[i]!r}, want {want.flat[i]!r}" for i in lanes]
     if all(o is None or o.size == found.size for o in sample.operands):
-        rows = [f"{row} of {[o.flat[i] for o in sample.operands if o is not None]}" for row, i in zip(rows, lanes, strict=True)]
+        rows = [
+            f"{row} of {[o.flat[i] for o in sample.operands if o is not None]}"
+            for row, i in zip(rows, lanes, strict=True)
+        ]
     return "\n".join([f"{types} {dict(sample.attrs)}", *rows])
 
 

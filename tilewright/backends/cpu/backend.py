@@ -132,6 +132,7 @@ def _checked(launch: Callable[..., None], flag: int, metadata: Mapping[str, Any]
         failed.value = 0
         launch(*args)
         if failed.value:
-            raise DeviceAssertionError(f"device-side assert in {metadata['name']}: {metadata['asserts'][failed.value - 1]}")
+            message = metadata["asserts"][failed.value - 1]
+            raise DeviceAssertionError(f"device-side assert in {metadata['name']}: {message}")
 
     return launch_and_check

@@ -88,7 +88,7 @@ def _rewrite(loop: ForOp, found: list[_Carried]) -> None:
     assert block is not None
     last = body.last_op
     assert last is not None
-    firsts, yields = list(loop.iter_args), list(last.operands)
+    firsts = list(loop.iter_args)
     for carried in found:
         first, argument = firsts[carried.number], body.args[carried.number + 1]
         t = _offset_type(argument.type)
@@ -102,8 +102,7 @@ def _rewrite(loop: ForOp, found: list[_Carried]) -> None:
         argument.replace_all_uses_with(moved[-1].results[0])
         body.erase_arg(argument)
         firsts[carried.number] = start.results[0]
-        yields[carried.number] = _advanced(body, last, offset, carried.increments)
-    last.operands = yields
+        last.operands[carried.number] = _advanced(body, last, offset, carried.increments)
     new = ForOp.create(
         operands=[*loop.operands[:3], *firsts],
         result_types=[first.type for first in firsts],

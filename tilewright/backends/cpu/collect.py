@@ -14,12 +14,21 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from tilewright.backends.cpu.affine import AffineAnalysis
 from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.dot.plan import DotPlan, plan_dot
-from tilewright.backends.cpu.dot_operands import DotDetail, Operand, memory_operand, scratch_operand, strip_views
+from tilewright.backends.cpu.dot_operands import (
+    DotDetail,
+    MemoryOperand,
+    Operand,
+    memory_operand,
+    scratch_operand,
+    strip_views,
+)
+from tilewright.backends.cpu.index import identity
 from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_tile, owner_of, property_int
+from tilewright.backends.cpu.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan import Buffer, Sink, Step, dense_buffer, tile_buffer
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.errors import UnsupportedError
-from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 
 _IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
 _REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
@@ -38,16 +47,24 @@ class FunctionContext:
         must_place: loads whose value must be taken at their place, because memory may change before it is used, and
             carried tiles that need a detour (see `Replan`).
         where: position and block of every load.
-        arguments: buffers of tile parameters and of region arguments.
+        caches: packed operands kept between programs.
     """
 
     def __init__(self, isa: CpuFeatures, must_place: set[object]) -> None:
         self.isa = isa
-        self.demands = Demands()
+        self.demands = Demands(self._is_address)
         self.analysis = AffineAnalysis(lambda value: value in self.demands.placed)
         self.buffers: list[Buffer] = []
         self.must_place = must_place
         self.where: dict[Operation, tuple[Block, float]] = {}
+        self.caches: list[PackCache] = []
+
+    def _is_address(self, value: SSAValue) -> bool:
+        element, index = element_type(value.type), identity(shape_of(value.type))
+        if is_pointer(element):
+            form = self.analysis.pointer(value, index)
+            return form.base is not None and not form.offset.residual
+        return is_integer(element) and bit_width(element) >= 32 and not self.analysis.integer(value, index).residual
 
     def place(self, value: SSAValue, buffer: Buffer | None = None) -> Buffer:
         """Give a tile value a place in scratch."""
@@ -68,6 +85,12 @@ class FunctionContext:
         if moves:
             self.analysis.forget()
 
+    def keep(self, cache: PackCache) -> None:
+        """Note a pack cache; its memory keeps its contents for a whole range of programs."""
+        self.caches.append(cache)
+        self.new_buffer(cache.panels)
+        self.new_buffer(cache.state)
+
     def new_buffer(self, buffer: Buffer) -> Buffer:
         """Note a buffer as one of the function's."""
         self.buffers.append(buffer)
@@ -84,6 +107,12 @@ def captured(op: Operation) -> dict[SSAValue, list[Operation]]:
             if is_tile(value) and not _inside(value, op):
                 out.setdefault(value, []).append(inner)
     return out
+
+
+def _captured_scalars(op: Operation) -> list[SSAValue]:
+    """Scalars defined outside `op` that its regions use."""
+    inner = (value for inside in op.walk() if inside is not op for value in inside.operands)
+    return list(dict.fromkeys(v for v in inner if not is_tile(v) and not _inside(v, op)))
 
 
 def _inside(value: SSAValue, op: Operation) -> bool:
@@ -132,8 +161,9 @@ class Collector:
         self.placed: dict[SSAValue, Buffer] = {}
         self.overwrites: list[tuple[Step, SSAValue, int]] = []
         self.position = 0.0
+        self.positions: dict[Operation, float] = {}
         for number, op in enumerate(block.ops):
-            self.position = float(number)
+            self.position = self.positions[op] = float(number)
             self._collect(op)
 
     # -- making steps --------------------------------------------------------------------------------
@@ -162,11 +192,12 @@ class Collector:
         return step
 
     def force(self, value: SSAValue) -> Buffer:
-        """The buffer of a value that is needed as a whole."""
+        """The buffer of a value that is needed as a whole; it is spilled where it is defined, before all other uses."""
         found = self.context.demands.placed.get(value)
         if found is not None:
             return found
-        self.spill(value, at=self.position - 0.5)
+        op = owner_of(value)
+        self.spill(value, at=self.positions.get(op, -1.0) if op is not None else -1.0)
         return self.context.demands.placed[value]
 
     # -- operations ----------------------------------------------------------------------------------
@@ -262,18 +293,26 @@ class Collector:
         if not fresh and self.context.demands.placed.get(c) is not target:
             first = self.spill(c, target, at=self.position - 0.25)
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
-        step = Step("dot", self.position, op, needs=needs, detail=DotDetail(a, b, target, fresh, self._packed(op)))
+        detail = DotDetail(a, b, target, fresh)
+        self._packed(op, detail)
+        step = Step("dot", self.position, op, needs=needs, detail=detail)
         step.after = [first] if first else []
         self.place(result, target)
         self.add(step)
         if carried:
             self.overwrites.append((first or step, *carried[0]))
 
-    def _packed(self, op: Operation) -> dict[str, Buffer]:
-        """Scratch for packed operands."""
+    def _packed(self, op: Operation, detail: DotDetail) -> None:
+        """Scratch for packed operands; packed B is kept between programs where that is possible."""
         plan = dot_plan(self.context.isa, op)
         sizes = {"a": plan.a_bytes(plan.k), "b": plan.b_bytes(plan.k)}
-        return {name: self.context.new_buffer(Buffer((size,), "i8", (1,), size)) for name, size in sizes.items()}
+        if isinstance(detail.b, MemoryOperand):
+            detail.cache = plan_cache(detail.b, self.block, sizes["b"])
+        if detail.cache is not None:
+            self.context.keep(detail.cache)
+            del sizes["b"]
+        for name, size in sizes.items():
+            detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
 
     def _dot_operand(self, value: SSAValue) -> Operand:
         found = memory_operand(value, self.context.demands, self.context.analysis)
@@ -311,7 +350,9 @@ class Collector:
                 self._force_operand(value, users)
             if writes:
                 self._check_loads(value)
-        step.needs = [*op.operands, *outside]
+        # First values of carried tiles are spilled to their buffers by steps of their own.
+        step.needs = [value for value in op.operands if kind == "call" or not is_tile(value)] + list(outside)
+        step.needs += _captured_scalars(op)
         if kind == "call":
             for value in op.operands:
                 if is_tile(value):
@@ -349,7 +390,9 @@ class Collector:
             if not is_tile(first):
                 continue
             carried[number] = buffer = self._carried_buffer(op, kind, number, first)
-            if self.context.demands.placed.get(first) is not buffer:
+            if self.context.demands.placed.get(first) is buffer:
+                step.needs.append(first)
+            else:
                 step.after.append(self.spill(first, buffer, at=self.position - 0.5))
         if kind == "for":
             for number, buffer in carried.items():
@@ -375,6 +418,21 @@ class Collector:
                     return self.context.new_buffer(made)
         return self.context.new_buffer(tile_buffer(first.type))
 
+    def _detour(self, value: SSAValue, target: Buffer) -> Step:
+        """Write a carried tile by way of a buffer of its own; gives the step that writes `target`."""
+        source = self.context.demands.placed.get(value)
+        if source is None:
+            self.force(value)
+            return self.spill(value, target)
+        if source not in self.targets.values():
+            return self.spill(value, target)
+        aside = self.context.new_buffer(tile_buffer(value.type))
+        first = self.spill(value, aside)
+        sink = Sink("copy", aside.shape, [], targets=[target], source=aside)
+        step = self.add(Step("group", self.position, sinks=[sink]))
+        step.after = [first]
+        return step
+
     def _end(self, op: Operation) -> None:
         """The terminator: tile operands are spilled to their targets, with a detour where old values are still read."""
         after: list[Step] = []
@@ -388,8 +446,9 @@ class Collector:
             if value is own or self.context.demands.placed.get(value) is target:
                 continue
             if (self.block, number) in self.context.must_place:
-                self.force(value)
-            step = self.spill(value, target)
+                step = self._detour(value, target)
+            else:
+                step = self.spill(value, target)
             if own is not None:
                 self.overwrites.append((step, own, number))
             after.append(step)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.cpu import pack_cache
 from tilewright.backends.cpu.evaluator import Evaluator
 from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
-from tilewright.backends.llvm.types import I64, VOID, V
+from tilewright.backends.llvm.types import I64, VOID, V, const
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
 
@@ -76,12 +77,19 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
     counter = lower.type
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
-    with f.loop(lo, hi, by, init=scalars_of(ev, op.operands[3:]), unroll=False) as loop:
+    caches = [cache for cache in low.plan.caches if cache.loop is op]
+    for cache in caches:
+        pack_cache.enter_loop(low, cache)
+    count = [const(I64, 0)] if caches else []
+    firsts = scalars_of(ev, op.operands[3:])
+    with f.loop(lo, hi, by, init=[*firsts, *count], unroll=False) as loop:
+        if caches:
+            low.trips[op] = loop.values[-1]
         ev.scalars[body.args[0]] = f.cast("trunc", loop.index, counter) if counter.bits < 64 else loop.index
-        bind(ev, body.args[1:], loop.values)
+        bind(ev, body.args[1:], loop.values[: len(firsts)])
         end = _emit_body(low, step.bodies[0], tiles)
-        loop.next(*scalars_of(ev, end.operands))
-    bind(ev, op.results, loop.results)
+        loop.next(*scalars_of(ev, end.operands), *[f.add(trip, 1) for trip in loop.values[len(firsts) :]])
+    bind(ev, op.results, loop.results[: len(firsts)])
 
 
 def emit_if(low: FunctionLowering, step: Step) -> None:

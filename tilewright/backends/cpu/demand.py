@@ -6,7 +6,7 @@ placed, which changes cones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from xdsl.ir import Operation, SSAValue
@@ -20,11 +20,15 @@ from tilewright.base.errors import InternalError
 class Demands:
     """Cones of tile values under the current placement.
 
+    Args:
+        is_address: says of a tile whether it is affine arithmetic, which addresses and masks get for nothing.
+
     Attributes:
         placed: values that live in scratch; change it only through `place` and `drop`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_address: Callable[[SSAValue], bool] = lambda value: False) -> None:
+        self._is_address = is_address
         self.placed: dict[SSAValue, Buffer] = {}
         self._costs: dict[SSAValue, float] = {}
         self._loads: dict[SSAValue, frozenset[Operation]] = {}
@@ -78,6 +82,8 @@ class Demands:
                 found = 0.0
             elif value in self.placed:
                 found = 1.0
+            elif self._is_address(value):
+                found = 0.0
             else:
                 below = sum(self.cost(operand) for operand in self.operands(value))
                 found = min(CAP, cost_of(value.owner) + below)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright.backends.cpu import pack_cache
 from tilewright.backends.cpu.affine import Poly
 from tilewright.backends.cpu.collect import dot_plan
 from tilewright.backends.cpu.dot import DotPlan, amx, dot, pack_a, pack_b
@@ -66,6 +67,8 @@ class _Source:
 
 def begin_range(low: FunctionLowering) -> bool:
     """Emit what dots need once per range of programs; gives whether tile registers are used."""
+    for cache in low.plan.caches:
+        pack_cache.begin_range(low, cache)
     plans = [dot_plan(low.f.isa, op) for op in low.plan.function.walk() if op.name == "tt.dot"]
     if any(plan.is_amx for plan in plans):
         amx.configure(low.f)
@@ -105,12 +108,23 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
     words = plan.steps(plan.k)
-    packed_b = f.gep(ev.arena, detail.packed["b"].offset)
     panel, plane_b = plan.b_panel_bytes(plan.k), plan.b_plane_bytes(plan.k)
-    pack_b(
-        f, plan, b.order(1, 0), packed_b, panel, b.address, b.strides[0], b.strides[1],
-        b.valid[0], b.valid[1], words, plane_bytes=plane_b,
-    )  # fmt: skip
+
+    def pack(target: V) -> None:
+        pack_b(
+            f, plan, b.order(1, 0), target, panel, b.address, b.strides[0], b.strides[1],
+            b.valid[0], b.valid[1], words, plane_bytes=plane_b,
+        )  # fmt: skip
+
+    if detail.cache is None:
+        packed_b = f.gep(ev.arena, detail.packed["b"].offset)
+        pack(packed_b)
+    else:
+        trip = low.trips[detail.cache.loop]
+        packed_b, missing = pack_cache.slot(low, detail.cache, trip)
+        with f.if_(missing):
+            pack(packed_b)
+            pack_cache.packed(low, detail.cache, trip)
 
     def multiply(address: V, stride: V | int, planes: int) -> None:
         dot(

@@ -14,6 +14,7 @@ from tilewright.backends.cpu.affine import AffineAnalysis, Form, Poly
 from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.index import Index, identity, whole
 from tilewright.backends.cpu.lazy import constant_of, is_tile, operand_indices, owner_of
+from tilewright.backends.cpu.pack_cache import PackCache
 from tilewright.backends.cpu.plan import Buffer, memory_bytes
 from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
 
@@ -61,6 +62,7 @@ class DotDetail:
         acc: accumulator, in which the result stays.
         fresh: whether the accumulator starts from zero.
         packed: scratch for the packed operands, "a" and "b".
+        cache: of packed B, if it is kept between programs.
     """
 
     a: Operand
@@ -68,10 +70,11 @@ class DotDetail:
     acc: Buffer
     fresh: bool
     packed: dict[str, Buffer] = field(default_factory=dict)
+    cache: PackCache | None = None
 
     def __str__(self) -> str:
         a, b = ("memory" if isinstance(o, MemoryOperand) else o.buffer.label for o in (self.a, self.b))
-        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}"
+        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}"
 
 
 def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:

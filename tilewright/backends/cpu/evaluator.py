@@ -68,6 +68,8 @@ class Evaluator:
         arena: start of the thread's scratch.
         nest: the loop nest being emitted.
         holds: comparisons known to be true in every lane of the group (see `masks`).
+        programs: number of programs of the launch, i64, where it is known.
+        streaming: whether whole-vector stores go past the caches (see `streaming`); streamed: whether any did.
     """
 
     def __init__(self, f: Function, arena: V, *, fuse: bool) -> None:
@@ -79,6 +81,8 @@ class Evaluator:
         self.analysis = AffineAnalysis(lambda value: value in self.placed)
         self.nest = Nest()
         self.holds: frozenset[SSAValue] = frozenset()
+        self.programs: V | None = None
+        self.streaming = self.streamed = False
         self._memo: dict[object, V] = {}
         self._levels: list[list[object]] = [[]]
 
@@ -167,10 +171,12 @@ class Evaluator:
         """A scalar SSA value."""
         found = self.scalars.get(value)
         if found is None:
-            number = constant_of(value)
-            if number is None:
+            owner, number = owner_of(value), constant_of(value)
+            undefined = owner is not None and owner.name == "ub.poison"
+            if number is None and not undefined:
                 raise InternalError(f"the scalar {value} is used before it is computed")
-            found = self.scalars[value] = self._constant(value, number)
+            made = zero(storage(ir_name(value.type))) if number is None else self._constant(value, number)
+            found = self.scalars[value] = made
         return found
 
     def _constant(self, value: SSAValue, number: int | float) -> V:

@@ -25,6 +25,7 @@ from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.masks import Masks
 from tilewright.backends.cpu.plan import Step
 from tilewright.backends.cpu.reduce import Reduction
+from tilewright.backends.cpu.streaming import streams
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
 
@@ -85,13 +86,30 @@ class _GroupNest:
             return self._single(starts)
         self.ev.hoist(self.roots)
         flat = [v for start in starts for v in start]
-        if not self.masks.holds:
-            return _regroup(self._loop(dim, const(I64, 0), extent, chunk, flat), starts)
-        limit = self.masks.limit(extent, chunk)
+        limit = self.masks.limit(extent, chunk) if self.masks.holds else const(I64, extent)
         self.ev.holds = self.masks.holds
-        flat = self._loop(dim, const(I64, 0), limit, chunk, flat)
+        flat = self._unmasked(dim, limit, chunk, flat)
         self.ev.holds = frozenset()
-        return _regroup(self._loop(dim, limit, extent, chunk, flat), starts)
+        if self.masks.holds:
+            flat = self._loop(dim, limit, extent, chunk, flat)
+        return _regroup(flat, starts)
+
+    def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
+        """The chunks in which masks hold; twice, if their stores may go past the caches."""
+        ev, zero = self.ev, const(I64, 0)
+        test = streams(ev, self.step, self.chunking)
+        if test is None:
+            return self._loop(dim, zero, limit, chunk, flat)
+
+        def variant(past: bool) -> list[V]:
+            ev.open_scope()
+            ev.streaming = past
+            results = self._loop(dim, zero, limit, chunk, flat)
+            ev.streaming = False
+            ev.close_scope()
+            return results
+
+        return self.f.if_else(test, lambda: variant(True), lambda: variant(False))
 
     def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
         """Chunks `lo` to `hi`; gives the accumulators."""
@@ -127,14 +145,16 @@ class _GroupNest:
         for number, sink in enumerate(self.step.sinks):
             roots = sink.roots[1:] if sink.kind == "store" else sink.roots
             values[number] = [ev.eval(root, index) for root in roots]
+            if sink.source is not None:
+                values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
         accumulated: list[list[V]] = []
         for number, sink in enumerate(self.step.sinks):
             if sink.kind == "store":
                 memory.store_tile(ev, sink, index, values[number])
-            elif sink.kind == "spill":
+            elif sink.kind in ("spill", "copy"):
                 (target,) = sink.targets
                 assert target is not None
-                name = ir_name(element_type(sink.roots[0].type))
+                name = target.elem if sink.source is not None else ir_name(element_type(sink.roots[0].type))
                 memory.write_scratch(ev, target, index, values[number][0], name)
             else:
                 k = len(accumulated)

@@ -89,7 +89,7 @@ def survey(
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(root, identity(shape)) for root, _ in step.roots()]
     for sink in step.sinks:
-        if sink.kind in ("spill", "scan"):
+        if sink.kind in ("spill", "copy", "scan"):
             votes[-1] += 0.5
     while stack:
         key = stack.pop()

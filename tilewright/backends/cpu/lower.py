@@ -27,6 +27,8 @@ from tilewright.backends.cpu.groups import emit_group
 from tilewright.backends.cpu.lazy import constant_of, is_tile
 from tilewright.backends.cpu.plan import FunctionPlan, Step, render
 from tilewright.backends.cpu.planner import plan_function
+from tilewright.backends.cpu.streaming import fence
+from tilewright.backends.cpu.reciprocal import divide_rows_once
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.function import Function
@@ -104,6 +106,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     plans = {}
     for function in functions:
         make_offsets_scalar(function)
+        divide_rows_once(function)
         plans[function.symbol] = plan_function(function, isa)
     return LoopModule(module, plans)
 
@@ -207,7 +210,7 @@ class FunctionLowering:
 
     Attributes:
         ev: values of the function.
-        per_range: hooks emitted at the end of the range function (release of tile registers).
+        trips: number of the current trip of loops that keep packed operands.
     """
 
     def __init__(
@@ -215,6 +218,7 @@ class FunctionLowering:
     ) -> None:
         self.state, self.plan, self.f = state, plan, f
         self.pids, self.grid = pids, grid
+        self.trips: dict[Operation, V] = {}
         self.ev = Evaluator(f, arena, fuse=state.options.enable_fp_fusion)
 
     @property
@@ -358,6 +362,7 @@ def _emit_kernel(state: _ModuleState, plan: FunctionPlan, symbol: str) -> bool:
         name = ir_name(element_type(parameter.type))
         value = f.load(_slot_type(name), f.gep(slots, 8 * number))
         low.ev.scalars[parameter] = f.cast("trunc", value, storage(name)) if value.type is I64 else value
+    low.ev.programs = f.mul(f.mul(grid64[0], grid64[1]), grid64[2])
     low.hoist_invariants()
     amx = dot_lowering.begin_range(low)
     x = f.op("urem", lo, grid64[0])
@@ -369,6 +374,8 @@ def _emit_kernel(state: _ModuleState, plan: FunctionPlan, symbol: str) -> bool:
         _emit_body(low, plan)
         programs.next(*_next_program(f, programs.values, low.grid))
     dot_lowering.end_range(low, amx)
+    if low.ev.streamed:
+        fence(f)
     f.ret()
     return amx
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Offsets = tuple[int, ...]
 _MIN_RUN = 4
+LINE = 64
 
 
 @dataclass(slots=True)
@@ -346,7 +347,10 @@ def _write(ev: Evaluator, value: V, address: Address, mask: V | None) -> None:
         if run == lanes or (run >= _MIN_RUN and run * size >= 8):
             for start in range(0, lanes, run):
                 pointer, part = f.gep(address.base, address.offsets[start]), f.slice(value, start, run)
-                if mask is None:
+                if mask is None and ev.streaming and part.type.bytes % LINE == 0:
+                    f.store(part, pointer, LINE, f"!nontemporal {f.module.metadata('!{i32 1}')}")
+                    ev.streamed = True
+                elif mask is None:
                     f.store(part, pointer)
                 else:
                     f.masked_store(part, pointer, f.slice(f.splat(mask, lanes), start, run))

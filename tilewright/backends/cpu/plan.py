@@ -64,12 +64,13 @@ class Sink:
     """A consumer of tile values inside a loop nest.
 
     Args:
-        kind: "store", "reduce", "spill", "scan", "atomic", "histogram", "print" or "assert".
+        kind: "store", "reduce", "spill", "copy", "scan", "atomic", "histogram", "print" or "assert".
         shape: iteration space.
         roots: values wanted at every index of the iteration space (scalars may be among them).
         op: the operation, if the sink stands for one.
         axis: dim that is reduced or scanned.
         targets: where results go: one buffer per result, None for scalar or unused results.
+        source: what a "copy" reads.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Sink:
     op: Operation | None = None
     axis: int = -1
     targets: list[Buffer | None] = field(default_factory=list)
+    source: Buffer | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -154,6 +156,7 @@ class FunctionPlan:
         buffers: all buffers.
         arguments: where tile parameters are kept.
         returns: where tile results are left, by number.
+        caches: packed operands of dots that are kept between programs (`pack_cache.PackCache`).
         scratch_bytes: arena that the function needs.
     """
 
@@ -162,6 +165,7 @@ class FunctionPlan:
     buffers: list[Buffer] = field(default_factory=list)
     arguments: dict[SSAValue, Buffer] = field(default_factory=dict)
     returns: dict[int, Buffer] = field(default_factory=dict)
+    caches: list[Any] = field(default_factory=list)
     scratch_bytes: int = 0
 
 

@@ -50,7 +50,7 @@ def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
                 raise InternalError("planning does not settle") from again
             must_place.update(again.reasons)
             continue
-        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns)
+        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches)
         allocate(plan)
         return plan
 
@@ -257,18 +257,21 @@ class _Grouping:
         axes = {s.axis for member in (*self.members[host], step) for s in member.sinks if s.axis >= 0}
         if len(axes) > 1:
             return False
-        direct = self.hard[step] | self.soft[step]
-        for other in direct:
-            inside = self.leader[other] is host
-            if inside and other in self.hard[step]:
-                return False
-            if not inside and self._leads_to(other, host):
-                return False
+        one, many = [step], self.members[host]
+        if self._separated(one, many) or self._separated(many, one):
+            return False
         return self._memory_allows(step, host)
 
-    def _leads_to(self, step: Step, host: Step) -> bool:
-        """Whether `step` depends on a member of the group `host`."""
-        return any(self._reaches(step, member) for member in self.members[host])
+    def _separated(self, later: list[Step], earlier: list[Step]) -> bool:
+        """Whether one of `later` depends on one of `earlier` in a way that a common loop would break."""
+        for step in later:
+            for other in self.hard[step] | self.soft[step]:
+                if other in earlier:
+                    if other in self.hard[step]:
+                        return True
+                elif other not in later and any(self._reaches(other, goal) for goal in earlier):
+                    return True
+        return False
 
     def _memory_allows(self, step: Step, host: Step) -> bool:
         """Stores in one loop nest must not meet other accesses to the same tensor at other indices."""

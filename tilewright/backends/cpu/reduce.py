@@ -23,7 +23,7 @@ from tilewright.backends.cpu.lanes import Chunking
 from tilewright.backends.cpu.plan import Sink
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import accumulate_max
-from tilewright.backends.llvm.types import V, const, zero
+from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Reduction:
         self.body = sink.op.regions[0].block
         self.names = [ir_name(element_type(value.type)) for value in sink.op.operands]
         self.known = self._recognise()
+        # Maxima that prefer numbers to NaN keep a second accumulator: whether a lane has seen a number.
+        self.skips_nan = self.known is not None and self.known.horizontal in ("fmax", "fmin")
 
     def _recognise(self) -> _Known | None:
         op = single_operation(self.body)
@@ -94,17 +96,18 @@ class Reduction:
     def start(self) -> list[V]:
         """Accumulators before the first chunk."""
         types = [storage(name, self.chunking.lanes) for name in self.names]
-        if self.known is not None:
-            return [const(types[0], self.known.identity)]
-        return [zero(t) for t in types]
+        if self.known is None:
+            return [zero(t) for t in types]
+        best = const(types[0], self.known.identity)
+        return [best, zero(I1.vec(self.chunking.lanes))] if self.skips_nan else [best]
 
     def step(self, carried: list[V], values: list[V], position: V | None) -> list[V]:
         """Take in a chunk; `position` is the axis' loop variable, None where there is no loop."""
         f = self.ev.f
         values = [f.splat(value, self.chunking.lanes) for value in values]
         if self.known is not None:
-            if self.known.horizontal in ("fmax", "fmin"):  # also without a loop: it takes NaN out of the lanes
-                return [accumulate_max(f, carried[0], values[0], smallest=self.known.horizontal == "fmin")]
+            if self.skips_nan:  # also without a loop: it takes NaN out of the lanes
+                return self.combine(carried, [values[0], f.fcmp("ord", values[0], values[0])])
             if position is None:
                 return values
             return self.combine(carried, values)
@@ -114,6 +117,9 @@ class Reduction:
 
     def combine(self, left: list[V], right: list[V]) -> list[V]:
         """The body applied lane by lane."""
+        if self.skips_nan:
+            best = accumulate_max(self.ev.f, left[0], right[0], smallest=self.known is _FLOATS["arith.minnumf"])
+            return [best, self.ev.f.or_(left[1], right[1])]
         return apply_body(self.ev, self.body, [*left, *right])
 
     # -- over the lanes ------------------------------------------------------------------------------
@@ -123,6 +129,8 @@ class Reduction:
         low, count = self.chunking.lane_bits.get(self.sink.axis, (0, 0))
         if count:
             values = self._fold(values, low, count)
+        if self.skips_nan:  # where nothing but NaN was seen, the result is NaN
+            values = [self.ev.f.select(values[1], values[0], const(values[0].type, math.nan))]
         rest = tuple(
             _without_lanes(coord, low, count) for dim, coord in enumerate(index) if dim != self.sink.axis
         )
@@ -138,7 +146,8 @@ class Reduction:
     def _fold(self, values: list[V], low: int, count: int) -> list[V]:
         f = self.ev.f
         if self.known is not None and 1 << count == values[0].type.lanes:
-            return [f.reduce(self.known.horizontal, values[0], flags=self._flags())]
+            folded = [f.reduce(self.known.horizontal, values[0])]
+            return [*folded, f.reduce("or", values[1])] if self.skips_nan else folded
         for bit in reversed(range(low, low + count)):
             lanes = range(values[0].type.lanes)
             clear = [lane for lane in lanes if not lane >> bit & 1]
@@ -147,10 +156,6 @@ class Reduction:
                 halves = [[f.extract(v, 0) for v in half] for half in halves]
             values = self.combine(*halves)
         return values
-
-    def _flags(self) -> str | None:
-        # A maximum of lanes that are not NaN; -inf marks lanes in which nothing but NaN was seen.
-        return None
 
 
 def _without_lanes(coord: Coord, low: int, count: int) -> Coord:

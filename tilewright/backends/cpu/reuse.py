@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu.collect import FunctionContext
 from tilewright.backends.cpu.index import Index, identity
-from tilewright.backends.cpu.lazy import is_tile, operand_indices
+from tilewright.backends.cpu.lazy import is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan import Buffer, Sink, Step
 from tilewright.ir.types import shape_of
 
@@ -54,14 +54,14 @@ class _Sharing:
                 starts = operand_indices(root, identity(shape)) if root in own else [(root, identity(shape))]
                 if not all(self._walk(step, value, index, shape) for value, index in starts if is_tile(value)):
                     break
-        elif step.kind in ("for", "while"):
-            for value in step.needs:
-                if is_tile(value) and value not in self.demands.placed and self.demands.cost(value) > _LOOP:
+        else:
+            for value in [value for value in step.needs if is_tile(value) and step.kind != "dot"]:
+                costly = value not in self.demands.placed and self.demands.cost(value) > _LOOP
+                if costly and step.kind in ("for", "while"):
                     self._keep_before(value, step)
-        elif step.kind == "scalar":
-            for value in step.needs:
-                if is_tile(value):
-                    self._walk(step, value, identity(shape_of(value.type)), shape_of(value.type))
+                shape = shape_of(value.type)
+                if not self._walk(step, value, identity(shape), shape):
+                    break
         return 1 if len(self.order) == before else 0
 
     def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
@@ -77,7 +77,9 @@ class _Sharing:
             cost = self.demands.cost(value)
             host = self.first.get(value)
             if host is not None and host is not step and cost > _SHARED:
-                return self._keep_in(value, host)
+                if not self._keep_in(value, host):
+                    return False
+                continue  # what else the root needs is still to be looked at: later steps ask who computed it first
             if self._repeated(value, shape) and cost > _ROWS:
                 self._keep_before(value, step)
                 return False
@@ -103,16 +105,47 @@ class _Sharing:
         return False
 
     def _keep_before(self, value: SSAValue, step: Step) -> None:
-        """Spill `value` in a group of its own before `step`, or in an earlier group over the same space."""
+        """Spill `value` before `step` and before every earlier step that computes it.
+
+        It goes to a group of its own, or to an earlier group over the same space.
+        """
+        host = self.first.get(value, step)
+        if host is not step:
+            self._keep_in(value, host)
+            return
         shape = shape_of(value.type)
         sink = Sink("spill", shape, [value])
         at = self.order.index(step)
         host = self._earlier_group(value, shape, at)
+        cone = [key for key in self.demands.walk(value, identity(shape)) if key[0] is not value]
         sink.targets = [self._place(value)]
         if host is not None:
             host.sinks.append(sink)
         else:
-            self.order.insert(at, Step("group", step.position, sinks=[sink]))
+            host = Step("group", step.position, sinks=[sink])
+            self.order.insert(at, host)
+        self._note(cone, host)
+
+    def _aligned(self, value: SSAValue, written: set[SSAValue]) -> bool:
+        """Whether computing `value` reads the values `written` only at its own index."""
+        wanted = identity(shape_of(value.type))
+        for other, index in self.demands.walk(value, wanted):
+            op = owner_of(other)
+            if op is not None and op.name == "tt.gather" and op.operands[0] in written:
+                return False
+            if other in written and index != wanted:
+                return False
+        return True
+
+    def _note(self, cone: list[tuple[SSAValue, Index]], host: Step) -> None:
+        """`host`, an earlier step than those seen, now computes the values of `cone`."""
+        at = self.order.index(host)
+        for value, index in cone:
+            known = self.first.get(value)
+            if value not in self.demands.placed and (known is None or self.order.index(known) > at):
+                self.first[value] = host
+                if index == identity(host.shape) and shape_of(value.type) == host.shape:
+                    self.aligned.add((value, host))
 
     def _place(self, value: SSAValue) -> Buffer:
         buffer = self.placed[value] = self.context.place(value)
@@ -131,7 +164,7 @@ class _Sharing:
                 return None
             if step.kind == "group" and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):
                 plain = all(sink.kind in ("spill", "store") for sink in step.sinks) and not step.writes
-                if plain and (len(shape) == 1 or not leaves & written):
+                if plain and (not leaves & written or self._aligned(value, written)):
                     return step
             if leaves & written:
                 return None

@@ -30,6 +30,10 @@ def allocate(plan: FunctionPlan) -> None:
         lives.block(block)
     for buffer in plan.returns.values():
         lives.touch(buffer, lives.now + 1)
+    for cache in plan.caches:  # kept from program to program
+        for buffer in (cache.panels, cache.state):
+            lives.touch(buffer, 0)
+            lives.touch(buffer, lives.now + 1)
     spans = lives.spans
     if whole:  # control may go back: everything lives throughout
         spans = dict.fromkeys(spans, (0, lives.now))
@@ -108,7 +112,7 @@ class _Lives:
     def _touched(self, step: Step) -> Iterator[Buffer]:
         """Buffers that a step reads or writes (not those inside its regions)."""
         for sink in step.sinks:
-            yield from (target for target in sink.targets if target is not None)
+            yield from (buffer for buffer in (*sink.targets, sink.source) if buffer is not None)
         values: list[SSAValue] = [root for root, _ in step.roots()]
         if not step.bodies:
             values += step.needs

@@ -72,9 +72,7 @@ class Module:
     def variable(self, name: str, t: T, count: int, align: int = 64, *, exported: bool = False) -> V:
         """A zero-initialised array of `count` values of `t`, internal unless `exported`. Gives its address."""
         linkage = "" if exported else "internal "
-        self._globals.setdefault(
-            name, f"@{name} = {linkage}global [{count} x {t.text}] zeroinitializer, align {align}"
-        )
+        self._globals.setdefault(name, f"@{name} = {linkage}global [{count} x {t.text}] zeroinitializer, align {align}")
         return V(PTR, f"@{name}")
 
     def string(self, text: str) -> V:

@@ -33,6 +33,9 @@ class VectorOps(Emitter):
         t = a.type.vec(len(indices))
         if t is a.type and list(indices) == list(range(len(indices))):
             return a
+        if t.elem == "bfloat":  # as in `select`: LLVM must see no operation on bfloat
+            moved = self.shuffle(self.as_int(a), None if b is None else self.as_int(b), indices)
+            return self.cast("bitcast", moved, t)
         mask = ", ".join(["i32 poison" if i < 0 else f"i32 {i}" for i in indices])
         other = poison(a.type) if b is None else b
         return self.emit(t, f"shufflevector {a.typed}, {other.typed}, <{len(indices)} x i32> <{mask}>")
@@ -41,10 +44,14 @@ class VectorOps(Emitter):
         """One lane as a scalar."""
         if a.const is not None:
             return const(a.type.scalar, a.const)
+        if a.type.elem == "bfloat":
+            return self.cast("bitcast", self.extract(self.as_int(a), lane), a.type.scalar)
         return self.emit(a.type.scalar, f"extractelement {a.typed}, {_lane(lane)}")
 
     def insert(self, a: V, value: V, lane: int | V) -> V:
         """`a` with `lane` replaced by the scalar `value`."""
+        if a.type.elem == "bfloat":
+            return self.cast("bitcast", self.insert(self.as_int(a), self.as_int(value), lane), a.type)
         return self.emit(a.type, f"insertelement {a.typed}, {value.typed}, {_lane(lane)}")
 
     def extract_value(self, aggregate: V, index: int, t: T) -> V:

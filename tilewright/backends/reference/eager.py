@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backends.reference.evaluate import Program
+from tilewright.backends.reference.evaluate import Program, lane_by_lane
 from tilewright.backends.reference.replay import NotKeyed, Replay, Step, key_of
 from tilewright.backends.reference.rewrite import is_kernel_code, python_of
 from tilewright.backends.reference.value import EagerValue, LaneDependent
@@ -47,16 +47,15 @@ class EagerEmitter(Emitter):
         self.options = options
         self.program = program
         self._constants: dict[Any, tensor] = {}
-        self._replays: dict[Any, Replay | None] = {}
+        self._types: dict[Type, Type] = {}
+        self._replays: dict[Any, Replay | None] = {}  # None where a call must be run again
         self._steps: list[Step] | None = None  # what is applied, while a call is being recorded
         self._foreign_calls = 0  # of functions that are not of the language
         self._warned: set[tuple[str, str, int]] = set()
 
     # -- operations -------------------------------------------------------------------------------
 
-    def apply(
-        self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    def apply(self, cls: type[TileOp], operands: Sequence[Any], call: Call, regions: Sequence[Any]) -> tuple[Any, ...]:
         """Evaluate an op whose types are known to be right."""
         if cls is IntToPtrOp:
             self.program.memory.open_process()
@@ -82,7 +81,10 @@ class EagerEmitter(Emitter):
             steps, self._steps = self._steps, None
             found = self._constants[key] = self.emit(ConstantOp, type, value=value)
             self._steps = steps
-        return found
+        if self._steps is None:
+            return found
+        # In a recording it must not be taken for an argument that happens to be the same constant.
+        return tensor(EagerValue(found.handle.type, found.handle.data), type)  # type: ignore[attr-defined]
 
     # -- functions ----------------------------------------------------------------------------------
 
@@ -102,9 +104,12 @@ class EagerEmitter(Emitter):
             return run()
         tensors: list[tensor] = []
         try:
-            key: Any = (fn, *[key_of(a, tensors) for a in args])
-            if kwargs:
-                key = (key, *[(name, key_of(a, tensors)) for name, a in kwargs.items()])
+            key = _key(fn, args, kwargs, tensors)
+            if key not in self._replays:
+                # Types are told apart by identity; an equal one may have come before.
+                for value in tensors:
+                    value.type = self._types.setdefault(value.type, value.type)
+                key = _key(fn, args, kwargs, tensors)
         except NotKeyed:
             return run()
         found = self._replays.get(key)
@@ -136,23 +141,23 @@ class EagerEmitter(Emitter):
         replay: Replay | None = None
         tried = False
 
-        def apply(arrays: Sequence[Any]) -> Sequence[Array]:
+        def apply(*arrays: Array) -> tuple[Array, ...]:
             nonlocal replay, tried
             if replay is not None:
                 return replay.apply(arrays)
             args = [tensor(EagerValue(ir, array), type_) for array, (ir, type_) in zip(arrays, types, strict=True)]
             if tried:
-                results = body(*args)
+                results = tuple(body(*args))
             else:
                 tried = True
                 results, replay = self._recorded(lambda: tuple(body(*args)), args)
-            return [r.handle.data for r in results]  # type: ignore[attr-defined]
+            return tuple([r.handle.data for r in results])  # type: ignore[attr-defined]
 
         def combine(*arrays: Array) -> tuple[Array, ...]:
             try:
-                found = apply(arrays)
+                found = apply(*arrays)
             except LaneDependent:
-                return _lane_by_lane(apply, arrays)
+                return lane_by_lane(apply, arrays)
             shape = arrays[0].shape
             return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in found])
 
@@ -169,17 +174,20 @@ class EagerEmitter(Emitter):
             warnings.warn_explicit(message, UserWarning, *place)
 
 
+def _key(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[tensor]) -> Any:
+    """What calls of `fn` that do the same have in common; the tensors among the arguments are put into `tensors`."""
+    tensors.clear()
+    key: Any = (fn, *[key_of(value, tensors) for value in args])
+    if kwargs:
+        key = (key, *[(name, key_of(value, tensors)) for name, value in kwargs.items()])
+    handles = [id(value.handle) for value in tensors]
+    if len(set(handles)) < len(handles):  # the same value twice: another call may be given two
+        key = (key, *[handles.index(handle) for handle in handles])
+    return key
+
+
 def _reference(cls: type[TileOp]) -> Any:
     reference = spec_of(cls).reference
     if reference is None:
         raise UnsupportedError(f"{cls.name} cannot be interpreted", hint="compile the kernel to run it")
     return getattr(reference, "__wrapped__", reference)
-
-
-def _lane_by_lane(apply: Callable[[Sequence[Array]], list[Any]], arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """A body that decides by its data, on one element after the other."""
-    shape = arrays[0].shape
-    lanes = [np.asarray(array).reshape(-1) for array in arrays]
-    rows = [apply([lane[k] for lane in lanes]) for k in range(lanes[0].size)]
-    columns = zip(*rows, strict=True) if rows else [()] * (len(arrays) // 2)
-    return tuple([np.array(c, dtype=a.dtype).reshape(shape) for c, a in zip(columns, arrays, strict=False)])

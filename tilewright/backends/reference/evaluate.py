@@ -19,8 +19,9 @@ from tilewright.backends.reference.memory import Memory
 from tilewright.base.errors import InternalError, InterpreterError, TilewrightError
 from tilewright.ir.op import TileOp, location_of
 from tilewright.ir.types import bit_width, dtype_of, element_type, is_pointer
-from tilewright.ops.control import CallOp, ConditionOp, ForOp, FuncOp, IfOp, ReturnOp, WhileOp, YieldOp
-from tilewright.ops.spec import Array, call_of, spec_of
+from tilewright.ops.control import CallOp, ConditionOp, ForOp, FuncOp, IfOp, WhileOp
+from tilewright.ops.function import TerminatorOp
+from tilewright.ops.spec import Array, Combine, call_of, spec_of
 
 Values = dict[SSAValue, Array]
 
@@ -75,9 +76,8 @@ class Evaluator:
     def _block(self, block: Block, values: Values, program: Program) -> Sequence[Array]:
         """Run a block to its terminator; returns the operands of the terminator."""
         for op in block.ops:
-            if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or (op is block.last_op and not op.results):
-                if isinstance(op, (YieldOp, ReturnOp, ConditionOp)) or op.name.endswith(".return"):
-                    return [values[o] for o in op.operands]
+            if isinstance(op, (TerminatorOp, ConditionOp)):
+                return [values[o] for o in op.operands]
             results = self._op(op, values, program)
             values.update(zip(op.results, results, strict=True))
         return []
@@ -122,6 +122,8 @@ class Evaluator:
         def combine(*arrays: Array) -> tuple[Array, ...]:
             return tuple(self._block(block, {**outer, **dict(zip(block.args, arrays, strict=True))}, program))
 
+        if any(op.regions for op in block.ops):  # a branch or loop, which may go another way for each element
+            return lambda *arrays: lane_by_lane(combine, arrays)
         return combine
 
     def _for(self, op: ForOp, values: Values, program: Program) -> Sequence[Array]:
@@ -144,6 +146,15 @@ class Evaluator:
                 return passed
             values.update(zip(after.args, passed, strict=True))
             carried = list(self._block(after, values, program))
+
+
+def lane_by_lane(combine: Combine, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """A function of scalars that decides by its data, applied to one element of `arrays` after the other."""
+    shape = arrays[0].shape
+    lanes = [np.asarray(array).reshape(-1) for array in arrays]
+    rows = [combine(*[np.asarray(lane[k]) for lane in lanes]) for k in range(lanes[0].size)]
+    columns = zip(*rows, strict=True) if rows else [()] * (len(arrays) // 2)
+    return tuple([np.array(c, dtype=a.dtype).reshape(shape) for c, a in zip(columns, arrays, strict=False)])
 
 
 def _scalar(value: Any, type_: Any) -> Array:

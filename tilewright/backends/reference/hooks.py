@@ -7,20 +7,21 @@ tensors, `and` combines tensors and decides on constants, `range` counts with te
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from tilewright.backends.reference.value import EagerValue
-from tilewright.base.dtypes import BlockType, dtype
-from tilewright.base.errors import InterpreterError, LanguageTypeError, LanguageValueError
+from tilewright.base.dtypes import dtype
+from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.frontend.structure import same_constant, type_text
 from tilewright.ir.types import to_ir
-from tilewright.ops.builtin import BUILTINS, Builtin, active_emitter, literal_dtype
+from tilewright.ops.builtin import BUILTINS, active_emitter, literal_dtype
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.operators import not_
 from tilewright.ops.promotion import promote_integers
+from tilewright.ops.subscript import with_item as _with_item
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -51,6 +52,24 @@ def assigned(value: Any) -> Any:
 def arm(test: Any, value: Any) -> Any:
     """One side of a conditional expression: on a run-time condition both sides are tensors."""
     return assigned(value) if isinstance(test, tensor) else value
+
+
+class _Index:
+    """Gives the index that it is indexed with: ``INDEX[1:3, None]``."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+INDEX = _Index()
+
+
+def with_item(holder: Any, index: Any, value: Any) -> Any:
+    """``holder[index] = value``; a tile is replaced by a new one."""
+    if isinstance(holder, tensor):
+        return _with_item(holder, index, value)
+    holder[unwrap(index)] = value
+    return holder
 
 
 # --- logic ----------------------------------------------------------------------------------------------
@@ -132,8 +151,13 @@ def each(iterator: Any) -> Iterable[Any]:
     return found
 
 
-def _counted(loop: range) -> Iterator[tensor]:
-    """The counter of a run-time loop, an integer of the promoted type of its bounds."""
+def items(iterator: Any) -> Iterable[Any]:
+    """What a comprehension runs over: ``range(...)`` counts with constants there."""
+    return iterator if isinstance(iterator, range) else each(iterator)
+
+
+def _counted(loop: range) -> Iterable[tensor]:
+    """The values of the counter of a run-time loop, an integer of the promoted type of its bounds."""
     emitter = active_emitter("range")
     bounds = [value if isinstance(value, tensor) else unwrap(value) for value in (loop.start, loop.end, loop.step)]
     types = [value.type if isinstance(value, tensor) else _literal(value) for value in bounds]
@@ -151,8 +175,8 @@ def _counted(loop: range) -> Iterator[tensor]:
     if step == 0:
         raise LanguageValueError("the step of a loop must not be zero")
     ir, work = to_ir(counter), emitter.constant(0, counter).handle.data.dtype  # type: ignore[attr-defined]
-    for number in builtins.range(start, end, step):
-        yield tensor(EagerValue(ir, np.asarray(number).astype(work)), counter)
+    numbers = builtins.range(start, end, step)
+    return (tensor(EagerValue(ir, np.asarray(number).astype(work)), counter) for number in numbers)
 
 
 def _literal(value: Any) -> Any:

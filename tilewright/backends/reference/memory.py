@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,10 @@ class Memory:
         """Make the elements of `array` reachable; returns the address of its first element.
 
         Args:
-            array: any strided array whose memory stays alive; the whole span from its lowest to its highest byte is opened.
+            array: any strided array whose memory stays alive; the span from its lowest to its highest byte is opened.
             name: shown in errors.
         """
-        low, high = np.lib.array_utils.byte_bounds(array)
-        self.open(low, high, name)
+        self.open(*span_of(array), name)
         return int(array.__array_interface__["data"][0])
 
     def open(self, start: int, stop: int, name: str = "", *, writable: bool = True) -> None:
@@ -134,6 +134,19 @@ class Memory:
                     hint=f"pass a writable array, for instance {buffer.name}.copy()",
                 )
             buffer.elements(values.dtype)[offsets] = given[which]
+
+
+def span_of(array: Array) -> tuple[int, int]:
+    """Addresses of the lowest byte of an array and of the one behind the highest."""
+    return byte_span(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+
+
+def byte_span(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """As :func:`span_of`, of an array whose first element stands at `address`; `strides` are in bytes."""
+    if 0 in shape:
+        return address, address
+    reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return address + sum(min(0, r) for r in reach), address + sum(max(0, r) for r in reach) + itemsize
 
 
 def _mapped(first: int, stop: int) -> tuple[int, int, bool] | None:

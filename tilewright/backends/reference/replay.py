@@ -6,6 +6,7 @@ applies to all values of the same types: promotion, checks and broadcasting rule
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from tilewright.base.dtypes import Type
 from tilewright.ops.builtin import Builtin
 from tilewright.ops.spec import Call
 from tilewright.ops.values import constexpr, tensor
-from tilewright.ops.values import tuple as tile_tuple
 
 Step = tuple[Any, Call, Sequence[Any], Sequence[EagerValue]]
 """Reference, call, operands, results."""
@@ -41,10 +41,12 @@ def key_of(value: Any, tensors: list[tensor]) -> Any:
         return kind, value.hex()
     if kind is constexpr:
         return kind, key_of(value.value, tensors)
-    if kind is tuple or kind is tile_tuple or kind is list:
+    if isinstance(value, (tuple, list)):
         return kind, *[key_of(part, tensors) for part in value]
-    if isinstance(value, (Type, BlockFunction, Builtin, slice)):
-        return kind, id(value) if kind is slice else value
+    if kind is slice:
+        return kind, *[key_of(part, tensors) for part in (value.start, value.stop, value.step)]
+    if value is ... or isinstance(value, (Type, BlockFunction, Builtin, enum.Enum)):
+        return kind, value
     raise NotKeyed
 
 
@@ -89,8 +91,9 @@ class Replay:
         if isinstance(result, tensor):
             handle: Any = result.handle
             return self._slot(handle), handle.type, result.type
-        if type(result) in (tuple, tile_tuple):
-            return [type(result), [self._template(part) for part in result]]
+        if isinstance(result, tuple):
+            kind = type(result)  # a record that is a tuple is made of its parts by `_make`
+            return [getattr(kind, "_make", kind), [self._template(part) for part in result]]
         if result is not None:
             raise NotKeyed
         return None
@@ -99,10 +102,10 @@ class Replay:
         """Do it to other tensors; returns what was returned."""
         return _filled(self._result, self._run([arg.handle.data for arg in args]))  # type: ignore[attr-defined]
 
-    def apply(self, args: Sequence[Any]) -> list[Any]:
+    def apply(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Do it to arrays; returns the arrays of the tuple that was returned."""
         arrays = self._run(args)
-        return [arrays[slot] for slot, _, _ in self._result[1]]
+        return tuple([arrays[slot] for slot, _, _ in self._result[1]])
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         arrays = [*args, *self._constants]

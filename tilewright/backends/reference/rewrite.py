@@ -4,6 +4,7 @@ The text of the function is compiled again, with its own file name and positions
 `inspect` see the user's source. Only what means something else in a kernel than in Python calls a hook:
 
     x = e                 ->   x = hooks.assigned(e)              numbers become tensors
+    x[i] = e              ->   t = e; x = hooks.with_item(x, hooks.INDEX[i], t)
     a and b               ->   hooks.both(t, b) if hooks.goes_on(t := a) else t
     a if c else b         ->   hooks.arm(t, a) if (t := c) else hooks.arm(t, b)
     for i in e            ->   for i in hooks.each(e)
@@ -25,6 +26,7 @@ from tilewright.frontend.source import KernelSource, source_of
 from tilewright.ops.values import constexpr
 
 HOOKS = "__tilewright__"
+_FUNCTION = "__tilewright_function__"
 _ATTRIBUTE = "_python_form"
 _CODES: set[types.CodeType] = set()
 
@@ -52,12 +54,13 @@ def _make(source: KernelSource, original: Any) -> Callable[..., Any]:
     outer = ast.parse(f"def outer({', '.join([HOOKS, *original.__code__.co_freevars])}): pass")
     holder = outer.body[0]
     assert isinstance(holder, ast.FunctionDef)
+    name, tree.name = tree.name, _FUNCTION  # under its own name it would be a variable of `outer` to itself
     holder.body = [tree]
     for node in (holder, *holder.args.args):
         ast.copy_location(node, source.tree)
     ast.fix_missing_locations(ast.increment_lineno(outer, source.line_offset))
-    code = _inner(_inner(compile(outer, source.file, "exec"), "outer"), tree.name)
-    code = _remember(code, original.__qualname__.removesuffix(tree.name))
+    code = _inner(_inner(compile(outer, source.file, "exec"), "outer"), _FUNCTION)
+    code = _remember(code.replace(co_name=name), original.__qualname__)
     cells = dict(zip(original.__code__.co_freevars, original.__closure__ or (), strict=True))
     cells[HOOKS] = types.CellType(hooks)
     closure = tuple(cells[name] for name in code.co_freevars)
@@ -75,11 +78,14 @@ def _inner(code: types.CodeType, name: str) -> types.CodeType:
     return found[0]
 
 
-def _remember(code: types.CodeType, qualifier: str) -> types.CodeType:
+def _remember(code: types.CodeType, name: str) -> types.CodeType:
     """`code` under the name that the user knows it by, noted as that of a kernel; functions inside it alike."""
-    name = qualifier + code.co_qualname.removeprefix("outer.<locals>.")
-    inner = [_remember(c, qualifier) if isinstance(c, types.CodeType) else c for c in code.co_consts]
-    renamed = code.replace(co_qualname=name, co_consts=tuple(inner))
+    inner = code.co_qualname + ".<locals>."
+    constants = [
+        _remember(c, f"{name}.<locals>.{c.co_qualname.removeprefix(inner)}") if isinstance(c, types.CodeType) else c
+        for c in code.co_consts
+    ]
+    renamed = code.replace(co_qualname=name, co_consts=tuple(constants))
     _CODES.add(renamed)
     return renamed
 
@@ -91,7 +97,8 @@ class _Rewriter(ast.NodeTransformer):
         self._source = source
         self._temporaries = 0
         self._pending: set[str] = set()  # names declared constexpr on an earlier line
-        shadowed = _bound_names(source.tree) | source.closure.keys() | source.globals.keys()
+        self._bound = _bound_names(source.tree)
+        shadowed = self._bound | source.closure.keys() | source.globals.keys()
         self._names = {name: ours for name, ours in hooks.PYTHON_NAMES.items() if name not in shadowed}
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
@@ -104,7 +111,7 @@ class _Rewriter(ast.NodeTransformer):
         for argument in every:
             if argument is not None:
                 argument.annotation = None
-        node.body = [self.visit(statement) for statement in node.body]
+        self.generic_visit(node)
         return node
 
     def _hook(self, name: str, at: ast.AST, *args: ast.expr) -> ast.expr:
@@ -113,23 +120,46 @@ class _Rewriter(ast.NodeTransformer):
         function = ast.copy_location(ast.Attribute(owner, name, ast.Load()), at)
         return ast.copy_location(ast.Call(function, list(args), []), at)
 
+    def _fresh(self) -> str:
+        self._temporaries += 1
+        return f"__tilewright_{self._temporaries}__"
+
     def _temporary(self, at: ast.AST, value: ast.expr) -> tuple[ast.expr, ast.expr]:
         """An expression that keeps `value` in a fresh variable, and one that reads it."""
-        self._temporaries += 1
-        name = f"__tilewright_{self._temporaries}__"
+        name = self._fresh()
         store = ast.NamedExpr(ast.copy_location(ast.Name(name, ast.Store()), at), value)
         return ast.copy_location(store, at), ast.copy_location(ast.Name(name, ast.Load()), at)
 
     # -- assignment ----------------------------------------------------------------------------------
 
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         self.generic_visit(node)
         names = [target.id for target in node.targets if isinstance(target, ast.Name)]
         constant = any(name in self._pending for name in names)
         self._pending.difference_update(names)
         if not constant and all(isinstance(t, (ast.Name, ast.Tuple, ast.List)) for t in node.targets):
             node.value = self._hook("assigned", node.value, node.value)
-        return node
+        parts: list[ast.stmt] = []
+        node.targets = [self._without_parts(target, parts) for target in node.targets]
+        return [node, *parts]
+
+    def _without_parts(self, target: ast.expr, parts: list[ast.stmt]) -> ast.expr:
+        """`target` with a fresh variable for each part of a local variable; the assignments to these go to `parts`."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            target.elts = [self._without_parts(item, parts) for item in target.elts]
+        if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+            return target
+        holder = target.value.id
+        if holder not in self._bound:
+            return target
+        fresh = self._fresh()
+        store, load = (ast.copy_location(ast.Name(fresh, context), target) for context in (ast.Store(), ast.Load()))
+        known = ast.copy_location(ast.Attribute(ast.Name(HOOKS, ast.Load()), "INDEX", ast.Load()), target)
+        index = ast.copy_location(ast.Subscript(known, target.slice, ast.Load()), target)
+        value = self._hook("with_item", target, target.value, index, load)
+        name = ast.copy_location(ast.Name(holder, ast.Store()), target.value)
+        parts.append(ast.copy_location(ast.Assign([name], value), target))
+        return store
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         constant = self._means_constexpr(node.annotation)
@@ -159,13 +189,14 @@ class _Rewriter(ast.NodeTransformer):
             value = getattr(value, name, None)
         return value is constexpr
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.target, ast.Name):
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
+        if isinstance(node.target, ast.Attribute):
+            self.generic_visit(node)
             return node
-        read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
-        value: ast.expr = ast.copy_location(ast.BinOp(read, node.op, node.value), node)
-        return ast.copy_location(ast.Assign([node.target], self._hook("assigned", node, value)), node)
+        read: ast.expr = copy.deepcopy(node.target)
+        read.ctx = ast.Load()  # type: ignore[attr-defined]
+        value = ast.copy_location(ast.BinOp(read, node.op, node.value), node)
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], value), node))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.NamedExpr:
         self.generic_visit(node)
@@ -233,7 +264,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
         node.target, node.ifs = self.visit(node.target), [self.visit(test) for test in node.ifs]
         # Python forbids assignment expressions, which the other hooks use, in what a comprehension runs over.
-        node.iter = self._hook("each", node.iter, _Names(self).visit(node.iter))
+        node.iter = self._hook("items", node.iter, _Names(self).visit(node.iter))
         return node
 
     # -- names and attributes ------------------------------------------------------------------------------------
@@ -260,7 +291,10 @@ class _Names(ast.NodeTransformer):
     """Only the rewriting of names."""
 
     def __init__(self, rewriter: _Rewriter) -> None:
-        self.visit_Name = rewriter.visit_Name
+        self._rewriter = rewriter
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._rewriter.visit_Name(node)
 
 
 def _bound_names(tree: ast.FunctionDef) -> set[str]:

@@ -1,0 +1,289 @@
+"""Writes random kernels: a case from a seed, by adding statements of random families to nested blocks.
+
+The families register themselves in `FAMILIES`; each adds a few statements, or raises `Unsuitable` when the values at
+hand do not allow it, and another one is tried. The same seed gives the same kernel while the generator is unchanged.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.fuzz.case import Case, Param, Statement
+from tests.fuzz.values import FLOATS, INTS, TYPES, Shape, Unsuitable, Value
+from tilewright.backends.llvm.features import host
+
+Family = Callable[["Generator"], None]
+FAMILIES: list[tuple[float, Family]] = []
+MAX_TILE = 4096
+_POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_OTHERS = (3, 5, 6, 7, 12, 24, 40, 80, 96, 100)
+
+
+def family(weight: float) -> Callable[[Family], Family]:
+    """Register a family of statements, chosen in proportion to `weight`."""
+
+    def register(function: Family) -> Family:
+        FAMILIES.append((weight, function))
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What kernels may be like.
+
+    Args:
+        any_shape: tile extents other than powers of two.
+        statements: most statements outside of nested blocks.
+        depth: how deep control flow nests.
+    """
+
+    any_shape: bool = False
+    statements: int = 16
+    depth: int = 3
+
+
+class Generator:
+    """The state of one kernel while it is written.
+
+    Args:
+        seed: of all random choices.
+        profile: what the kernel may be like.
+    """
+
+    def __init__(self, seed: int, profile: Profile) -> None:
+        self.seed, self.profile = seed, profile
+        self.random = random.Random(seed)
+        self.params: dict[str, Param] = {}
+        self.body: list[Statement] = []
+        self.scopes: list[list[Value]] = [[]]
+        self.depth = 0
+        self.in_loop = 0
+        self.counter = 0
+        self.grid = self.random.choice([(1,), (1,), (2,), (3,), (5,), (2, 3), (3, 1, 2)])
+        self.options: dict[str, Any] = {} if self.random.random() < 0.5 else {"enable_fp_fusion": False}
+        self.fused = not self.options
+        self.extents = self._extents()
+        self.program = self._program()
+
+    # -- choices ------------------------------------------------------------------------------------------
+
+    def _extents(self) -> list[int]:
+        """The few extents that this kernel builds its shapes from, so that values fit together."""
+        pool = _POWERS + (_OTHERS * 2 if self.profile.any_shape else ())
+        found = [self.random.choice(pool) for _ in range(2)]
+        return [*found, self.random.choice((1, 2, 4, 8, 16))]
+
+    def shape(self, rank: int | None = None) -> Shape:
+        """A random tile shape."""
+        rank = rank or self.random.choice((1, 1, 1, 2, 2, 2, 3))
+        dims = [self.random.choice(self.extents) for _ in range(rank)]
+        while _count(dims) > MAX_TILE:
+            at = max(range(rank), key=lambda i: dims[i])
+            dims[at] = dims[at] // 2 if dims[at] % 2 == 0 else 1
+        return tuple(dims)
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def dtype(self) -> str:
+        """A random element type, the common ones more often."""
+        if self.chance(0.45):
+            return self.random.choice(("float32", "int32"))
+        return self.random.choice(tuple(TYPES))
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def visible(self) -> Iterator[Value]:
+        for scope in self.scopes:
+            yield from scope
+
+    def find(self, wanted: Callable[[Value], bool]) -> Value:
+        """A visible value with a property, later ones more likely.
+
+        Raises:
+            Unsuitable: there is none.
+        """
+        found = [v for v in self.visible() if wanted(v)]
+        if not found:
+            raise Unsuitable
+        return found[max(self.random.randrange(len(found)) for _ in range(2))]
+
+    def tile(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A visible tile with a property."""
+        return self.find(lambda v: bool(v.shape) and wanted(v))
+
+    def fresh(self, prefix: str = "v") -> str:
+        self.counter += 1
+        return f"{prefix}{self.counter}"
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def add(self, text: str, *, plain: str | None = None) -> Statement:
+        """Append a statement to the current block."""
+        statement = Statement(text, plain=plain)
+        self.body.append(statement)
+        return statement
+
+    def define(self, expression: str, shape: Shape, dtype: str, **known: Any) -> Value:
+        """Give an expression a name; it becomes visible in the current block."""
+        value = Value(self.fresh(), shape, dtype, **known)
+        self.add(f"{value.name} = {expression}", plain=f"{value.name} = {constant(value)}")
+        self.scopes[-1].append(value)
+        return value
+
+    def define_copy(self, value: Value) -> Value:
+        """A new name for a value, which may be assigned again."""
+        known = {"mag": value.mag, "grain": value.grain, "err": value.err, "special": value.special}
+        return self.define(value.name, value.shape, value.dtype, product=value.product, **known)
+
+    def replace_value(self, old: Value, new: Value) -> None:
+        """`new` is what is known of the name of `old` from here on."""
+        for scope in self.scopes:
+            scope[:] = [new if v.name == old.name else v for v in scope]
+
+    @contextmanager
+    def block(self, body: list[Statement], *, loop: bool = False) -> Iterator[None]:
+        """Statements go to `body`, and names that are defined there are forgotten afterwards."""
+        outer, self.body = self.body, body
+        self.scopes.append([])
+        self.depth += 1
+        self.in_loop += loop
+        try:
+            yield
+        finally:
+            self.body = outer
+            self.scopes.pop()
+            self.depth -= 1
+            self.in_loop -= loop
+
+    def fill(self, count: int) -> None:
+        """Add statements of random families until `count` families have succeeded."""
+        weights = [w for w, _ in FAMILIES]
+        done = 0
+        for _ in range(count * 12):
+            if done >= count:
+                return
+            function = self.random.choices(FAMILIES, weights)[0][1]
+            mark = self._mark()
+            try:
+                function(self)
+                done += 1
+            except Unsuitable:
+                self._undo(mark)
+
+    def attempt(self, function: Callable[[], Any]) -> Any:
+        """Result of `function`, or None with its statements taken back if it is unsuitable."""
+        mark = self._mark()
+        try:
+            return function()
+        except Unsuitable:
+            self._undo(mark)
+            return None
+
+    def _mark(self) -> Any:
+        return len(self.body), [list(s) for s in self.scopes], dict(self.params)
+
+    def _undo(self, mark: Any) -> None:
+        count, scopes, params = mark
+        del self.body[count:]
+        self.scopes = scopes
+        self.params = params
+
+    # -- parameters ---------------------------------------------------------------------------------------------------
+
+    def array(self, dtype: str, fill: str, size: int, *, prefix: str = "p", **known: Any) -> str:
+        """A new array parameter; returns its name."""
+        name = self.fresh(prefix)
+        aligned = self.chance(0.7)
+        self.params[name] = Param(name, "array", dtype, size=size, fill=fill, aligned=aligned, **known)
+        return name
+
+    def grow(self, name: str, size: int) -> None:
+        """An array must have at least `size` elements."""
+        param = self.params[name]
+        self.params[name] = replace(param, size=max(param.size, size))
+
+    def number(self, value: int) -> str:
+        """An integer as a literal, a constexpr parameter or a run-time parameter."""
+        how = self.random.choice(("literal", "constexpr", "scalar", "scalar"))
+        if how == "literal" or value == 1:
+            return str(value)
+        name = self.fresh("n" if how == "scalar" else "K")
+        self.params[name] = Param(name, how, "int32" if how == "scalar" else "", value)
+        return name
+
+    def scalar(self, value: int) -> str:
+        """An integer as a run-time parameter."""
+        name = self.fresh("n")
+        self.params[name] = Param(name, "scalar", "int32", value if value != 1 else 2)
+        return name
+
+    # -- the whole ------------------------------------------------------------------------------------------------------
+
+    def _program(self) -> str:
+        """Name of the linear program number, and of its parts."""
+        linear = "pid0"
+        for axis in range(len(self.grid)):
+            self.add(f"pid{axis} = tl.program_id({axis})")
+        if len(self.grid) > 1:
+            parts = ["pid0", "pid1 * tl.num_programs(0)", "pid2 * tl.num_programs(0) * tl.num_programs(1)"]
+            self.add(f"pid = {' + '.join(parts[: len(self.grid)])}")
+            linear = "pid"
+        for axis in range(len(self.grid)):
+            self.scopes[0].append(Value(f"pid{axis}", (), "int32", frozen=True))
+        return linear
+
+    @property
+    def programs(self) -> int:
+        return _count(self.grid)
+
+
+def _count(dims: Any) -> int:
+    total = 1
+    for extent in dims:
+        total *= extent
+    return total
+
+
+def constant(value: Value) -> str:
+    """An expression of the type of `value` that needs nothing else."""
+    return f"tl.full({shape_text(value.shape)}, 1, tl.{value.dtype})"
+
+
+def shape_text(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def cpus() -> list[str]:
+    """Names of the CPUs whose code can run here; empty is the host itself."""
+    names = [""]
+    isa = host()
+    if isa.is_x86:
+        names += ["x86-64"]
+        names += ["x86-64-v3"] if isa.has("avx2", "fma", "f16c") else []
+        names += ["x86-64-v4"] if isa.has_zmm else []
+    return names
+
+
+def generate(seed: int, profile: Profile | None = None) -> Case:
+    """The case of a seed."""
+    from tests.fuzz import arithmetic, combine, control, memory, shapes  # noqa: F401  (they register their families)
+    from tests.fuzz.memory import load_new, store
+
+    g = Generator(seed, profile or Profile())
+    for _ in range(g.random.randint(1, 3)):
+        g.attempt(lambda: load_new(g))
+    g.fill(g.random.randint(3, g.profile.statements))
+    for _ in range(3):
+        g.attempt(lambda: store(g, g.tile()))
+    cpu = g.random.choice([*cpus(), "", "", ""])
+    return Case(seed, list(g.params.values()), g.body, g.grid, cpu, g.options)
+
+
+__all__ = ["FLOATS", "INTS", "Generator", "Profile", "family", "generate"]

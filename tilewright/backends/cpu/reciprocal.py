@@ -1,0 +1,74 @@
+"""Division by a value that a whole row shares becomes one division and a multiplication per lane.
+
+    x / splat(s)                 ->  x * splat(1 / s)
+    x / broadcast(t)             ->  x * broadcast(1 / t)        t has fewer elements than x
+
+A vector division costs ten times a multiplication. The quotient may differ from the correctly rounded one by 1.5 units
+in the last place, and overflows where 1 / s does (|s| < 2^-128); `/` of the block language promises no more (Triton
+compiles it to `div.full.f32`, two units), and `tl.div_rn` stays exact. Only f32: other types divide in f32 and round.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tilewright.ir.types import element_type, f32
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.elementwise import DivFOp, MulFOp
+from tilewright.ops.function import FuncOp
+
+
+def divide_rows_once(function: FuncOp) -> None:
+    """Rewrite the divisions of a function, in place."""
+    made: dict[SSAValue, SSAValue] = {}
+    for op in list(function.walk()):
+        if isinstance(op, DivFOp) and element_type(op.results[0].type) == f32:
+            divisor = op.operands[1].owner
+            if isinstance(divisor, (SplatOp, BroadcastOp)):
+                _rewrite(op, divisor, made)
+
+
+def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, SSAValue]) -> None:
+    """Multiply by the repeated reciprocal, which is made where the divisor is."""
+    repeated = repeat.results[0]
+    if repeated not in made:
+        made[repeated] = _repeated_reciprocal(repeat)
+    product = MulFOp.create(operands=[op.operands[0], made[repeated]], result_types=[op.results[0].type])
+    _insert_before(product, op)
+    op.results[0].replace_all_uses_with(product.results[0])
+    op.detach()  # type: ignore[no-untyped-call]
+    op.erase()
+
+
+def _repeated_reciprocal(repeat: Operation) -> SSAValue:
+    """`repeat` of one over its operand, in front of `repeat`; through `expand_dims`, to divide as few as there are."""
+    source = repeat.operands[0]
+    inner = source.owner
+    if isinstance(inner, ExpandDimsOp):
+        again = inner.clone()
+        again.operands[0] = _one_over(inner.operands[0], inner)
+        _insert_before(again, inner)
+        source = again.results[0]
+    else:
+        source = _one_over(source, repeat)
+    wide = repeat.clone()
+    wide.operands[0] = source
+    _insert_before(wide, repeat)
+    return wide.results[0]
+
+
+def _one_over(value: SSAValue, place: Operation) -> SSAValue:
+    type_: Attribute = value.type
+    one = ConstantOp.of(1.0, type_)
+    quotient = DivFOp.create(operands=[one.results[0], value], result_types=[type_])
+    _insert_before(one, place)
+    _insert_before(quotient, place)
+    return quotient.results[0]
+
+
+def _insert_before(op: Operation, place: Operation) -> None:
+    op.location = place.location
+    block = place.parent_block()
+    assert block is not None
+    block.insert_op_before(op, place)

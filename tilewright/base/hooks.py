@@ -1,0 +1,65 @@
+"""Chains of functions that the user wants called at certain moments, and the facts that they are given.
+
+`knobs.runtime` holds the chains; whoever reaches the moment calls the chain. An empty chain is false, so that a
+moment that nobody asked for costs one test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class HookChain:
+    """Functions called one after the other.
+
+    Args:
+        reverse: call the one that was added last first (for what closes what another chain opened).
+
+    Attributes:
+        calls: the functions, in the order in which they were added.
+    """
+
+    def __init__(self, reverse: bool = False) -> None:
+        self.calls: list[Callable[..., Any]] = []
+        self._reverse = reverse
+
+    def add(self, function: Callable[..., Any]) -> None:
+        """Add `function` once."""
+        if function not in self.calls:
+            self.calls.append(function)
+
+    def remove(self, function: Callable[..., Any]) -> None:
+        """Take `function` off the chain; nothing happens if it is not on it."""
+        if function in self.calls:
+            self.calls.remove(function)
+
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        for function in reversed(self.calls) if self._reverse else list(self.calls):
+            function(*args, **kwargs)
+
+
+class LazyDict:
+    """Facts of which some are computed only if a hook asks.
+
+    Args:
+        data: facts that are known.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = dict(data)
+        self._pending: list[tuple[Callable[..., Mapping[str, Any]], tuple[Any, ...]]] = []
+
+    def add(self, compute: Callable[..., Mapping[str, Any]], args: tuple[Any, ...]) -> None:
+        """Have `compute(*args)` give more facts when somebody asks."""
+        self._pending.append((compute, args))
+
+    def get(self) -> dict[str, Any]:
+        """All facts."""
+        while self._pending:
+            compute, args = self._pending.pop(0)
+            self.data.update(compute(*args))
+        return self.data

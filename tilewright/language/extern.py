@@ -1,0 +1,65 @@
+"""Functions of external libraries, by symbol: `tl.core.extern_elementwise` and the decorator `tl.core.extern`.
+
+Symbols of NVIDIA's libdevice that have a mathematical operation are that operation, on every target; any other symbol
+is code of one kind of device and is refused elsewhere, by name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.base.dtypes import with_shape_of
+from tilewright.base.errors import DTypeError, UnsupportedError
+from tilewright.ops.broadcast import broadcast_tensors
+from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
+from tilewright.ops.math import OPS
+from tilewright.ops.math_extern import math_name
+from tilewright.ops.values import tensor, unwrap
+
+
+@builtin(export=False)
+def extern_elementwise(
+    b: Emitter, lib_name: Any, lib_path: Any, args: Any, arg_type_symbol_dict: Any, is_pure: Any = True
+) -> tensor:
+    """A function of an external library, element by element.
+
+    Args:
+        lib_name, lib_path: the library, on targets that link one.
+        args: operands, broadcast together.
+        arg_type_symbol_dict: tuple of element types to (symbol, element type of the result).
+        is_pure: no side effects.
+
+    Returns:
+        Tensor of the type that the table gives.
+
+    Raises:
+        DTypeError: the table has no row for the operands' types.
+        UnsupportedError: the symbol has no portable form.
+    """
+    operands = [to_tensor(b, arg) for arg in args]
+    table = {tuple(map(unwrap, unwrap(kinds))): row for kinds, row in unwrap(arg_type_symbol_dict).items()}
+    types = tuple(operand.dtype for operand in operands)
+    if types not in table:
+        rows = ", ".join(f"({', '.join(map(str, row))})" for row in table)
+        raise DTypeError(f"input arg type does not match. Expect one of {rows}, got ({', '.join(map(str, types))})")
+    symbol, element = table[types]
+    name = math_name(symbol)
+    if name is None or any(kind != element for kind in types):
+        raise UnsupportedError(
+            f"external function {symbol} is not available on {b.target.backend}: it is code of another device",
+            hint=f"symbols with a portable form are those of {', '.join(OPS)}",
+        )
+    operands = list(broadcast_tensors(b, *operands))
+    return b.emit(OPS[name], with_shape_of(operands[0].type, element), *operands)
+
+
+def extern(fn: Callable[..., Any]) -> Builtin:
+    """Make a function of the language of a Python function that hands `_semantic` on to `extern_elementwise`."""
+
+    @functools.wraps(fn)
+    def function(b: Emitter, *args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs, _semantic=b)
+
+    return Builtin(function)

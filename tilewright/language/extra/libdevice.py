@@ -1,0 +1,168 @@
+"""The `tl.extra.libdevice` namespace: the functions of NVIDIA's libdevice, on every target that can compute them.
+
+A function takes exactly the element types of its row below; nothing is promoted. What has a mathematical operation
+is that operation, what can be composed is written in the language (`libdevice_functions.py`), and the few
+special functions that have neither raise an error that names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.base import dtypes
+from tilewright.base.dtypes import with_shape_of
+from tilewright.base.errors import DTypeError, UnsupportedError
+from tilewright.language.extra import libdevice_functions as functions
+from tilewright.ops.broadcast import broadcast_tensors
+from tilewright.ops.builtin import Builtin, Emitter, to_tensor
+from tilewright.ops.casts import bitcast_to, cast_to
+from tilewright.ops.math import OPS
+from tilewright.ops.values import tensor
+
+_LETTERS = {
+    "b": dtypes.int1, "i": dtypes.int32, "I": dtypes.uint32, "l": dtypes.int64, "L": dtypes.uint64,
+    "f": dtypes.float32, "d": dtypes.float64,
+}  # fmt: skip
+_MODES = ("rn", "rz", "rd", "ru")
+
+# Element types of the operands > element type of the result, by the letters above.
+_ROWS = {
+    "f>f d>d": """
+        rsqrt sqrt cbrt rcbrt exp exp2 exp10 expm1 log log2 log10 log1p logb sin cos tan sinpi cospi asin acos atan sinh
+        cosh tanh asinh acosh atanh erf erfc erfcx erfinv erfcinv normcdf normcdfinv lgamma tgamma j0 j1 y0 y1
+        cyl_bessel_i0 cyl_bessel_i1 floor ceil trunc rint nearbyint round rcp_rn rcp_rz rcp_rd rcp_ru sqrt_rn sqrt_rz
+        sqrt_rd sqrt_ru""",
+    "i>i l>l f>f d>d": "abs",
+    "ff>f dd>d": """
+        hypot rhypot atan2 copysign nextafter fdim fmod remainder add_rn add_rz add_rd add_ru sub_rn sub_rz sub_rd
+        sub_ru mul_rn mul_rz mul_rd mul_ru div_rn div_rz div_rd div_ru""",
+    "fff>f ddd>d": "norm3d rnorm3d fma fma_rn fma_rz fma_rd fma_ru",
+    "ffff>f dddd>d": "norm4d rnorm4d",
+    "f>f": """
+        saturatef rsqrt_rn fast_sinf fast_cosf fast_tanf fast_tanhf fast_expf fast_exp10f fast_logf fast_log2f
+        fast_log10f""",
+    "ff>f": "fast_powf fast_dividef",
+    "ff>f fi>f dd>d di>d": "pow",
+    "fi>f di>d": "ldexp scalbn",
+    "if>f id>d": "jn yn",
+    "f>i d>i": "ilogb signbit",
+    "f>i": "finitef float_as_int float_as_uint float2int_rn float2int_rz float2int_rd float2int_ru float2uint_rn "
+    "float2uint_rz float2uint_rd float2uint_ru",
+    "d>i": "isfinited double2loint double2hiint double2int_rn double2int_rz double2int_rd double2int_ru double2uint_rn "
+    "double2uint_rz double2uint_rd double2uint_ru",
+    "f>b d>b": "isnan isinf",
+    "f>l d>l": "llrint llround",
+    "f>l": "float2ll_rn float2ll_rz float2ll_rd float2ll_ru float2ull_rn float2ull_rz float2ull_rd float2ull_ru",
+    "d>l": "double_as_longlong double2ll_rn double2ll_rz double2ll_rd double2ll_ru double2ull_rn double2ull_rz "
+    "double2ull_rd double2ull_ru",
+    "d>f": "double2float_rn double2float_rz double2float_rd double2float_ru",
+    "d>d": "rcp64h",
+    "i>f": "int_as_float int2float_rn int2float_rz int2float_rd int2float_ru",
+    "I>f": "uint_as_float uint2float_rn uint2float_rz uint2float_rd uint2float_ru",
+    "i>d": "int2double_rn",
+    "I>d": "uint2double_rn",
+    "l>f": "ll2float_rn ll2float_rz ll2float_rd ll2float_ru",
+    "L>f": "ull2float_rn ull2float_rz ull2float_rd ull2float_ru",
+    "l>d": "longlong_as_double ll2double_rn ll2double_rz ll2double_rd ll2double_ru",
+    "L>d": "ull2double_rn ull2double_rz ull2double_rd ull2double_ru",
+    "ii>d": "hiloint2double",
+    "i>i l>i": "clz popc ffs",
+    "i>i l>l": "brev",
+    "iii>i": "byte_perm",
+    "ii>i II>I ll>l LL>L": "mulhi",
+    "ii>i II>I": "mul24 hadd rhadd",
+    "iiI>I III>I": "sad",
+}
+
+# Functions that are one operation of the language, by another name or the same.
+_OPERATIONS = {name: name for name in OPS} | {
+    "pow": "powf", "rint": "roundeven", "nearbyint": "roundeven", "sqrt_rn": "sqrt", "fast_sinf": "sin",
+    "fast_cosf": "cos", "fast_tanf": "tan", "fast_tanhf": "tanh", "fast_expf": "exp", "fast_logf": "log",
+    "fast_log2f": "log2", "fast_log10f": "log10", "fast_powf": "powf",
+}  # fmt: skip
+_BITCASTS = (
+    "float_as_int",
+    "float_as_uint",
+    "int_as_float",
+    "uint_as_float",
+    "double_as_longlong",
+    "longlong_as_double",
+)
+_SPECIAL = (
+    "erfc", "erfcx", "erfinv", "erfcinv", "normcdf", "normcdfinv", "lgamma", "tgamma", "j0", "j1", "jn", "y0", "y1",
+    "yn", "cyl_bessel_i0", "cyl_bessel_i1",
+)  # fmt: skip
+REFUSED: dict[str, str] = dict.fromkeys(_SPECIAL, "no portable implementation of this special function yet")
+REFUSED["rcp64h"] = "the estimate of one GPU's reciprocal unit; divide instead"
+
+Compute = Callable[..., tensor]
+
+
+def _signatures(text: str) -> dict[tuple[dtypes.dtype, ...], dtypes.dtype]:
+    """Operand types to result type."""
+    pairs = [case.split(">") for case in text.split()]
+    return {tuple(_LETTERS[letter] for letter in operands): _LETTERS[result] for operands, result in pairs}
+
+
+def _compute(name: str) -> Compute | None:
+    """How `name` is computed from checked operands: ``f(b, result type, *operands)``; None if it is refused."""
+    stem, _, mode = name.rpartition("_")
+    operation = _OPERATIONS.get(name)
+    if name in REFUSED:
+        return None
+    if operation is not None:
+        return lambda b, result, *xs: b.emit(OPS[operation], result, *[cast_to(b, x, result.scalar) for x in xs])
+    if name in _BITCASTS:
+        return lambda b, result, x: bitcast_to(b, x, result.scalar)
+    written = getattr(functions, name, None)
+    if written is not None:
+        return lambda b, result, *xs: b.call(written, xs)
+    directed = getattr(functions, stem)
+    return lambda b, result, *xs: b.call(directed, [*xs, mode, *_target(stem)])
+
+
+def _target(stem: str) -> tuple[dtypes.dtype, ...]:
+    """The type to which a conversion ("float2uint", "ll2double") goes; nothing for arithmetic."""
+    return _TARGETS[stem.partition("2")[2]]
+
+
+_TARGETS: dict[str, tuple[dtypes.dtype, ...]] = {
+    "": (), "int": (dtypes.int32,), "uint": (dtypes.uint32,), "ll": (dtypes.int64,), "ull": (dtypes.uint64,),
+    "float": (dtypes.float32,), "double": (dtypes.float64,),
+}  # fmt: skip
+
+
+def _function(name: str, cases: str) -> Builtin:
+    table, compute = _signatures(cases), _compute(name)
+    text = ", ".join(f"({', '.join(map(str, operands))}) -> {result}" for operands, result in table.items())
+
+    def function(b: Emitter, *args: Any) -> tensor:
+        if compute is None:
+            raise UnsupportedError(
+                f"libdevice function {name} is not available on {b.target.backend}: {REFUSED[name]}",
+                hint="compute it on the host, or from functions that are there",
+            )
+        operands = [to_tensor(b, arg) for arg in args]
+        types = tuple(operand.dtype for operand in operands)
+        if types not in table:
+            raise DTypeError(
+                f"input arg type does not match. libdevice.{name} takes {text}; got ({', '.join(map(str, types))})",
+                hint="convert the arguments with .to(...); libdevice functions promote nothing",
+            )
+        operands = list(broadcast_tensors(b, *operands))
+        result = with_shape_of(operands[0].type, table[types])
+        made = compute(b, result, *operands)
+        return bitcast_to(b, made, result.scalar) if made.type != result and made.dtype.is_int() else made
+
+    function.__name__ = function.__qualname__ = name
+    state = f" Refused: {REFUSED[name]}." if name in REFUSED else ""
+    function.__doc__ = f"libdevice's `{name}`: {text}.{state}"
+    return Builtin(function)
+
+
+FUNCTIONS: dict[str, Builtin] = {
+    name: _function(name, cases) for cases, names in _ROWS.items() for name in names.split()
+}
+globals().update(FUNCTIONS)
+__all__ = list(FUNCTIONS)

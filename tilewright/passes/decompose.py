@@ -1,0 +1,115 @@
+"""Decomposition: tensor descriptors in tile IR become pointers, masks, loads and stores.
+
+Kernels of our own front end have no descriptor operations: it takes descriptors apart while it builds. Modules printed
+by Triton have them:
+
+    %d = tt.make_tensor_descriptor %p, [%m, %n], [%s, %one]     ->   (the scalars themselves)
+    %v = tt.descriptor_load %d[%i, %j]                          ->   tt.load (base + ...), (0 <= %i + ... < %m), padding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.base import dtypes
+from tilewright.base.dtypes import BlockType, PointerType
+from tilewright.base.errors import UnsupportedError
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.frontend.builder import IRBuilder, Position
+from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
+from tilewright.ops.tensor_descriptor import (
+    load_tensor_descriptor,
+    store_tensor_descriptor,
+    tensor_descriptor,
+)
+from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import tuple as tile_tuple
+from tilewright.passes.rewriting import erase, replace
+
+_PAD_NAN = 2  # value of the attribute `padding`, as Triton numbers the options
+
+Known = dict[SSAValue, tensor_descriptor]
+
+
+def decompose(root: Operation) -> bool:
+    """Rewrite every descriptor operation below `root`; says whether there was one.
+
+    Raises:
+        UnsupportedError: a descriptor is an argument, or is handed on by a loop or branch.
+    """
+    made = [op for op in root.walk() if isinstance(op, MakeTensorDescOp)]
+    users = [op for op in root.walk() if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
+    if not made and not users:
+        return False
+    known: Known = {op.result: _descriptor(op) for op in made}
+    builder = IRBuilder(Target("cpu", "generic"), Options())
+    for op in users:
+        if op.desc not in known:
+            raise UnsupportedError(
+                f"{op.name} of a tensor descriptor that is an argument, or that a loop or branch hands on",
+                hint="make the descriptor in the same function with tt.make_tensor_descriptor",
+            )
+        _rewrite(builder, op, known[op.desc])
+    for maker in reversed(made):
+        erase(maker)
+    return True
+
+
+def _value(value: SSAValue) -> tensor:
+    """An SSA value as a value of the language; integers count as signed."""
+    element = element_type(value.type)
+    if isinstance(element, TilePointerType):
+        return tensor(value, PointerType(dtype_of(element.pointee)))
+    kind, shape = dtype_of(element), shape_of(value.type)
+    return tensor(value, BlockType(kind, shape) if shape else kind)
+
+
+def _descriptor(op: MakeTensorDescOp) -> tensor_descriptor:
+    rank = (len(op.operands) - 1) // 2
+    assert isinstance(op.result.type, TensorDescType)
+    padding = op.attributes.get("padding")
+    nan = isinstance(padding, IntegerAttr) and padding.value.data == _PAD_NAN
+    strides = [_stride(value) for value in op.operands[1 + rank :]]
+    parts = [
+        _value(op.base),
+        tile_tuple(map(_value, op.operands[1 : 1 + rank])),
+        tile_tuple(strides),
+        tile_tuple(map(constexpr, shape_of(op.result.type.block))),
+        constexpr("nan" if nan else "zero"),
+        constexpr(False),
+    ]
+    return tensor_descriptor._make(parts)
+
+
+def _stride(value: SSAValue) -> tensor | constexpr:
+    """A stride; the constant 1 as a number, so that neighbours are known to be adjacent."""
+    owner = value.owner
+    return constexpr(1) if isinstance(owner, ConstantOp) and owner.splat_value == 1 else _value(value)
+
+
+def _rewrite(builder: IRBuilder, op: DescriptorLoadOp | DescriptorStoreOp, desc: tensor_descriptor) -> None:
+    """Put the operations that `op` stands for before it, and drop it."""
+    target = op.parent_block()
+    assert target is not None
+    builder.position = Position(Block())
+    builder.location = op.location or builder.location
+    if isinstance(op, DescriptorLoadOp):
+        loaded = load_tensor_descriptor.fn(builder, desc, _indices(op.operands[1:]))
+        results: list[SSAValue] = [loaded.handle]
+    else:
+        store_tensor_descriptor.fn(builder, desc, _indices(op.operands[2:]), _value(op.src))
+        results = []
+    for new in list(builder.position.block.ops):
+        new.detach()  # type: ignore[no-untyped-call]
+        target.insert_op_before(new, op)
+    replace(op, results)
+
+
+def _indices(values: Sequence[SSAValue]) -> list[tensor]:
+    return [tensor(value, dtypes.int32) for value in values]

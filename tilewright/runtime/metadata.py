@@ -1,0 +1,58 @@
+"""Facts about compiled code and the texts of its stages, read as Triton's are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.base.version import __version__
+
+_NONE_ON_CPU = ("shared", "tmem_size", "global_scratch_size", "profile_scratch_size")
+
+
+class Metadata(dict[str, Any]):
+    """A dictionary whose entries are attributes too: `metadata.shared` is `metadata["shared"]`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the metadata of this kernel has no {name!r}; it has {', '.join(self)}") from None
+
+
+def describe_kernel(options: Options, target: Target, hash: str, found: dict[str, Any]) -> Metadata:
+    """What the back end found out, with the options, the target, and the resources that a CPU kernel never takes.
+
+    Args:
+        options: of the compilation.
+        target: of the compilation.
+        hash: of the kernel.
+        found: facts from the stages.
+    """
+    common = {"hash": hash, "target": target, "warp_size": target.warp_size, "tilewright_version": __version__}
+    return Metadata({**dict.fromkeys(_NONE_ON_CPU, 0), **asdict(options), **common, **found})
+
+
+class StageTexts(dict[str, str | bytes]):
+    """Artifacts of the stages by extension; after a load from the disk cache the texts are made when asked for.
+
+    Args:
+        known: artifacts that are there.
+        make: gives all of them.
+        names: extensions that `make` gives.
+    """
+
+    def __init__(
+        self, known: Mapping[str, str | bytes], make: Callable[[], Mapping[str, str | bytes]], names: Collection[str]
+    ) -> None:
+        super().__init__(known)
+        self._make, self._names = make, frozenset(names)
+
+    def __missing__(self, name: str) -> str | bytes:
+        if name not in self._names:
+            raise KeyError(name)
+        self.update({**self._make(), **self})
+        return self[name]

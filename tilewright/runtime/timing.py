@@ -1,0 +1,130 @@
+"""Timing of calls on the CPU: candidates in turns, one sample after the other.
+
+    for each round:  for each candidate:  before();  t0; run(); t1;  after()
+
+A round visits every candidate that is still in the race; one whose best time is far behind the best median drops out.
+Only `run` is timed. A call shorter than the clock can tell is repeated inside one sample.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+_MIN_ROUNDS, _MAX_ROUNDS = 3, 10_000
+_BEHIND = 1.5  # a candidate whose best time exceeds the best median by this factor has lost
+_SHORTEST_SAMPLE = 2e-5  # seconds; the clock and the call around a sample cost well under a microsecond
+
+C = TypeVar("C", bound=Hashable)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _nothing_after(error: BaseException | None) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of the things to time.
+
+    Args:
+        run: what is timed.
+        before: called ahead of each `run`.
+        after: called behind each `run`, with the exception that it raised, or None.
+    """
+
+    run: Callable[[], Any]
+    before: Callable[[], Any] = _nothing
+    after: Callable[[BaseException | None], Any] = _nothing_after
+
+    def once(self) -> None:
+        """Run once with what belongs around it."""
+        self.sample()
+
+    def sample(self, repeats: int = 1) -> float:
+        """Seconds of one call, averaged over `repeats` calls in a row."""
+        self.before()
+        try:
+            begin = time.perf_counter()
+            for _ in range(repeats):
+                self.run()
+            seconds = time.perf_counter() - begin
+        except Exception as error:
+            self.after(error)
+            raise
+        self.after(None)
+        return seconds / repeats
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether nothing has to happen between two runs."""
+        return self.before is _nothing and self.after is _nothing_after
+
+
+def time_in_turns(
+    candidates: Mapping[C, Candidate], warmup: float, rep: float, refusals: tuple[type[Exception], ...] = ()
+) -> tuple[dict[C, list[float]], dict[C, Exception]]:
+    """Time the candidates in turns.
+
+    Args:
+        candidates: what to time.
+        warmup: milliseconds for each before the first sample; each runs at least once.
+        rep: milliseconds for each.
+        refusals: exceptions that take a candidate out of the race; others propagate.
+
+    Returns:
+        Milliseconds per call, one entry per round, of each candidate that ran; and the exceptions of those that did
+        not.
+    """
+    repeats: dict[C, int] = {}
+    refused: dict[C, Exception] = {}
+    for name, candidate in candidates.items():
+        try:
+            repeats[name] = _warm_up(candidate, warmup * 1e-3)
+        except refusals as error:
+            refused[name] = error
+    times: dict[C, list[float]] = {name: [] for name in repeats}
+    racing, spent, rounds = list(repeats), dict.fromkeys(repeats, 0.0), 0
+    while racing and rounds < _MAX_ROUNDS:
+        for name in racing:
+            seconds = candidates[name].sample(repeats[name])
+            times[name].append(seconds * 1e3)
+            spent[name] += seconds * repeats[name]
+        racing.append(racing.pop(0))
+        rounds += 1
+        if rounds >= _MIN_ROUNDS:
+            best = min(quantiles_of(times[name], (0.5,))[0] for name in racing)
+            racing = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * _BEHIND]
+    return times, refused
+
+
+def _warm_up(candidate: Candidate, seconds: float) -> int:
+    """Run for a while; returns how many calls make a sample that the clock can tell."""
+    candidate.once()  # compiles
+    end = time.perf_counter() + seconds
+    best = candidate.sample()
+    while time.perf_counter() < end:
+        best = min(best, candidate.sample())
+    return max(1, round(_SHORTEST_SAMPLE / max(best, 1e-9))) if candidate.repeatable else 1
+
+
+def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[float]:
+    """Quantiles of some times by linear interpolation between the two nearest.
+
+    Args:
+        times: at least one number.
+        quantiles: each between 0 and 1.
+    """
+    ordered = sorted(times)
+    found = []
+    for quantile in quantiles:
+        place = quantile * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        found.append(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+    return found

@@ -1,0 +1,29 @@
+"""Timing, comparing and reporting, under the names of `triton.testing`."""
+
+from tilewright.runtime.perf_report import Benchmark, Mark, perf_report
+from tilewright.runtime.testing import (
+    _summarize_statistics,
+    assert_close,
+    do_bench,
+    do_bench_cudagraph,
+    get_dram_gbps,
+    get_max_simd_tflops,
+    get_max_tensorcore_tflops,
+    nvsmi,
+    set_gpu_clock,
+)
+
+__all__ = [
+    "Benchmark",
+    "Mark",
+    "_summarize_statistics",
+    "assert_close",
+    "do_bench",
+    "do_bench_cudagraph",
+    "get_dram_gbps",
+    "get_max_simd_tflops",
+    "get_max_tensorcore_tflops",
+    "nvsmi",
+    "perf_report",
+    "set_gpu_clock",
+]
