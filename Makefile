@@ -8,6 +8,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST ?= -n 2 -q
+CASES ?= 200
 CONSTRAINTS := constraints.txt
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS)
 
@@ -15,10 +16,10 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs clean
+.PHONY: help tour test lint format bench docs fuzz test-interop clean
 
 help: ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 tour: $(VENV)/.tour ## set up, then compile, check and time six kernels on this machine
 	@$(BIN)/tilewright tour
@@ -42,8 +43,14 @@ docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the c
 	@$(BIN)/python -m tilewright.tools.docgen
 	@$(BIN)/python -m tilewright.tools.gallery
 
+fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interpreter (CASES=2000 FUZZ="--seed 7000")
+	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(FUZZ)
+
+test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front end and run them here, and the other way round
+	@$(VENV)-interop/bin/python -m pytest -q -p no:cacheprovider tests/interop
+
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-interop .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---
@@ -67,4 +74,11 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 $(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright and the lint tools into $(VENV)"
 	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+# Triton is in an environment of its own: nothing else may come to need it.
+$(VENV)-interop/.interop: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright and Triton 3.9.0 into $(VENV)-interop"
+	@$(BIN)/python -m venv $(VENV)-interop
+	@$(VENV)-interop/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[test]' triton==3.9.0
 	@touch $@

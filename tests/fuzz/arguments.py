@@ -27,7 +27,8 @@ def element(name: str) -> dtypes.dtype:
 
 
 _SHORT = {
-    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "float8e5": "fp8e5", "float8e4nv": "fp8e4nv",
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
+    "float8e5": "fp8e5", "float8e4nv": "fp8e4nv",
 }  # fmt: skip
 
 

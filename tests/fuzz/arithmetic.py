@@ -362,7 +362,8 @@ def random_numbers(g: Generator) -> None:
     if g.chance(0.5):
         g.define(f"tl.randint({g.number(g.random.randint(2, 99))}, {a.name})", a.shape, "uint32")
     else:
-        g.define(f"tl.rand({g.number(g.random.randint(2, 99))}, {a.name})", a.shape, "float32", mag=1.0)
+        text = f"tl.rand({g.number(g.random.randint(2, 99))}, {a.name})"
+        g.define(text, a.shape, "float32", mag=1.0, product=g.fused)  # ends in a multiplication
 
 
 @family(0.7)

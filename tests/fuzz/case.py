@@ -1,7 +1,8 @@
 """One random kernel: its statements, parameters and grid, and the file that it is written to.
 
 A case file is a Python module: a dictionary `CASE` says how to make the arguments and how far results may differ,
-then come the helper functions in use and the kernel. The same file is what a failure leaves behind as a regression test.
+then come the helper functions in use and the kernel. A failure leaves the same file behind as a
+regression test.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class Generator:
         self.params[name] = Param(name, "scalar", "int32", value if value != 1 else 2)
         return name
 
-    # -- the whole ------------------------------------------------------------------------------------------------------
+    # -- the whole ------------------------------------------------------------------------------------------
 
     def _program(self) -> str:
         """Name of the linear program number, and of its parts."""

@@ -58,7 +58,7 @@ def access(g: Generator, shape: Shape, *, injective: bool, masked: bool, spread:
     elif g.chance(0.1):
         axis = g.random.choice(order)
         strides[axis] = -strides[axis]
-    limits = [n for n in shape]
+    limits = list(shape)
     if masked and g.chance(0.6):
         for axis in range(len(shape)):
             if g.chance(0.6):

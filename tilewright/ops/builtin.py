@@ -121,8 +121,12 @@ class Builtin:
         self.fn = fn
         self.method = method
         functools.update_wrapper(self, fn)
-        signature = inspect.signature(fn)
-        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        """What users see: without the emitter. Made when it is asked for, as importing the language is to be quick."""
+        signature = inspect.signature(self.fn)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __call__(self, *args: Any, _semantic: Emitter | None = None, **kwargs: Any) -> Any:
         """Run on the emitter that is given, by default on that of the kernel being interpreted."""

@@ -27,8 +27,10 @@ from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_tile, owner_of
 from tilewright.backends.cpu.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan import Buffer, Sink, Step, dense_buffer, tile_buffer
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.base.errors import UnsupportedError
+from tilewright.base.errors import CompilationError, UnsupportedError
+from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
+from tilewright.ops.spec import REGISTRY, Refused
 
 _IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
 _REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
@@ -215,7 +217,7 @@ class Collector:
         else:
             handler = _HANDLERS.get(name)
             if handler is None:
-                raise UnsupportedError(f"the CPU back end has no code for {name}")
+                raise CompilationError(refusal(op), location_of(op))
             handler(self, op)
 
     def _lazy(self, op: Operation) -> None:
@@ -482,6 +484,13 @@ class Replan(Exception):
     def __init__(self, reasons: Sequence[object]) -> None:
         super().__init__()
         self.reasons = reasons
+
+
+def refusal(op: Operation) -> str:
+    """Why the CPU back end does not have an operation."""
+    spec = REGISTRY.get(op.name)
+    lowering = spec.lowering.get("cpu") if spec is not None else None
+    return lowering.reason if isinstance(lowering, Refused) else f"the CPU back end has no code for {op.name}"
 
 
 def name_is_load(op: Operation) -> bool:

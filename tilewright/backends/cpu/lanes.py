@@ -88,6 +88,8 @@ def survey(
     widest = 4
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(root, identity(shape)) for root, _ in step.roots()]
+    # A strided load can be staged through scratch (`reuse`), a strided store cannot.
+    stored = {sink.roots[0] for sink in step.sinks if sink.kind == "store"}
     for sink in step.sinks:
         if sink.kind in ("spill", "copy", "scan"):
             votes[-1] += 0.5
@@ -99,7 +101,7 @@ def survey(
         seen.add(key)
         element = element_type(value.type)
         if isinstance(element, TilePointerType) and value not in placed:
-            _vote_address(value, index, analysis, shape, votes)
+            _vote_address(value, index, analysis, shape, votes, 2.5 if value in stored else 1.0)
             stack += [(v, i) for v, i, _ in analysis.pointer(value, index).offset.residual]
             continue
         if is_float(element):
@@ -112,14 +114,24 @@ def survey(
 
 
 def _vote_address(
-    pointer: SSAValue, index: Index, analysis: AffineAnalysis, shape: tuple[int, ...], votes: list[float]
+    pointer: SSAValue,
+    index: Index,
+    analysis: AffineAnalysis,
+    shape: tuple[int, ...],
+    votes: list[float],
+    weight: float,
 ) -> None:
     form = analysis.pointer(pointer, index)
     size = pointee_bytes(pointer)
     for dim, extent in enumerate(shape):
         stride = form.offset.coords.get(whole(dim, extent)) if extent > 1 else None
         if stride is not None and stride.constant == size:
-            votes[dim] += 1.0
+            votes[dim] += weight
+
+
+def vector_dim(shape: tuple[int, ...], votes: list[float]) -> int:
+    """The dim that gets the lanes; -1 for a tile of one element."""
+    return max([d for d, n in enumerate(shape) if n > 1], key=lambda d: (votes[d], d), default=-1)
 
 
 def _vote_scratch(buffer: Buffer, index: Index, shape: tuple[int, ...], votes: list[float]) -> None:

@@ -27,8 +27,8 @@ from tilewright.backends.cpu.groups import emit_group
 from tilewright.backends.cpu.lazy import constant_of, is_tile
 from tilewright.backends.cpu.plan import FunctionPlan, Step, render
 from tilewright.backends.cpu.planner import plan_function
-from tilewright.backends.cpu.streaming import fence
 from tilewright.backends.cpu.reciprocal import divide_rows_once
+from tilewright.backends.cpu.streaming import fence
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.function import Function

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu.affine import Form, Poly
-from tilewright.backends.cpu.index import Index, base_fields, pattern
+from tilewright.backends.cpu.index import Index, pattern
 from tilewright.backends.cpu.lazy import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan import Step
 from tilewright.backends.llvm.types import I64, V, const
@@ -46,7 +46,7 @@ class Masks:
         holds: list[SSAValue] = []
         for value, at in _comparisons(ev, step, index):
             form = _below_zero(ev, value, at)
-            if form is not None and _bounds(form, dim):
+            if form is not None and _bounds(form, dim, ev.nest.bits.get(dim, 0)):
                 self.forms.append(form)
                 holds.append(value)
         self.holds = frozenset(holds) if len(holds) <= _MOST else frozenset()
@@ -63,25 +63,25 @@ class Masks:
             if stride == 0:
                 total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))
                 continue
-            # rest + stride * i < 0 for i < room, counted from the last lane of a chunk.
-            room = f.op("sdiv", f.sub(stride - 1, rest), stride) if stride > 1 else f.sub(0, rest)
-            total = f.intrinsic("smin", total, room)
-        total = f.intrinsic("smax", total, const(I64, 0))
+            # Chunks that start at i hold when rest + stride * i < 0.
+            starts = f.sub(0, rest)
+            if stride > 1:
+                starts = f.op("sdiv", f.add(starts, stride - 1), stride)
+            total = f.intrinsic("smin", total, starts)
+        total = f.add(f.intrinsic("smax", total, const(I64, 0)), step - 1)
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
     def _split(self, form: Form) -> tuple[int, V]:
-        """Stride along the innermost loop, and the largest value of everything else."""
+        """Stride along the innermost loop, and the largest value over the lanes of everything else."""
         ev, f = self.ev, self.ev.f
         rest, own = ev.poly(form.constant), 0
         for coord, poly in form.coords.items():
             stride = poly.constant
             assert stride is not None
-            sources = {field.src for field in base_fields(coord)}
+            inner = tuple([field for field in coord if field.src == self.dim])
+            own += sum(stride << (field.pos - field.lo) for field in inner)
+            rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
             lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
-            if self.dim in sources:
-                own = stride
-                continue
-            rest = f.add(rest, f.mul(ev.coord(coord), stride))
             if lanes is not None:
                 rest = f.add(rest, max(0, stride * max(lanes)))
         return own, rest
@@ -142,7 +142,11 @@ def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Form | None:
     return form
 
 
-def _bounds(form: Form, dim: int) -> bool:
-    """Whether a form bounds a loop over `dim` from above."""
-    strides = [p.constant for c, p in form.coords.items() if dim in {field.src for field in base_fields(c)}]
-    return len(strides) <= 1 and all(stride is not None and stride > 0 for stride in strides)
+def _bounds(form: Form, dim: int, bits: int) -> bool:
+    """Whether a form grows with the loop over `dim` in equal steps, or does not depend on it."""
+    for coord, poly in form.coords.items():
+        inner = [field for field in coord if field.src == dim]
+        plain = len(inner) <= 1 and all(f.pos >= f.lo and (f.width >= bits - f.lo) for f in inner)
+        if inner and not (plain and (poly.constant or 0) > 0):
+            return False
+    return True

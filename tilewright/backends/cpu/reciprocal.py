@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from tilewright.ir.types import element_type, f32
+from tilewright.ir.types import element_type, scalar_type
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import DivFOp, MulFOp
@@ -23,7 +23,7 @@ def divide_rows_once(function: FuncOp) -> None:
     """Rewrite the divisions of a function, in place."""
     made: dict[SSAValue, SSAValue] = {}
     for op in list(function.walk()):
-        if isinstance(op, DivFOp) and element_type(op.results[0].type) == f32:
+        if isinstance(op, DivFOp) and element_type(op.results[0].type) == scalar_type("f32"):
             divisor = op.operands[1].owner
             if isinstance(divisor, (SplatOp, BroadcastOp)):
                 _rewrite(op, divisor, made)

@@ -131,9 +131,7 @@ class Reduction:
             values = self._fold(values, low, count)
         if self.skips_nan:  # where nothing but NaN was seen, the result is NaN
             values = [self.ev.f.select(values[1], values[0], const(values[0].type, math.nan))]
-        rest = tuple(
-            _without_lanes(coord, low, count) for dim, coord in enumerate(index) if dim != self.sink.axis
-        )
+        rest = tuple(_without_lanes(coord, low, count) for dim, coord in enumerate(index) if dim != self.sink.axis)
         lanes = self.ev.nest.lanes
         self.ev.nest.lanes = values[0].type.lanes
         for result, target, value, name in zip(self.op.results, self.sink.targets, values, self.names, strict=True):

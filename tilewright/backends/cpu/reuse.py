@@ -11,8 +11,10 @@ import math
 
 from xdsl.ir import SSAValue
 
+from tilewright.backends.cpu.affine import Poly, pointee_bytes
 from tilewright.backends.cpu.collect import FunctionContext
-from tilewright.backends.cpu.index import Index, identity
+from tilewright.backends.cpu.index import Index, identity, whole
+from tilewright.backends.cpu.lanes import survey, vector_dim
 from tilewright.backends.cpu.lazy import is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan import Buffer, Sink, Step
 from tilewright.ir.types import shape_of
@@ -22,6 +24,7 @@ from tilewright.ir.types import shape_of
 _SHARED = 4.0
 _LOOP = 2.5
 _ROWS = 1.9
+_WORTH_STAGING = 256  # elements
 _PLAIN = frozenset({"store", "spill", "reduce"})
 
 
@@ -49,6 +52,8 @@ class _Sharing:
         step = self.order[at]
         before = len(self.order)
         if step.kind == "group":
+            if self._stage(step):
+                return 0
             own = step.computed(self.demands.placed)
             for root, shape in list(step.roots()):
                 starts = operand_indices(root, identity(shape)) if root in own else [(root, identity(shape))]
@@ -63,6 +68,40 @@ class _Sharing:
                 if not self._walk(step, value, identity(shape), shape):
                     break
         return 1 if len(self.order) == before else 0
+
+    def _stage(self, step: Step) -> bool:
+        """Spill a load whose neighbours in memory lie along another dim than the group's lanes; True if there was one.
+
+        The spill reads whole vectors; picking from scratch, in the first cache, replaces picking from memory.
+        """
+        shape = step.shape
+        if len(shape) < 2 or math.prod(shape) < _WORTH_STAGING:
+            return False
+        with self.context.computing(step):
+            votes, _ = survey(step, self.demands.placed, self.context.analysis)
+            dim = vector_dim(shape, votes)
+            found = [
+                load
+                for root, space in step.roots()
+                if is_tile(root)
+                for load, index in self.demands.walk(root, identity(space))
+                if self._is_crosswise(load, index, shape, dim)
+            ]
+        found = [load for load in found if load not in self.demands.placed]
+        if found:
+            self._keep_before(found[0], step)
+        return bool(found)
+
+    def _is_crosswise(self, value: SSAValue, index: Index, shape: tuple[int, ...], dim: int) -> bool:
+        op = owner_of(value)
+        if op is None or op.name != "tt.load" or value in self.demands.placed or dim < 0:
+            return False
+        pointer, at = operand_indices(value, index)[0]
+        form = self.context.analysis.pointer(pointer, at)
+        size = Poly.of(pointee_bytes(pointer))
+        strides = {d: form.offset.coords.get(whole(d, n)) for d, n in enumerate(shape) if n > 1}
+        along = strides.get(dim)
+        return along is not None and along != size and any(s == size and shape[d] >= 8 for d, s in strides.items())
 
     def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
         """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""
@@ -109,9 +148,9 @@ class _Sharing:
 
         It goes to a group of its own, or to an earlier group over the same space.
         """
-        host = self.first.get(value, step)
-        if host is not step:
-            self._keep_in(value, host)
+        earliest = self.first.get(value, step)
+        if earliest is not step:
+            self._keep_in(value, earliest)
             return
         shape = shape_of(value.type)
         sink = Sink("spill", shape, [value])

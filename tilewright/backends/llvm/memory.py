@@ -73,7 +73,7 @@ class MemoryOps(VectorOps):
         return self.as_int(value) if value.type.elem == "bfloat" else value
 
     def _splits(self, t: T) -> int:
-        """Lanes of the pieces in which vectors of type `t` are loaded and stored under masks.
+        """Lanes of the pieces in which vectors of type `t` are loaded under masks.
 
         Where LLVM 22 splits a masked load for AVX2 itself, it takes lanes known to be off for lanes that are on.
         """
@@ -87,11 +87,6 @@ class MemoryOps(VectorOps):
         if mask.const is not None:
             if mask.const:
                 self.store(value, ptr, align)
-            return
-        if (lanes := self._splits(value.type)) < value.type.lanes:
-            size = _lane_bytes(value.type)
-            for number, part in enumerate(zip(self.split(value, lanes), self.split(mask, lanes), strict=True)):
-                self.masked_store(part[0], self.gep(ptr, number * lanes * size), part[1])
             return
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, PTR, mask.type])

@@ -137,7 +137,29 @@ class Module:
             version = self.metadata('!{i32 2, !"Debug Info Version", i32 3}')
             parts += [f"!llvm.dbg.cu = !{{{self._unit}}}", f"!llvm.module.flags = !{{{version}}}"]
         parts += [f"!{number} = {text}" for number, text in enumerate(self._metadata)]
-        return "\n".join(parts) + "\n"
+        text = "\n".join(parts) + "\n"
+        if " bfloat" in text and self.isa.is_x86 and not self.isa.has("avx512bf16"):
+            text += _ROUND_TO_BFLOAT
+        return text
+
+
+# LLVM calls this where it computes with bfloat through float, for instance to select, on a CPU without bfloat.
+_ROUND_TO_BFLOAT = """
+define hidden bfloat @__truncsfbf2(float %x) nounwind {
+  %bits = bitcast float %x to i32
+  %shifted = lshr i32 %bits, 16
+  %odd = and i32 %shifted, 1
+  %bias = add i32 %odd, 32767
+  %sum = add i32 %bits, %bias
+  %rounded = lshr i32 %sum, 16
+  %quiet = or i32 %shifted, 64
+  %nan = fcmp uno float %x, 0.0
+  %chosen = select i1 %nan, i32 %quiet, i32 %rounded
+  %short = trunc i32 %chosen to i16
+  %result = bitcast i16 %short to bfloat
+  ret bfloat %result
+}
+"""
 
 
 def _quoted(text: str) -> str:
