@@ -17,7 +17,8 @@ from tilewright.base.errors import CompilationError
 from tilewright.base.location import Location
 from tilewright.base.options import Options
 from tilewright.base.target import Target
-from tilewright.frontend import BuiltKernel, ParamSpec, build_module, source_of
+from tilewright.frontend.entry import BuiltKernel, ParamSpec, build_module
+from tilewright.frontend.source import source_of
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
 

@@ -9,7 +9,7 @@ import pytest
 import tilewright.language as tl
 from tests.frontend.helpers import F32, I32, TARGET, build, count, f32, i32, jit, line_of, ops, text
 from tilewright.base.options import Options
-from tilewright.frontend import ParamSpec, build_module
+from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.ir.op import location_of
 
 

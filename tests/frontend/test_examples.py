@@ -13,7 +13,7 @@ import pytest
 import tilewright.language as tl
 from tests.frontend.helpers import F32, TARGET, build, f32, i32, jit, ops
 from tilewright.base.options import Options
-from tilewright.frontend import ParamSpec, build_module
+from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.ops.text import parse_module, print_module
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

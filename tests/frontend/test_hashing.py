@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright.base.callable import BlockFunction
-from tilewright.frontend import GlobalsChangedError, check_globals, content_hash, used_globals
+from tilewright.frontend.hashing import GlobalsChangedError, check_globals, content_hash, used_globals
 from tilewright.ops.values import constexpr
 
 _BASE = """
@@ -101,7 +101,9 @@ def test_what_the_kernel_does_not_use_does_not_count(tmp_path: Any) -> None:
 def test_the_hash_is_the_same_in_another_process(tmp_path: Any) -> None:
     (tmp_path / "tools.py").write_text(textwrap.dedent(_TOOLS))
     (tmp_path / "user.py").write_text(textwrap.dedent(_BASE))
-    script = "from user import kernel; from tilewright.frontend import content_hash; print(content_hash(kernel))"
+    script = (
+        "from user import kernel; from tilewright.frontend.hashing import content_hash; print(content_hash(kernel))"
+    )
     found = {
         subprocess.run(
             [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {script}"],

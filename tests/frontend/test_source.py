@@ -11,7 +11,7 @@ import pytest
 from tests.frontend.helpers import line_of
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageValueError
-from tilewright.frontend import source_of
+from tilewright.frontend.source import source_of
 
 
 # fmt: off

@@ -13,7 +13,7 @@ from tests.fuzz.shrink import shrink
 
 FOUND = sorted((Path(__file__).resolve().parent / "found").glob("*.py"))
 # Not on this machine's own CPU: LLVM's code generator for AVX2 is at fault, and no way around it is in place yet.
-OPEN = {"case_1066", "case_1460"}
+OPEN = {"case_1460", "case_4483"}
 SEEDS = range(20260, 20320)
 
 
@@ -64,6 +64,6 @@ def test_a_silent_worker_is_stopped(tmp_path: Path) -> None:
 def test_shrinking_keeps_what_fails() -> None:
     case = generate(11)
     case.body.append(Statement("marker = pid0 + 41"))
-    small = shrink(case, lambda changed: "pid0 + 41" in changed.source())
+    small = shrink(case, lambda changed: "pid0 + 41" in changed.source(), budget=5000)
     assert [statement.text for statement in small.body] == ["marker = pid0 + 41"]
     assert small.grid == (1,) and small.cpu == ""

@@ -54,7 +54,7 @@ def _run(text: str, a: int, b: int) -> int:
     return int(out[0])
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.product((-1, 3), (-5, 4)))
+@pytest.mark.parametrize(("a", "b"), list(itertools.product((-1, 3), (-5, 4))))
 def test_a_shared_end_is_written_once(a: int, b: int) -> None:
     text = SHARED.replace("EARLY", "cf.cond_br %q, ^other(%sum : i32), ^end").replace(
         "  ^leave:\n    tt.store %out, %sum : !tt.ptr<i32>\n    tt.return\n", ""
@@ -63,7 +63,7 @@ def test_a_shared_end_is_written_once(a: int, b: int) -> None:
     assert _run(text, a, b) == wanted
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.product((-1, 3), (-5, 4)))
+@pytest.mark.parametrize(("a", "b"), list(itertools.product((-1, 3), (-5, 4))))
 def test_an_early_return_among_shared_blocks(a: int, b: int) -> None:
     text = SHARED.replace("EARLY", "cf.cond_br %q, ^leave, ^end")
     wanted = 2 * b + 2 if a <= 0 else a + b if b > 0 else 9

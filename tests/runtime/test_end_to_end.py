@@ -14,7 +14,7 @@ import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import ArgumentError, DeviceAssertionError, GridError, ReadOnlyError, UnknownOptionError
 from tilewright.base.knobs import knobs
-from tilewright.runtime.compiler import disk_cache
+from tilewright.runtime.disk_cache import disk_cache
 
 
 @tilewright.jit

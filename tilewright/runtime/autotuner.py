@@ -27,7 +27,8 @@ from tilewright.base.errors import (
 )
 from tilewright.base.knobs import knobs
 from tilewright.runtime.autotune_report import TuningRecord, describe_choice
-from tilewright.runtime.compiler import BACKENDS, disk_cache, fingerprint
+from tilewright.runtime.compiler import BACKENDS, fingerprint
+from tilewright.runtime.disk_cache import disk_cache
 from tilewright.runtime.interface import KernelInterface
 from tilewright.runtime.jit import JITFunction
 from tilewright.runtime.timing import Candidate, quantiles_of, time_in_turns

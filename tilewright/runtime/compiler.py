@@ -22,7 +22,6 @@ from typing import Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.backends.cpu import backend as cpu
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
@@ -30,15 +29,14 @@ from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
-from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.frontend.hashing import content_hash
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
-from tilewright.passes.pipeline import run_passes
 from tilewright.passes.stages import Stage, run_stages
 from tilewright.runtime.args import read
 from tilewright.runtime.binder import slot_values
-from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.deferred import cpu, entry, pipeline
+from tilewright.runtime.disk_cache import disk_cache
 from tilewright.runtime.grid import grid3
 from tilewright.runtime.metadata import StageTexts, describe_kernel
 from tilewright.runtime.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
@@ -158,32 +156,6 @@ def _constant_text(value: Any) -> str:
     return content_hash(value) if isinstance(value, BlockFunction) else repr(value)
 
 
-@functools.lru_cache(maxsize=4)
-def _disk_cache(folder: Path, max_bytes: int) -> DiskCache:
-    return DiskCache(folder, max_bytes)
-
-
-def disk_cache() -> DiskCache:
-    """The disk cache that the knobs name."""
-    return _disk_cache(knobs.cache.dir, knobs.cache.size)
-
-
-class _SmallObjects:
-    """The disk cache that the knobs name at each use, for what a back end keeps beside kernels."""
-
-    def get_bytes(self, key: str) -> bytes | None:
-        """The bytes kept under `key`, or None."""
-        return None if knobs.cache.disabled else disk_cache().get_bytes(key)
-
-    def put_bytes(self, key: str, payload: bytes) -> None:
-        """Keep `payload` under `key`."""
-        if not knobs.cache.disabled:
-            disk_cache().put_bytes(key, payload)
-
-
-cpu.set_cache(_SmallObjects())
-
-
 def compile_kernel(
     fn: BlockFunction, specialization: Specialization, options: Options, target: Target | None = None
 ) -> CompiledKernel:
@@ -264,17 +236,17 @@ def _tile_ir(
     fn: BlockFunction, specialization: Specialization, options: Options, target: Target, metadata: dict[str, Any]
 ) -> ModuleOp:
     """Front end and simplification passes."""
-    built = build_module(fn, parameter_specs(specialization), options, target)
+    built = entry.build_module(fn, parameter_specs(specialization), options, target)
     for message in built.warnings:
         warnings.warn(message, stacklevel=2)
     metadata["params"] = [param.name for param in built.params]
-    return run_passes(built.module)
+    return pipeline.run_passes(built.module)
 
 
-def parameter_specs(specialization: Specialization) -> list[ParamSpec]:
+def parameter_specs(specialization: Specialization) -> list[entry.ParamSpec]:
     """What the front end is told of each parameter."""
     rows = zip(specialization.names, specialization.types, specialization.keys, strict=True)
-    return [ParamSpec(name, _language_value(kind, key), _promises(kind, key)) for name, kind, key in rows]
+    return [entry.ParamSpec(name, _language_value(kind, key), _promises(kind, key)) for name, kind, key in rows]
 
 
 def _language_value(kind: Any, key: Any) -> Any:

@@ -9,6 +9,7 @@ left alone: the process keeps what it compiles in memory anyway.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -21,6 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tilewright.base.knobs import knobs
 
 _MAGIC = b"TILEWRT1"
 _HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of what follows, bytes of metadata, bytes of payload
@@ -205,3 +208,29 @@ def _remove(path: Path) -> bool:
 def _touch(path: Path) -> None:
     with contextlib.suppress(OSError):  # a read-only cache still serves
         os.utime(path)
+
+
+# --- the cache of this process ----------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4)
+def _disk_cache(folder: Path, max_bytes: int) -> DiskCache:
+    return DiskCache(folder, max_bytes)
+
+
+def disk_cache() -> DiskCache:
+    """The disk cache that the knobs name."""
+    return _disk_cache(knobs.cache.dir, knobs.cache.size)
+
+
+class SmallObjects:
+    """The disk cache that the knobs name at each use, for what a back end keeps beside kernels."""
+
+    def get_bytes(self, key: str) -> bytes | None:
+        """The bytes kept under `key`, or None."""
+        return None if knobs.cache.disabled else disk_cache().get_bytes(key)
+
+    def put_bytes(self, key: str, payload: bytes) -> None:
+        """Keep `payload` under `key`."""
+        if not knobs.cache.disabled:
+            disk_cache().put_bytes(key, payload)

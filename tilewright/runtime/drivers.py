@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.backends.cpu import backend as cpu
-from tilewright.backends.cpu.launch.team import team
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.target import Target
+from tilewright.runtime.deferred import cpu
 
 
 class CpuUtils:
@@ -28,7 +27,7 @@ class CpuUtils:
         """
         features = cpu.features_of(cpu.target())
         return {
-            "multiprocessor_count": team.threads(),
+            "multiprocessor_count": cpu.threads(),
             "max_shared_mem": cache_bytes(2),
             "max_num_regs": 32 if features.has_zmm or not features.is_x86 else 16,
             "warpSize": 1,

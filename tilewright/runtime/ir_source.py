@@ -20,9 +20,9 @@ from tilewright.base.target import Target
 from tilewright.ir.types import TilePointerType, dtype_of
 from tilewright.ops.function import FuncOp
 from tilewright.ops.text import parse_module, print_module
-from tilewright.passes.pipeline import run_passes
 from tilewright.passes.stages import Stage, run_stages
 from tilewright.runtime.compiler import BACKENDS, CompiledKernel
+from tilewright.runtime.deferred import pipeline
 from tilewright.runtime.metadata import describe_kernel
 from tilewright.runtime.specialize import Specialization
 
@@ -92,7 +92,7 @@ def compile_ir(source: IRSource, options: Options, target: Target | None = None)
     metadata: dict[str, Any] = {"name": source.name, "types": list(specialization.runtime_types)}
     metadata["params"] = list(specialization.names)
     # parsed once more: the passes work in place, and a source may be compiled twice
-    parse = Stage(lambda text, _: run_passes(parse_module(text, str(source.path))), print_module)
+    parse = Stage(lambda text, _: pipeline.run_passes(parse_module(text, str(source.path))), print_module)
     stages = {"ttir": parse, **backend.stages(options, target)}
     outcome = run_stages(stages, source.text, metadata, source.name, knobs.compilation)
     kernel = CompiledKernel(source.name, target, metadata, source.hash(), outcome.texts, outcome.seconds)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
+from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.frontend.hashing import check_globals, content_hash, used_globals
 from tilewright.frontend.source import source_of
@@ -25,10 +26,14 @@ from tilewright.runtime.binder import Binder, Call, Prepared
 from tilewright.runtime.compiler import BACKENDS, CompiledKernel
 from tilewright.runtime.grid import grid3
 from tilewright.runtime.interface import KernelInterface
-from tilewright.runtime.interpret import launch
 from tilewright.runtime.specialize import parse_params, register_constant
 from tilewright.runtime.watch import compile_watched, launch_facts
 from tilewright.runtime.wrappers import MockTensor
+
+if TYPE_CHECKING:  # loaded when a kernel is interpreted
+    from tilewright.runtime import interpret
+else:
+    interpret = lazy_module("tilewright.runtime.interpret")
 
 
 class JITFunction(BlockFunction, KernelInterface):
@@ -127,7 +132,7 @@ class JITFunction(BlockFunction, KernelInterface):
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
-        launch(self, call, grid3(grid(call.by_name()) if callable(grid) else grid), self._options(call))
+        interpret.launch(self, call, grid3(grid(call.by_name()) if callable(grid) else grid), self._options(call))
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
         """Compile for these arguments without launching; where launches are interpreted there is nothing to do."""

@@ -60,7 +60,7 @@ def compare(
     times: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
     end = time.perf_counter() + seconds
-    last = end + 9 * seconds
+    last = end + max(9 * seconds, 1.0)
     while (len(times[order[0]]) < min_rounds and time.perf_counter() < last) or time.perf_counter() < end:
         for name in order:
             times[name].append(_time(candidates[name], repeats[name]))
@@ -85,7 +85,7 @@ def _time(function: Callable[[], object], repeats: int) -> float:
 def _repeats(function: Callable[[], object], sample_seconds: float, warmup: int, limit: float) -> int:
     """Calls that make one sample of `function` last about `sample_seconds`; 1 at once for one slower than `limit`."""
     for _ in range(warmup):
-        if _time(function, 1) > limit:
+        if _time(function, 1) > max(limit, 1.0):
             return 1
     repeats = 1
     while (elapsed := _time(function, repeats) * repeats) < sample_seconds / 2:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.backends.cpu.dot import amx
 from tilewright.backends.cpu.launch.launcher import KernelCode, make_launch
+from tilewright.backends.cpu.launch.team import team
 from tilewright.backends.cpu.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
@@ -70,6 +71,11 @@ def features_of(target: Target) -> CpuFeatures:
     if target == host_like:
         return describe()
     return describe(target.triple, str(target.arch), target.features)
+
+
+def threads() -> int:
+    """Threads that the next launch would use."""
+    return team.threads()
 
 
 def versions() -> str:

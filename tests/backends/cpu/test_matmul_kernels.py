@@ -1,0 +1,95 @@
+"""Whole matrix products: operands in place or packed, ragged edges, types, packed columns kept between programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backends.cpu.harness import Compiled
+from tests.backends.cpu.kernels import matmul_text
+from tilewright.backends.cpu.lower import lower_module, plan_module
+from tilewright.backends.llvm.codegen import compile_object
+from tilewright.backends.llvm.features import describe, host
+from tilewright.base.dtypes import dtype
+from tilewright.base.minifloat import decode, encode
+from tilewright.ops.text import parse_module
+from tilewright.passes.pipeline import run_passes
+
+Array = np.ndarray[Any, Any]
+_NUMPY = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i32": np.int32, "f64": np.float64}
+
+
+def _data(rng: np.random.Generator, rows: int, columns: int, elem: str) -> tuple[Array, Array]:
+    """Memory form and exact values."""
+    if elem == "i8":
+        values = rng.integers(-128, 128, (rows, columns)).astype(np.int8)
+        return values, values.astype(np.float64)
+    values = rng.standard_normal((rows, columns))
+    if elem == "bf16":
+        bits = encode(values.astype(np.float32), dtype("bf16"))
+        return bits, decode(bits, dtype("bf16")).astype(np.float64)
+    rounded = values.astype(_NUMPY[elem])
+    return rounded, rounded.astype(np.float64)
+
+
+def _run(text: str, tile: tuple[int, int], m: int, n: int, k: int, elem: str, out: str, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    compiled = Compiled(text)
+    (a, exact_a), (b, exact_b) = _data(rng, m, k, elem), _data(rng, k, n, elem)
+    c = np.zeros((m, n), np.uint16 if out == "bf16" else _NUMPY[out])
+    grid = (-(-m // tile[0]) * -(-n // tile[1]),)
+    for _ in range(2):  # the second launch must not use what the first one packed
+        compiled(grid, a, b, c, m, n, k, k, n, n)
+        want = exact_a @ exact_b
+        got = decode(c, dtype("bf16")).astype(np.float64) if out == "bf16" else c.astype(np.float64)
+        bound = {"i32": 0.0, "f32": 1e-6 * k, "f64": 1e-13 * k, "f16": 2e-3, "bf16": 1e-2}[out] * np.abs(want).max()
+        assert np.abs(got - want).max() <= bound
+        b[...], exact_b = _data(rng, k, n, elem)
+
+
+@pytest.mark.parametrize(("elem", "acc", "out"), [
+    ("f32", "f32", "f32"), ("f16", "f32", "f16"), ("bf16", "f32", "bf16"), ("i8", "i32", "i32"), ("f64", "f64", "f64"),
+])  # fmt: skip
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (100, 70, 50), (33, 130, 128)])
+def test_product(elem: str, acc: str, out: str, m: int, n: int, k: int) -> None:
+    _run(matmul_text(32, 64, 16, elem, acc, out), (32, 64), m, n, k, elem, out)
+
+
+@pytest.mark.parametrize("tile", [(16, 16, 16), (128, 32, 64), (64, 128, 32), (8, 16, 128)])
+def test_tiles(tile: tuple[int, int, int]) -> None:
+    _run(matmul_text(*tile), tile[:2], 200, 150, 96, "f32", "f32")
+
+
+def test_more_trips_than_kept_panels() -> None:
+    """Past the capacity of the cache every trip is packed anew."""
+    text = matmul_text(16, 256, 32, mask_k=False)
+    _run(text, (16, 256), 64, 512, 32 * 80, "f32", "f32")
+
+
+def test_rows_of_columns_share_packed_panels() -> None:
+    module = parse_module(matmul_text(32, 64, 32))
+    run_passes(module)
+    assert "B kept" in plan_module(module, host()).render()
+
+
+def test_a_kernel_that_stores_before_the_loop_packs_each_time() -> None:
+    text = matmul_text(32, 64, 32).replace(
+        "%acc:3 = scf.for", "tt.store %c, %early : !tt.ptr<f32>\n    %acc:3 = scf.for"
+    ).replace("%cg = arith", "%early = arith.constant 0.000000e+00 : f32\n    %cg = arith")  # fmt: skip
+    module = parse_module(text)
+    run_passes(module)
+    assert "B kept" not in plan_module(module, host()).render()
+
+
+@pytest.mark.parametrize(("triple", "cpu"), [
+    ("x86_64-unknown-linux-gnu", "sapphirerapids"), ("x86_64-unknown-linux-gnu", "haswell"),
+    ("x86_64-unknown-linux-gnu", "x86-64"), ("aarch64-unknown-linux-gnu", "neoverse-n1"),
+])  # fmt: skip
+@pytest.mark.parametrize(("elem", "acc", "out"), [("f32", "f32", "f32"), ("bf16", "f32", "bf16"), ("i8", "i32", "i32")])
+def test_compiles_for_other_targets(triple: str, cpu: str, elem: str, acc: str, out: str) -> None:
+    isa = describe(triple, cpu)
+    module = parse_module(matmul_text(32, 64, 32, elem, acc, out))
+    run_passes(module)
+    assert compile_object(lower_module(module, isa).llvm, isa)

@@ -1,0 +1,17 @@
+"""The compiler half of Tilewright, which loads at the first compile or launch: see `base/lazy.py`."""
+
+from typing import TYPE_CHECKING
+
+from tilewright.base.lazy import lazy_module
+from tilewright.runtime.disk_cache import SmallObjects
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu import backend as cpu
+    from tilewright.frontend import entry
+    from tilewright.passes import pipeline
+else:
+    cpu = lazy_module("tilewright.backends.cpu.backend", lambda module: module.set_cache(SmallObjects()))
+    entry = lazy_module("tilewright.frontend.entry")
+    pipeline = lazy_module("tilewright.passes.pipeline")
+
+__all__ = ["cpu", "entry", "pipeline"]
