@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 from tests.fuzz.case import Case, Statement
 
@@ -96,11 +97,9 @@ def _simplify(case: Case, accepts: Fails) -> Case:
 
 def _outside(case: Case, accepts: Fails) -> Case:
     """A smaller grid, the plain target, the default options."""
-    for candidate in (replace(case, grid=(1,)), replace(case, cpu=""), replace(case, options={})):
-        if candidate.source() != case.source() and accepts(replace(case, **_differing(case, candidate))):
-            case = replace(case, **_differing(case, candidate))
+    plain: tuple[dict[str, Any], ...] = ({"grid": (1,)}, {"cpu": ""}, {"options": {}})
+    for change in plain:
+        candidate = replace(case, **change)
+        if candidate != case and accepts(candidate):
+            case = candidate
     return case
-
-
-def _differing(old: Case, new: Case) -> dict[str, object]:
-    return {name: getattr(new, name) for name in ("grid", "cpu", "options") if getattr(new, name) != getattr(old, name)}

@@ -7,6 +7,7 @@ is spilled before the group. Loads of f32 and a few additions are cheaper to rep
 
 from __future__ import annotations
 
+import enum
 import math
 
 from xdsl.ir import SSAValue
@@ -36,6 +37,14 @@ def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValu
         at += sharing.visit(at)
 
 
+class _Kept(enum.Enum):
+    """What became of a value that should be kept."""
+
+    NOT = enum.auto()
+    ALONGSIDE = enum.auto()
+    BEFORE = enum.auto()
+
+
 class _Sharing:
     """The walk over the steps of one block."""
 
@@ -48,9 +57,9 @@ class _Sharing:
         self.aligned: set[tuple[SSAValue, Step]] = set()
 
     def visit(self, at: int) -> int:
-        """Decide for the step at position `at`; gives how far to move on (0 when steps were put before it)."""
+        """Decide for the step at position `at`; gives how far to move on (0 to look at it again)."""
         step = self.order[at]
-        before = len(self.order)
+        before = len(self.placed)
         if step.kind == "group":
             if self._stage(step):
                 return 0
@@ -67,7 +76,7 @@ class _Sharing:
                 shape = shape_of(value.type)
                 if not self._walk(step, value, identity(shape), shape):
                     break
-        return 1 if len(self.order) == before else 0
+        return 1 if len(self.placed) == before else 0
 
     def _stage(self, step: Step) -> bool:
         """Spill a load whose neighbours in memory lie along another dim than the group's lanes; True if there was one.
@@ -88,9 +97,7 @@ class _Sharing:
                 if self._is_crosswise(load, index, shape, dim)
             ]
         found = [load for load in found if load not in self.demands.placed]
-        if found:
-            self._keep_before(found[0], step)
-        return bool(found)
+        return any(self._keep_before(load, step) is _Kept.BEFORE for load in found[:1])
 
     def _is_crosswise(self, value: SSAValue, index: Index, shape: tuple[int, ...], dim: int) -> bool:
         op = owner_of(value)
@@ -115,13 +122,15 @@ class _Sharing:
             seen.add(key)
             cost = self.demands.cost(value)
             host = self.first.get(value)
+            kept = _Kept.NOT
             if host is not None and host is not step and cost > _SHARED:
-                if not self._keep_in(value, host):
-                    return False
-                continue  # what else the root needs is still to be looked at: later steps ask who computed it first
-            if self._repeated(value, shape) and cost > _ROWS:
-                self._keep_before(value, step)
+                kept = self._keep_in(value, host)
+            elif self._repeated(value, shape) and cost > _ROWS:
+                kept = self._keep_before(value, step)
+            if kept is _Kept.BEFORE:
                 return False
+            if kept is _Kept.ALONGSIDE:
+                continue  # what else the root needs is still to be looked at: later steps ask who computed it first
             if host is None:
                 self.first[value] = step
             if at == identity(shape) and shape_of(value.type) == shape:
@@ -134,27 +143,27 @@ class _Sharing:
         extent = math.prod(shape_of(value.type))
         return 8 * extent <= math.prod(shape) and extent > 1
 
-    def _keep_in(self, value: SSAValue, host: Step) -> bool:
-        """Spill `value` in the earlier step `host` that computes it; True if nothing was inserted."""
+    def _keep_in(self, value: SSAValue, host: Step) -> _Kept:
+        """Spill `value` in the earlier step `host` that computes it, or before that."""
         plain = host.kind == "group" and all(sink.kind in _PLAIN for sink in host.sinks)
         if (value, host) in self.aligned and plain:
             host.sinks.append(Sink("spill", host.shape, [value], targets=[self._place(value)]))
-            return True
-        self._keep_before(value, host)
-        return False
+            return _Kept.ALONGSIDE
+        return self._keep_before(value, host)
 
-    def _keep_before(self, value: SSAValue, step: Step) -> None:
+    def _keep_before(self, value: SSAValue, step: Step) -> _Kept:
         """Spill `value` before `step` and before every earlier step that computes it.
 
         It goes to a group of its own, or to an earlier group over the same space.
         """
         earliest = self.first.get(value, step)
         if earliest is not step:
-            self._keep_in(value, earliest)
-            return
+            return self._keep_in(value, earliest)
         shape = shape_of(value.type)
         sink = Sink("spill", shape, [value])
         at = self.order.index(step)
+        if not self._ready(value, at):
+            return _Kept.NOT
         host = self._earlier_group(value, shape, at)
         cone = [key for key in self.demands.walk(value, identity(shape)) if key[0] is not value]
         sink.targets = [self._place(value)]
@@ -164,6 +173,19 @@ class _Sharing:
             host = Step("group", step.position, sinks=[sink])
             self.order.insert(at, host)
         self._note(cone, host)
+        return _Kept.BEFORE
+
+    def _ready(self, value: SSAValue, at: int) -> bool:
+        """Whether nothing that `value` needs is written by the step at position `at` or later."""
+        leaves = self.demands.leaves(value)
+        for step in self.order[at:]:
+            written = set(step.computed(self.demands.placed))
+            written |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
+            if step.op is not None:
+                written.update(step.op.results)
+            if leaves & written:
+                return False
+        return True
 
     def _aligned(self, value: SSAValue, written: set[SSAValue]) -> bool:
         """Whether computing `value` reads the values `written` only at its own index."""

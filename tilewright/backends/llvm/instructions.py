@@ -134,13 +134,10 @@ class Emitter:
         if a is b or a.ref == b.ref:
             return a
         if a.type.elem == "bfloat":  # without hardware support LLVM takes a detour through float that ends in a library
-            chosen = self.select(cond, self.as_int(a), self.as_int(b))
+            words = [self.cast("bitcast", value, value.type.as_int) for value in (a, b)]
+            chosen = self.select(cond, *words)
             return self.cast("bitcast", chosen, a.type)
         return self.emit(a.type, f"select {cond.typed}, {a.typed}, {b.typed}")
-
-    def as_int(self, a: V) -> V:
-        """The bits of `a` as integers of the same width."""
-        return self.cast("bitcast", a, a.type.as_int)
 
     def cast(self, opcode: str, a: V, to: T) -> V:
         """Conversion `opcode` (`trunc`, `sext`, `fptrunc`, `bitcast`, `ptrtoint`, ...) to `to` (lanes of `a` are kept).

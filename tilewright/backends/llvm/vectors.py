@@ -40,6 +40,10 @@ class VectorOps(Emitter):
         other = poison(a.type) if b is None else b
         return self.emit(t, f"shufflevector {a.typed}, {other.typed}, <{len(indices)} x i32> <{mask}>")
 
+    def as_int(self, a: V) -> V:
+        """The bits of `a` as integers of the same width."""
+        return self.cast("bitcast", a, a.type.as_int)
+
     def extract(self, a: V, lane: int | V) -> V:
         """One lane as a scalar."""
         if a.const is not None:
