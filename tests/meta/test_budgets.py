@@ -14,7 +14,11 @@ from tests.meta.sources import FunctionNode, Source, definitions, sources
 
 FILE, FUNCTION, CLASS = 600, 60, 25
 
-EXCEPTIONS: dict[str, int] = {}
+EXCEPTIONS: dict[str, int] = {
+    "tilewright/backends/cpu/collect.py::Collector": 26,
+    "tilewright/backends/cpu/evaluator.py::Evaluator": 32,
+    "tests/backends/cpu/kernels.py::matmul_text": 113,  # the text of one kernel
+}
 
 
 def oversized(source: Source) -> dict[str, int]:

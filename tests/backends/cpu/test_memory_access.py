@@ -146,7 +146,14 @@ module {{
 @pytest.mark.parametrize("elem", ["f32", "f16"])
 @pytest.mark.parametrize(
     ("source", "target"),
-    [((128, 1), (128, 1)), ((1, 64), (128, 1)), ((128, 1), (1, 64)), ((3, 200), (150, 1)), ((128, 2), (256, 1)), ((0, 1), (64, 1))],
+    [
+        ((128, 1), (128, 1)),
+        ((1, 64), (128, 1)),
+        ((128, 1), (1, 64)),
+        ((3, 200), (150, 1)),
+        ((128, 2), (256, 1)),
+        ((0, 1), (64, 1)),
+    ],
 )
 def test_strided_copies(source: tuple[int, int], target: tuple[int, int], elem: str) -> None:
     rows, columns = 32, 64

@@ -494,6 +494,7 @@ def refusal(op: Operation) -> str:
 
 
 def name_is_load(op: Operation) -> bool:
+    """Whether `op` reads memory at pointers."""
     return op.name == "tt.load"
 
 

@@ -34,6 +34,7 @@ ZERO: Coord = ()
 
 
 def is_power_of_two(n: int) -> bool:
+    """Whether `n` is 1, 2, 4, ..."""
     return n > 0 and n & (n - 1) == 0
 
 

@@ -58,6 +58,7 @@ def owner_of(value: SSAValue) -> Operation | None:
 
 
 def is_tile(value: SSAValue) -> bool:
+    """Whether `value` has a shape; scalars have none."""
     return bool(shape_of(value.type))
 
 
