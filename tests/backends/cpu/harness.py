@@ -37,7 +37,12 @@ class Compiled:
     """
 
     def __init__(
-        self, source: str | ModuleOp, options: Options | None = None, *, passes: bool = True, isa: CpuFeatures | None = None
+        self,
+        source: str | ModuleOp,
+        options: Options | None = None,
+        *,
+        passes: bool = True,
+        isa: CpuFeatures | None = None,
     ) -> None:
         module = parse_module(source) if isinstance(source, str) else source
         if passes:

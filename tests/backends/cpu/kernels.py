@@ -4,7 +4,15 @@ from __future__ import annotations
 
 
 def matmul_text(
-    bm: int, bn: int, bk: int, elem: str = "f32", acc: str = "f32", out: str = "f32", *, mask_k: bool = True, group: int = 4
+    bm: int,
+    bn: int,
+    bk: int,
+    elem: str = "f32",
+    acc: str = "f32",
+    out: str = "f32",
+    *,
+    mask_k: bool = True,
+    group: int = 4,
 ) -> str:
     """`C[M, N] = A[M, K] @ B[K, N]`, row-major, unit column strides, grouped program order.
 

@@ -11,7 +11,19 @@ import random
 
 REGION = 1 << 13  # elements of each array that belong to one program
 Shape = tuple[int, ...]
-_SHAPES: tuple[Shape, ...] = ((16,), (64,), (128,), (8, 16), (16, 8), (4, 32), (8, 1), (1, 16), (2, 4, 8), (32, 2), (16, 16))
+_SHAPES: tuple[Shape, ...] = (
+    (16,),
+    (64,),
+    (128,),
+    (8, 16),
+    (16, 8),
+    (4, 32),
+    (8, 1),
+    (1, 16),
+    (2, 4, 8),
+    (32, 2),
+    (16, 16),
+)
 
 
 def type_text(shape: Shape, elem: str) -> str:
@@ -77,7 +89,9 @@ class Writer:
                 if axis != dim:
                     wide = (*have[:axis], 1, *have[axis:]) if axis < dim else (*have, 1)
                     at = axis if axis < dim else len(have)
-                    r = self.emit(f"tt.expand_dims {r} {{axis = {at} : i32}} : {type_text(have, 'i32')} -> {type_text(wide, 'i32')}")
+                    r = self.emit(
+                        f"tt.expand_dims {r} {{axis = {at} : i32}} : {type_text(have, 'i32')} -> {type_text(wide, 'i32')}"
+                    )
                     have = wide
             c = self.emit(f"arith.constant dense<{stride}> : {type_text(have, 'i32')}")
             r = self.emit(f"arith.muli {r}, {c} : {type_text(have, 'i32')}")
@@ -101,7 +115,9 @@ class Writer:
         if self.random.random() < 0.7:
             a = self.offsets(shape)
             s = self.emit(f"tt.splat %n : i32 -> {type_text(shape, 'i32')}")
-            return self.emit(f"arith.cmpi {self.random.choice(('slt', 'sle', 'sgt'))}, {a}, {s} : {type_text(shape, 'i32')}")
+            return self.emit(
+                f"arith.cmpi {self.random.choice(('slt', 'sle', 'sgt'))}, {a}, {s} : {type_text(shape, 'i32')}"
+            )
         a, _, _ = self.pick("i32", shape)
         b, _, _ = self.pick("i32", shape)
         return self.emit(f"arith.cmpi {self.random.choice(('slt', 'eq', 'ne'))}, {a}, {b} : {type_text(shape, 'i32')}")
@@ -130,7 +146,9 @@ class Writer:
         b, _, _ = self.pick(elem, shape)
         t = type_text(shape, elem)
         if elem == "i32":
-            self.add(shape, elem, f"arith.{self.random.choice(('addi', 'subi', 'xori', 'minsi', 'muli'))} {a}, {b} : {t}")
+            self.add(
+                shape, elem, f"arith.{self.random.choice(('addi', 'subi', 'xori', 'minsi', 'muli'))} {a}, {b} : {t}"
+            )
             return
         kind = self.random.random()
         if kind < 0.2:
@@ -159,7 +177,11 @@ class Writer:
         self.random.shuffle(order)
         target = tuple(shape[i] for i in order)
         text = ", ".join(map(str, order))
-        self.add(target, elem, f"tt.trans {a} {{order = array<i32: {text}>}} : {type_text(shape, elem)} -> {type_text(target, elem)}")
+        self.add(
+            target,
+            elem,
+            f"tt.trans {a} {{order = array<i32: {text}>}} : {type_text(shape, elem)} -> {type_text(target, elem)}",
+        )
 
     def join_split(self) -> None:
         a, shape, elem = self.pick()
@@ -180,10 +202,18 @@ class Writer:
         a, shape, elem = self.pick()
         axis = self.random.randrange(len(shape))
         rest = shape[:axis] + shape[axis + 1 :]
-        ops = ("arith.addf", "arith.maxnumf", "arith.minnumf") if elem == "f32" else ("arith.addi", "arith.maxsi", "arith.xori")
+        ops = (
+            ("arith.addf", "arith.maxnumf", "arith.minnumf")
+            if elem == "f32"
+            else ("arith.addi", "arith.maxsi", "arith.xori")
+        )
         op = self.random.choice(ops)
         scan = self.random.random() < 0.25
-        end, tail = ("tt.scan.return", ", reverse = " + self.random.choice(("true", "false"))) if scan else ("tt.reduce.return", "")
+        end, tail = (
+            ("tt.scan.return", ", reverse = " + self.random.choice(("true", "false")))
+            if scan
+            else ("tt.reduce.return", "")
+        )
         target = shape if scan else rest
         t = type_text(shape, elem)
         name = self.emit(
@@ -194,7 +224,9 @@ class Writer:
             self.scalars.append((name, elem))
         elif not scan and self.random.random() < 0.6:
             wide = (*rest[:axis], 1, *rest[axis:])
-            e = self.emit(f"tt.expand_dims {name} {{axis = {axis} : i32}} : {type_text(rest, elem)} -> {type_text(wide, elem)}")
+            e = self.emit(
+                f"tt.expand_dims {name} {{axis = {axis} : i32}} : {type_text(rest, elem)} -> {type_text(wide, elem)}"
+            )
             self.add(shape, elem, f"tt.broadcast {e} : {type_text(wide, elem)} -> {t}")
         else:
             self.tiles.append((name, target, elem))
@@ -220,7 +252,11 @@ class Writer:
         t = type_text(shape, "i32")
         limit = self.emit(f"arith.constant dense<{shape[axis] - 1}> : {t}")
         i = self.emit(f"arith.andi {i}, {limit} : {t}")
-        self.add(shape, elem, f"tt.gather {a}[{i}] {{axis = {axis} : i32}} : ({type_text(shape, elem)}, {t}) -> {type_text(shape, elem)}")
+        self.add(
+            shape,
+            elem,
+            f"tt.gather {a}[{i}] {{axis = {axis} : i32}} : ({type_text(shape, elem)}, {t}) -> {type_text(shape, elem)}",
+        )
 
     # -- regions -----------------------------------------------------------------------------------------
 
@@ -246,7 +282,9 @@ class Writer:
         self.tiles = tiles
         types = ", ".join(type_text(s, e) for _, s, e in carried)
         args = ", ".join(f"{n} = {t[0]}" for n, t in zip(names, carried, strict=True))
-        self.lines.append(f"{name}:{len(carried)} = scf.for {name}_i = %c0 to %trips step %c1 iter_args({args}) -> ({types})  : i32 {{")
+        self.lines.append(
+            f"{name}:{len(carried)} = scf.for {name}_i = %c0 to %trips step %c1 iter_args({args}) -> ({types})  : i32 {{"
+        )
         self.lines += ["  " + line for line in body]
         self.lines += [f"  scf.yield {', '.join(yields)} : {types}", "}"]
         self.tiles += [(f"{name}#{n}" if len(carried) > 1 else name, s, e) for n, (_, s, e) in enumerate(carried)]

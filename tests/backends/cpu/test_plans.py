@@ -164,5 +164,3 @@ def test_the_plan_is_printed() -> None:
     run_passes(module)
     text = plan_module(module, host()).render()
     assert "group [256]: reduce tt.reduce axis 0; spill -> s0" in text
-
-

@@ -28,7 +28,20 @@ def test_random_kernel(seed: int) -> None:
 
 # Kernels that once went wrong: values placed too late, carried tiles exchanged, masks at a reshaped index.
 @pytest.mark.parametrize(
-    ("seed", "size"), [(15, 12), (26, 12), (111, 25), (118, 25), (121, 25), (166, 25), (187, 25), (220, 16), (278, 16), (1058, 45), (1102, 45)]
+    ("seed", "size"),
+    [
+        (15, 12),
+        (26, 12),
+        (111, 25),
+        (118, 25),
+        (121, 25),
+        (166, 25),
+        (187, 25),
+        (220, 16),
+        (278, 16),
+        (1058, 45),
+        (1102, 45),
+    ],
 )
 def test_known_hard_kernel(seed: int, size: int) -> None:
     check(Writer(seed).write(size), (PROGRAMS,), *_arguments(seed), tolerance=1e-3)

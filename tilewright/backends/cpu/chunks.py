@@ -1,9 +1,9 @@
 """A loop nest over an iteration space for steps that stand alone: scans, atomics, histograms, prints, assertions.
 
-    for each outer dim
-      for chunks of lanes
-        evaluate the roots
-        whatever the step does with a chunk, or, `for_each_element`, with one lane after the other
+for each outer dim
+  for chunks of lanes
+    evaluate the roots
+    whatever the step does with a chunk, or, `for_each_element`, with one lane after the other
 """
 
 from __future__ import annotations
@@ -78,4 +78,3 @@ def element_position(ev: Evaluator, chunking: Chunking, lane: V) -> list[V]:
         part = f.and_(f.lshr(lane, low) if low else lane, (1 << count) - 1) if count else const(I64, 0)
         out.append(f.add(base, part))
     return out
-

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tilewright.backends.cpu.affine import AffineAnalysis
+from tilewright.backends.cpu.coalesce import plan_coalescing
 from tilewright.backends.cpu.demand import Demands
 from tilewright.backends.cpu.dot.plan import DotPlan, plan_dot
 from tilewright.backends.cpu.dot_operands import (
@@ -307,9 +308,12 @@ class Collector:
     def _packed(self, op: Operation, detail: DotDetail) -> None:
         """Scratch for packed operands; packed B is kept between programs where that is possible."""
         plan = dot_plan(self.context.isa, op)
-        sizes = {"a": plan.a_bytes(plan.k), "b": plan.b_bytes(plan.k)}
+        if isinstance(detail.a, MemoryOperand) and isinstance(detail.b, MemoryOperand):
+            detail.joined = plan_coalescing(op, detail.a, detail.b, plan)
+        capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
+        sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
         if isinstance(detail.b, MemoryOperand):
-            detail.cache = plan_cache(detail.b, self.block, sizes["b"])
+            detail.cache = plan_cache(detail.b, self.block, sizes["b"], joined=detail.joined is not None)
         if detail.cache is not None:
             self.context.keep(detail.cache)
             del sizes["b"]

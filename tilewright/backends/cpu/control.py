@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.backends.cpu import pack_cache
-from tilewright.backends.cpu.evaluator import Evaluator
+from tilewright.backends.cpu.coalesce import Coalescing
+from tilewright.backends.cpu.evaluator import Evaluator, Nest
 from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.plan import BlockPlan, Buffer, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
@@ -80,6 +81,10 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     caches = [cache for cache in low.plan.caches if cache.loop is op]
     for cache in caches:
         pack_cache.enter_loop(low, cache)
+    joined = next((s.detail.joined for s in step.bodies[0].steps if s.kind == "dot" and s.detail.joined), None)
+    if joined is not None:
+        _emit_joined(low, step, joined, bool(caches))
+        return
     count = [const(I64, 0)] if caches else []
     firsts = scalars_of(ev, op.operands[3:])
     with f.loop(lo, hi, by, init=[*firsts, *count], unroll=False) as loop:
@@ -89,6 +94,36 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
         bind(ev, body.args[1:], loop.values[: len(firsts)])
         end = _emit_body(low, step.bodies[0], tiles)
         loop.next(*scalars_of(ev, end.operands), *[f.add(trip, 1) for trip in loop.values[len(firsts) :]])
+    bind(ev, op.results, loop.results[: len(firsts)])
+
+
+def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: bool) -> None:
+    """A loop that runs up to `joined.factor` trips as one.
+
+    for t = 0 .. trips by factor:  count = min(factor, trips - t);  body for count trips;  scalars += count * step
+    """
+    op, ev, f = joined.loop, low.ev, low.f
+    body = op.body.block
+    lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
+    widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
+    lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
+    trips = f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
+    tiles = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
+    firsts = scalars_of(ev, op.operands[3:])
+    ev.enter(Nest())
+    gains = [ev.poly(gain) for gain in joined.steps]
+    init = [*firsts, *([const(I64, 0)] if cached else [])]
+    with f.loop(0, trips, joined.factor, init=init, unroll=False) as loop:
+        if cached:
+            low.trips[op] = loop.values[-1]
+        count = low.joined[op] = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
+        counter = f.add(lo, f.mul(loop.index, by))
+        ev.scalars[body.args[0]] = f.cast("trunc", counter, lower.type) if lower.type.bits < 64 else counter
+        carried = loop.values[: len(firsts)]
+        bind(ev, body.args[1:], carried)
+        _emit_body(low, step.bodies[0], tiles)
+        following = [f.add(v, f.cast("trunc", f.mul(count, g), v.type)) for v, g in zip(carried, gains, strict=True)]
+        loop.next(*following, *[f.add(number, 1) for number in loop.values[len(firsts) :]])
     bind(ev, op.results, loop.results[: len(firsts)])
 
 
@@ -208,4 +243,3 @@ def emit_call(low: FunctionLowering, step: Step) -> None:
     f.call(low.symbol_of(op.callee_name), VOID, args)  # type: ignore[attr-defined]
     for value, slot, name in slots:
         ev.scalars[value] = f.load(storage(name), slot)
-

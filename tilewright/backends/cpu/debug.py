@@ -1,7 +1,7 @@
 """`tt.print` and `tt.assert`: lines through the C library, and a flag that the launch looks at.
 
-    for each element: printf("pid (x, y, z) idx (i, j)prefix value\\n")
-    if not all elements of the condition: failed = 1 + number of the assertion, unless one failed before
+for each element: printf("pid (x, y, z) idx (i, j)prefix value\\n")
+if not all elements of the condition: failed = 1 + number of the assertion, unless one failed before
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`tt.dot`: operands packed from memory or scratch, then the micro-kernels of `dot/`, for each matrix of a batch.
 
-    valid extents of A and B from their masks
-    A: in place, if every element exists and K has unit stride, else packed
-    B: packed
-    acc (+)= A * B
+valid extents of A and B from their masks
+A: in place, if every element exists and K has unit stride, else packed
+B: packed
+acc (+)= A * B
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 class _Source:
     """An operand ready to be read: address of element (0, 0), byte strides, valid extents."""
 
-    def __init__(self, low: FunctionLowering, operand: Operand, shape: tuple[int, ...], batch: V) -> None:
+    def __init__(
+        self, low: FunctionLowering, operand: Operand, shape: tuple[int, ...], extents: list[V], batch: V
+    ) -> None:
         ev, f = low.ev, low.f
         self.whole: V = const(I1, 1)
-        self.valid: list[V] = [const(I64, n) for n in shape[-2:]]
+        self.valid: list[V] = list(extents)
         self.strides: list[V] = []
         self.unit: list[bool] = []
         if isinstance(operand, ScratchOperand):
@@ -42,18 +44,19 @@ class _Source:
             self.strides = [const(I64, s) for s in operand.strides[-2:]]
             self.unit = [s == size for s in operand.strides[-2:]]
             return
-        self._from_memory(low, operand, shape)
+        self._from_memory(low, operand)
 
-    def _from_memory(self, low: FunctionLowering, operand: MemoryOperand, shape: tuple[int, ...]) -> None:
+    def _from_memory(self, low: FunctionLowering, operand: MemoryOperand) -> None:
         ev, f = low.ev, low.f
         size = memory_bytes(operand.elem)
         self.address = f.gep(ev.scalar(operand.base), ev.poly(operand.offset))
         self.strides = [ev.poly(stride) for stride in operand.strides]
         self.unit = [stride == Poly.of(size) for stride in operand.strides]
+        extents = list(self.valid)
         for dim, bounds in enumerate(operand.bounds):
             for bound in bounds:
                 limit = ev.poly(bound)
-                self.whole = f.and_(self.whole, f.icmp("sge", limit, shape[dim]))
+                self.whole = f.and_(self.whole, f.icmp("sge", limit, extents[dim]))
                 self.valid[dim] = f.intrinsic("smin", self.valid[dim], limit)
         for condition in operand.conditions:
             holds = ev.scalar(condition)
@@ -100,15 +103,18 @@ def emit_dot_step(low: FunctionLowering, step: Step) -> None:
 def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object, b_type: object, batch: V) -> None:
     """The product of one pair of matrices."""
     f, ev = low.f, low.ev
-    a = _Source(low, detail.a, shape_of(a_type), batch)  # type: ignore[arg-type]
-    b = _Source(low, detail.b, shape_of(b_type), batch)  # type: ignore[arg-type]
+    joined = detail.joined
+    trips: V = low.joined[joined.loop] if joined is not None else const(I64, 1)
+    k, capacity = f.mul(trips, plan.k), plan.k * (joined.factor if joined is not None else 1)
+    a = _Source(low, detail.a, shape_of(a_type), [const(I64, plan.m), k], batch)  # type: ignore[arg-type]
+    b = _Source(low, detail.b, shape_of(b_type), [k, const(I64, plan.n)], batch)  # type: ignore[arg-type]
     size = memory_bytes(detail.acc.elem)
     acc = f.gep(ev.arena, detail.acc.offset)
     acc_stride = detail.acc.strides[-2] * size
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
-    words = plan.steps(plan.k)
-    panel, plane_b = plan.b_panel_bytes(plan.k), plan.b_plane_bytes(plan.k)
+    words = f.mul(trips, plan.steps(plan.k))
+    panel, plane_b = plan.b_panel_bytes(capacity), plan.b_plane_bytes(capacity)
 
     def pack(target: V) -> None:
         pack_b(
@@ -134,7 +140,7 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
 
     def packed() -> None:
         buffer = f.gep(ev.arena, detail.packed["a"].offset)
-        row, plane = plan.a_row_bytes(plan.k), plan.a_plane_bytes(plan.k)
+        row, plane = plan.a_row_bytes(capacity), plan.a_plane_bytes(capacity)
         pack_a(
             f, plan, a.order(0, 1), buffer, row, a.address, a.strides[0], a.strides[1],
             a.valid[0], a.valid[1], words, plane_bytes=plane,

@@ -7,6 +7,7 @@ mask holds. Masks must be conjunctions of `coordinate + uniform < uniform`; mask
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -63,6 +64,7 @@ class DotDetail:
         fresh: whether the accumulator starts from zero.
         packed: scratch for the packed operands, "a" and "b".
         cache: of packed B, if it is kept between programs.
+        joined: how trips of the loop around it are joined (`coalesce.Coalescing`), if they are.
     """
 
     a: Operand
@@ -71,10 +73,12 @@ class DotDetail:
     fresh: bool
     packed: dict[str, Buffer] = field(default_factory=dict)
     cache: PackCache | None = None
+    joined: Any = None
 
     def __str__(self) -> str:
         a, b = ("memory" if isinstance(o, MemoryOperand) else o.buffer.label for o in (self.a, self.b))
-        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}"
+        joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
+        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}{joined}"
 
 
 def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:

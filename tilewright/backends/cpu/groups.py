@@ -173,4 +173,3 @@ def _regroup(flat: list[V], like: list[list[V]]) -> list[list[V]]:
         out.append(list(flat[at : at + len(part)]))
         at += len(part)
     return out
-

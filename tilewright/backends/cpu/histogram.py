@@ -1,7 +1,7 @@
 """`tt.histogram`: counters in scratch, incremented one element after the other.
 
-    counters = 0
-    for each element where the mask holds: if 0 <= element < bins: counters[element] += 1
+counters = 0
+for each element where the mask holds: if 0 <= element < bins: counters[element] += 1
 """
 
 from __future__ import annotations

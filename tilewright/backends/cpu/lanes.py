@@ -79,9 +79,7 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
     return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits)
 
 
-def survey(
-    step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
-) -> tuple[list[float], int]:
+def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> tuple[list[float], int]:
     """For each dim, how many accesses are contiguous along it; and the bytes of the widest float element."""
     shape = step.shape
     votes = [0.0] * len(shape)

@@ -211,6 +211,7 @@ class FunctionLowering:
     Attributes:
         ev: values of the function.
         trips: number of the current trip of loops that keep packed operands.
+        joined: number of trips that the current one stands for, of loops whose trips are joined.
     """
 
     def __init__(
@@ -219,6 +220,7 @@ class FunctionLowering:
         self.state, self.plan, self.f = state, plan, f
         self.pids, self.grid = pids, grid
         self.trips: dict[Operation, V] = {}
+        self.joined: dict[Operation, V] = {}
         self.ev = Evaluator(f, arena, fuse=state.options.enable_fp_fusion)
 
     @property
@@ -430,4 +432,3 @@ def _emit_callee(state: _ModuleState, symbol: str) -> None:
         f.ret()
 
     control.emit_branches(low, plan, leave)
-

@@ -404,4 +404,3 @@ def scalar_store(ev: Evaluator, op: Operation) -> None:
         value = store_bool(ev.f, value)
     with ev.f.if_(rest[0] if rest else const(I1, 1)):
         ev.f.store(value, pointer)
-

@@ -53,12 +53,19 @@ class PackCache:
     state: Buffer
 
 
-def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int) -> PackCache | None:
-    """A cache for an operand of a dot in `block`, or None where it cannot be kept or would not be used again."""
+def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined: bool) -> PackCache | None:
+    """A cache for an operand of a dot in `block`, or None where it cannot be kept or would not be used again.
+
+    Args:
+        operand: packed B.
+        block: that of the dot.
+        slot_bytes: packed bytes of a trip.
+        joined: whether a slot holds several trips, and so depends on the number of trips that are left.
+    """
     loop = block.parent_op()
     if not isinstance(loop, ForOp) or not _quiet(loop):
         return None
-    keys = _keys(operand, loop)
+    keys = _keys(operand, loop, [loop.ub] if joined else [])
     slots = min(256, _CAPACITY // slot_bytes)
     if keys is None or slots < 2:
         return None
@@ -122,10 +129,10 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
     return found
 
 
-def _keys(operand: MemoryOperand, loop: ForOp) -> list[SSAValue] | None:
-    """Scalars from outside of the loop on which the operand depends and which differ between programs."""
+def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSAValue] | None:
+    """Scalars from outside of the loop on which the operand (and `also`) depends and which differ between programs."""
     polys: list[Poly] = [operand.offset, *operand.strides, *(b for bounds in operand.bounds for b in bounds)]
-    stack = [operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
+    stack = [*also, operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
     body = loop.body.block
     keys: dict[SSAValue, None] = {}
     seen: set[SSAValue] = set()

@@ -1,8 +1,8 @@
 """`tt.scan`: along the lanes in log steps, or, where another dim has the lanes, one element after the other.
 
-    lanes across:  for columns: acc = x[0]; for i: acc = body(acc, x[i]); out[i] = acc
-    lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...      inside the chunk
-                                x = body(last of the chunk before, x);  out = x
+lanes across:  for columns: acc = x[0]; for i: acc = body(acc, x[i]); out[i] = acc
+lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...      inside the chunk
+                            x = body(last of the chunk before, x);  out = x
 """
 
 from __future__ import annotations
