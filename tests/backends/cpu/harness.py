@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.backends.cpu.dot import amx
 from tilewright.backends.cpu.lower import CpuProgram, lower_module
 from tilewright.backends.llvm.codegen import compile_object, load
 from tilewright.backends.llvm.features import CpuFeatures, host
@@ -50,6 +51,8 @@ class Compiled:
         kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
         self.names = [ir_name(element_type(t)) for t in kernel.function_type.inputs]
         self.program: CpuProgram = lower_module(module, isa or host(), options)
+        if self.program.needs_amx:
+            assert amx.request_permission(), "the system keeps the tile registers to itself"
         exports = [self.program.symbol] + ([f"{self.program.symbol}.failed"] if self.program.asserts else [])
         self.library = load(compile_object(self.program.llvm, isa or host()), exports)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
