@@ -68,6 +68,41 @@ def test_more_trips_than_kept_panels() -> None:
     _run(text, (16, 256), 64, 512, 32 * 80, "f32", "f32")
 
 
+@pytest.mark.parametrize("k", [0, 1, 15, 16, 17, 255, 256, 257, 300, 512, 700])
+def test_joined_trips(k: int) -> None:
+    """16 trips are one product; the last product stands for those that are left, and masks reach into it."""
+    text = matmul_text(32, 64, 16)
+    module = parse_module(text)
+    run_passes(module)
+    assert "trips at a time" in plan_module(module, host()).render()
+    compiled = Compiled(text)
+    rng = np.random.default_rng(k)
+    a, b = (
+        rng.standard_normal((50, max(k, 1))).astype(np.float32),
+        rng.standard_normal((max(k, 1), 70)).astype(np.float32),
+    )
+    c = np.full((50, 70), 7, np.float32)
+    compiled((4,), a, b, c, 50, 70, k, max(k, 1), 70, 70)
+    want = a[:, :k].astype(np.float64) @ b[:k].astype(np.float64)
+    assert np.abs(c - want).max() <= 1e-5 * (1 + np.abs(want).max())
+
+
+def test_trips_that_do_not_lie_side_by_side_stay_apart() -> None:
+    """A advances by twice the width of its tile, so that every second block of columns is left out."""
+    text = matmul_text(32, 64, 16, mask_k=False).replace(
+        "%adv = arith.constant dense<16>", "%adv = arith.constant dense<32>"
+    )
+    module = parse_module(text)
+    run_passes(module)
+    assert "at a time" not in plan_module(module, host()).render()
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((32, 128)).astype(np.float32), rng.standard_normal((64, 64)).astype(np.float32)
+    c = np.zeros((32, 64), np.float32)
+    Compiled(text)((1,), a, b, c, 32, 64, 64, 128, 64, 64)
+    want = sum(a[:, 32 * t : 32 * t + 16] @ b[16 * t : 16 * t + 16] for t in range(4))
+    np.testing.assert_allclose(c, want, rtol=1e-4, atol=1e-4)
+
+
 def test_rows_of_columns_share_packed_panels() -> None:
     module = parse_module(matmul_text(32, 64, 32))
     run_passes(module)

@@ -22,6 +22,7 @@ from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_tile, owner_of
 from tilewright.ir.types import is_integer
 from tilewright.ops.control import ForOp
 
+_ARITHMETIC = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.extsi"})
 _PANEL_BYTES = 32 << 10  # of one packed panel, so that it stays in the first cache
 
 
@@ -52,7 +53,8 @@ def plan_coalescing(dot: Operation, a: MemoryOperand, b: MemoryOperand, plan: Do
     steps = trip.carried_steps()
     along_k = (a.strides[1], b.strides[0])
     aligned = all(
-        trip.gain(operand.offset) == stride * Poly.of(plan.k) for operand, stride in zip((a, b), along_k, strict=True)
+        trip.gain(operand.offset) == trip.expanded(stride * Poly.of(plan.k))
+        for operand, stride in zip((a, b), along_k, strict=True)
     )
     if steps is None or not aligned:
         return None
@@ -103,6 +105,10 @@ class _Trip:
         difference = there + -here
         return None if any(self._inside(atom) for atom in difference.atoms()) else difference
 
+    def expanded(self, poly: Poly) -> Poly | None:
+        """A polynomial in the same terms as gains."""
+        return self._substituted(poly, {})
+
     def carried_steps(self) -> list[Poly] | None:
         """Gain of each carried scalar."""
         scalars = [arg for arg in self.body.args[1:] if not is_tile(arg)]
@@ -133,16 +139,16 @@ class _Trip:
         return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
 
     def _expanded(self, value: SSAValue) -> Poly | None:
-        """A scalar as a polynomial in the loop's arguments and in scalars from outside."""
+        """A scalar as a polynomial in the loop's arguments and in scalars that no arithmetic here computes."""
         found = self._known.get(value)
         if found is not None:
             return found
         op = owner_of(value)
-        if not self._inside(value) or op is None or constant_of(value) is not None:
+        if op is None or constant_of(value) is not None:
             return self._scalar(value)
-        parts = [self._expanded(operand) for operand in op.operands]
-        if op.name not in ("arith.addi", "arith.subi", "arith.muli", "arith.extsi") or None in parts:
-            return None
+        parts = [self._expanded(operand) for operand in op.operands] if op.name in _ARITHMETIC else [None]
+        if None in parts:  # opaque: fine if it is computed before the loop
+            return None if self._inside(value) else self._scalar(value)
         known = [part for part in parts if part is not None]
         if op.name == "arith.extsi":
             made = known[0]
