@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz test-interop clean
+.PHONY: help tour test lint format bench docs fuzz test-interop test-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interprete
 test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front end and run them here, and the other way round
 	@$(VENV)-interop/bin/python -m pytest -q -p no:cacheprovider tests/interop
 
+test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
+	@$(BIN)/python -m pytest -m gpu $(PYTEST)
+
+bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
+	@$(BIN)/python -m benchmarks.gpu $(BENCH)
+
 clean: ## remove the environment and every cache in this folder
 	rm -rf $(VENV) $(VENV)-interop .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -74,6 +80,12 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 $(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright and the lint tools into $(VENV)"
 	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+# The torch that PyPI serves for this system has CUDA and brings Triton.
+$(VENV)/.gpu: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright with CUDA, PyTorch and the test tools into $(VENV)"
+	@$(INSTALL) --editable '.[torch,test,cuda]'
 	@touch $@
 
 # Triton is in an environment of its own: nothing else may come to need it.

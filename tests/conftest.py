@@ -13,6 +13,7 @@ from hypothesis import settings
 # Before tilewright reads the environment, and inherited by the processes that tests start.
 _CACHE = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE.name
+os.environ.setdefault("TILEWRIGHT_DEFAULT_BACKEND", "cpu")  # where there is a GPU, only tests/gpu uses it
 
 settings.register_profile("shared-machine", deadline=None, print_blob=True)
 settings.load_profile("shared-machine")

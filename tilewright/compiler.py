@@ -3,10 +3,16 @@
 from tilewright.base import errors
 from tilewright.base.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from tilewright.base.hooks import LazyDict
-from tilewright.base.target import Target as GPUTarget
+from tilewright.base.target import Target
 from tilewright.runtime.ast_source import ASTSource, compile
 from tilewright.runtime.compiler import CompiledKernel
 from tilewright.runtime.ir_source import IRSource
+
+
+def GPUTarget(backend: str, arch: str | int, warp_size: int = 32) -> Target:
+    """A target by back end and architecture: `GPUTarget("cuda", 90, 32)`."""
+    return Target(backend, arch, warp_size=warp_size)
+
 
 __all__ = [
     "ASTSource",

@@ -89,6 +89,24 @@ def test_hints_of_the_user_count() -> None:
     assert facts_of(body, "x").divisibility == (32,)
 
 
+@pytest.mark.parametrize(
+    ("predicate", "bound", "known"), [("sge", 0, True), ("sgt", -1, True), ("sge", -1, False), ("slt", 0, False)]
+)
+def test_what_is_assumed_not_to_be_negative_wraps_in_runs(predicate: str, bound: int, known: bool) -> None:
+    body = f"""
+      %zero = arith.constant {bound} : i32
+      %test = arith.cmpi {predicate}, %m, %zero : i32
+      llvm.intr.assume %test : i1
+      %c16 = arith.constant 16 : i32
+      %base = arith.muli %m, %c16 : i32
+      %bs = tt.splat %base : i32 -> tensor<128xi32>
+      %r = tt.make_range {{start = 0 : i32, end = 128 : i32}} : tensor<128xi32>
+      %off = arith.addi %bs, %r : tensor<128xi32>
+      %ns = tt.splat %n : i32 -> tensor<128xi32>
+      %x = arith.remsi %off, %ns : tensor<128xi32>"""
+    assert facts_of(body, "x").contiguity == ((16,) if known else (1,))
+
+
 # --- brute force -------------------------------------------------------------------------------------------
 
 LEAVES = ["%r", "%rev", "%c", "%k", "%ns", "%ms"]
@@ -106,12 +124,20 @@ def expressions(draw: st.DrawFn) -> tuple[str, int]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(expressions(), st.integers(-6, 6), st.integers(-40, 40), st.sampled_from([1, 2, 4, 8, 12, 32]))
-def test_facts_hold_for_every_lane(expression: tuple[str, int], sixteens: int, m: int, constant: int) -> None:
+@given(
+    expressions(),
+    st.integers(-6, 6),
+    st.integers(-40, 40),
+    st.sampled_from([1, 2, 4, 8, 12, 32]),
+    st.sampled_from([(8, 32), (0, 12), (0, 3), (4, 24)]),
+)
+def test_facts_hold_for_every_lane(
+    expression: tuple[str, int], sixteens: int, m: int, constant: int, extent: tuple[int, int]
+) -> None:
     """Whatever the analysis claims of a random expression is true of its values."""
-    body, count = expression
+    (body, count), (start, size) = expression, extent
     text = f"""module {{ tt.func public @k({ARGS}) -> tensor<32xi32> {{
-      %r = tt.make_range {{start = 8 : i32, end = 40 : i32}} : tensor<32xi32>
+      %r = tt.make_range {{start = {start} : i32, end = {start + size} : i32}} : tensor<32xi32>
       %c = arith.constant dense<{constant}> : tensor<32xi32>
       %k = arith.constant dense<4> : tensor<32xi32>
       %ns = tt.splat %n : i32 -> tensor<32xi32>
@@ -119,7 +145,7 @@ def test_facts_hold_for_every_lane(expression: tuple[str, int], sixteens: int, m
       %rev = arith.subi %c, %r : tensor<32xi32>
       {body}
       tt.return %v{count - 1} : tensor<32xi32> }} }}"""
-    module = parse_module(text)
+    module = parse_module(text.replace("<32x", f"<{size}x"))
     function = next(op for op in module.ops if isinstance(op, FuncOp))
     claimed = axis_facts(function)[function.body.block.last_op.operands[0]]  # type: ignore[union-attr]
     arguments = [np.asarray(0, np.int64), np.asarray(16 * sixteens, np.int32), np.asarray(m, np.int32)]

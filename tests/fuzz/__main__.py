@@ -40,6 +40,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that one kernel may take")
     parser.add_argument("--any-shape", action="store_true", help="also extents that are not powers of two")
+    parser.add_argument("--products", action="store_true", help="each kernel multiplies matrices over the whole grid")
+    parser.add_argument(
+        "--cpu", default="", help="CPU for all kernels, or host; AVX-512 and AMX are emulated if need be"
+    )
     parser.add_argument("--no-interpreter", action="store_true", help="leave interpreter mode out")
     parser.add_argument("--no-shrink", action="store_true", help="report failures as they are")
     parser.add_argument("--log", type=Path, help="write a summary as JSON to this file")
@@ -66,13 +70,19 @@ def main() -> int:
     return 1 if failures else 0
 
 
+def profile_of(options: argparse.Namespace) -> Profile:
+    """What the command line says of kernels."""
+    statements = 4 if options.products else Profile.statements
+    return Profile(options.any_shape, statements, products=options.products, cpu=options.cpu)
+
+
 def run(
     options: argparse.Namespace, pool: Pool, folder: Path
 ) -> tuple[collections.Counter[str], list[tuple[int, Outcome]]]:
     """All kernels; gives how often each kind of outcome occurred, and the failures."""
     counts: collections.Counter[str] = collections.Counter()
     failures: list[tuple[int, Outcome]] = []
-    profile = Profile(any_shape=options.any_shape)
+    profile = profile_of(options)
 
     def jobs() -> Iterator[Job]:
         for seed in range(options.seed, options.seed + options.cases):
@@ -104,7 +114,7 @@ def first_of_each_kind(failures: list[tuple[int, Outcome]]) -> list[tuple[int, O
 
 def report(options: argparse.Namespace, pool: Pool, folder: Path, seed: int, outcome: Outcome) -> None:
     """Shrink a failure, print it and save it."""
-    case = generate(seed, Profile(any_shape=options.any_shape))
+    case = generate(seed, profile_of(options))
     candidate = folder / "candidate.py"
     count = 0
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from tests.backends.cpu import soft_avx512
 from tests.backends.cpu.harness import Compiled
 from tests.fuzz.arguments import Array, Guarded, element, filled, working
 from tests.fuzz.case import Loaded, Param, load
@@ -164,8 +165,9 @@ def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
             guarded[p.name] = guarded[p.alias]
     arrays = {name: g.array for name, g in guarded.items()}
     isa = describe("", case.cpu) if case.cpu else host()
+    soften = soft_avx512.soften if soft_avx512.needed(isa) else None
     try:
-        compiled = Compiled(module, Options(**case.options), passes=False, isa=isa)
+        compiled = Compiled(module, Options(**case.options), passes=False, isa=isa, soften=soften)
         compiled(case.grid, *_arguments(case, arrays))
     except Exception as error:
         raise _Stop("cpu", error) from error

@@ -183,6 +183,7 @@ def branch(g: Generator) -> None:
         with g.block(body):
             g.fill(g.random.randint(1, 3))
             _changed(g, g.random.randint(0, 2))
+            assigned: dict[str, Value] = {}
             for target in targets:
                 source = g.attempt(
                     lambda target=target: g.find(
@@ -191,6 +192,7 @@ def branch(g: Generator) -> None:
                 )
                 if source is not None:
                     g.add(f"{target.name} = {source.name}")
-                    known[target.name].append(source)
+                    assigned[target.name] = assigned.get(source.name, source)  # it may be a target assigned just before
+                    known[target.name].append(assigned[target.name])
     for target in targets:
         g.replace_value(target, target.like(**joined(*known[target.name])))

@@ -18,16 +18,17 @@ from tilewright.backends.llvm.features import host
 
 Family = Callable[["Generator"], None]
 FAMILIES: list[tuple[float, Family]] = []
+ANY_SHAPE: list[tuple[float, Family]] = []  # beside them for kernels with extents that are not powers of two
 MAX_TILE = 4096
 _POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _OTHERS = (3, 5, 6, 7, 12, 24, 40, 80, 96, 100)
 
 
-def family(weight: float) -> Callable[[Family], Family]:
-    """Register a family of statements, chosen in proportion to `weight`."""
+def family(weight: float, *, any_shape: bool = False) -> Callable[[Family], Family]:
+    """Register a family of statements, chosen in proportion to `weight`; with `any_shape`, only for such kernels."""
 
     def register(function: Family) -> Family:
-        FAMILIES.append((weight, function))
+        (ANY_SHAPE if any_shape else FAMILIES).append((weight, function))
         return function
 
     return register
@@ -41,11 +42,15 @@ class Profile:
         any_shape: tile extents other than powers of two.
         statements: most statements outside of nested blocks.
         depth: how deep control flow nests.
+        products: start with a product of matrices over the whole grid.
+        cpu: name of the CPU that is compiled for, "host", or empty for a random one of those that run here.
     """
 
     any_shape: bool = False
     statements: int = 16
     depth: int = 3
+    products: bool = False
+    cpu: str = ""
 
 
 class Generator:
@@ -164,12 +169,13 @@ class Generator:
 
     def fill(self, count: int) -> None:
         """Add statements of random families until `count` families have succeeded."""
-        weights = [w for w, _ in FAMILIES]
+        families = FAMILIES + (ANY_SHAPE if self.profile.any_shape else [])
+        weights = [w for w, _ in families]
         done = 0
         for _ in range(count * 12):
             if done >= count:
                 return
-            function = self.random.choices(FAMILIES, weights)[0][1]
+            function = self.random.choices(families, weights)[0][1]
             mark = self._mark()
             try:
                 function(self)
@@ -275,14 +281,19 @@ def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
     from tests.fuzz import arithmetic, combine, control, memory, shapes  # noqa: F401  (they register their families)
     from tests.fuzz.memory import load_new, store
+    from tests.fuzz.products import product
 
     g = Generator(seed, profile or Profile())
+    if g.profile.products:
+        g.attempt(lambda: product(g))
     for _ in range(g.random.randint(1, 3)):
         g.attempt(lambda: load_new(g))
     g.fill(g.random.randint(3, g.profile.statements))
     for _ in range(3):
         g.attempt(lambda: store(g, g.tile()))
     cpu = g.random.choice([*cpus(), "", "", ""])
+    if g.profile.cpu:
+        cpu = "" if g.profile.cpu == "host" else g.profile.cpu
     return Case(seed, list(g.params.values()), g.body, g.grid, cpu, g.options)
 
 

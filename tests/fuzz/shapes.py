@@ -136,3 +136,29 @@ def histogram(g: Generator) -> None:
     a = g.tile(lambda v: v.dtype in ("int32", "uint32", "int64") and len(v.shape) == 1)
     bins = g.random.choice((4, 16, 64))
     g.define(f"tl.histogram({a.name} & {bins - 1}, {bins})", (bins,), "int32")
+
+
+@family(1.5, any_shape=True)
+def part(g: Generator) -> None:
+    """Elements of a tile at a range of places along each dim; read, or replaced by another element."""
+    a = g.tile()
+    places, shape = zip(*(_range(g, extent) for extent in a.shape), strict=True)
+    if len(shape) > 1 and g.chance(0.3):
+        axis = g.random.randrange(len(shape))
+        places = (*places[:axis], str(g.random.randrange(-a.shape[axis], a.shape[axis])), *places[axis + 1 :])
+        shape = (*shape[:axis], *shape[axis + 1 :])
+    if g.chance(0.3):
+        changed = g.define_copy(a)
+        g.add(f"{changed.name}[{', '.join(places)}] = {a.name}[{', '.join('0' for _ in a.shape)}]")
+    else:
+        g.define(f"{a.name}[{', '.join(places)}]", shape, a.dtype, **same(a))
+
+
+def _range(g: Generator, extent: int) -> tuple[str, int]:
+    """A slice of a dim, and how many elements it leaves."""
+    if g.chance(0.4):
+        return ":", extent
+    first, last = sorted(g.random.randrange(extent) for _ in range(2))
+    step = g.random.choice((1, 1, 2, 3, -1, -2))
+    text = f"{first}:{last + 1}:{step}" if step > 0 else f"{last}:{first - 1 if first else ''}:{step}"
+    return text, (last - first) // abs(step) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,27 @@ from tests.fuzz.case import Statement
 from tests.fuzz.generator import Profile, generate
 from tests.fuzz.pool import Job, Pool
 from tests.fuzz.shrink import shrink
+from tilewright.backends.llvm.features import host
 
 FOUND = sorted((Path(__file__).resolve().parent / "found").glob("*.py"))
-# Not on this machine's own CPU: LLVM's code generator for AVX2 is at fault, and no way around it is in place yet.
-OPEN = {"case_1460", "case_4483"}
-SEEDS = range(20260, 20320)
+FIRST = 20260
+PROFILES = {
+    "powers_of_two": (60, Profile(statements=10)),
+    "any_shape": (20, Profile(any_shape=True, statements=10)),
+    "products": (8, Profile(statements=3, products=True)),
+    "products_with_amx": (8, Profile(statements=3, products=True, cpu="emeraldrapids")),
+}
 
 
-def test_random_kernels_agree(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", PROFILES)
+def test_random_kernels_agree(tmp_path: Path, name: str) -> None:
+    count, profile = PROFILES[name]
+    if profile.cpu and not host().is_x86:
+        pytest.skip("emulated on x86 only")
     jobs = []
-    for seed in SEEDS:
+    for seed in range(FIRST, FIRST + count):
         path = tmp_path / f"case_{seed}.py"
-        path.write_text(generate(seed, Profile(statements=10)).source())
+        path.write_text(generate(seed, profile).source())
         jobs.append(Job(seed, path, interpreter=seed % 3 == 0))
     with Pool(2) as pool:
         outcomes = list(pool.run(jobs))
@@ -29,12 +39,15 @@ def test_random_kernels_agree(tmp_path: Path) -> None:
     assert failures == {}
 
 
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_kernel_that_once_failed(path: Path, request: pytest.FixtureRequest) -> None:
-    if path.stem in OPEN:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="LLVM's code generator for AVX2"))
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Pool]:
     with Pool(1) as pool:
-        ((_, outcome),) = pool.run([Job(0, path)])
+        yield pool
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_kernel_that_once_failed(worker: Pool, path: Path) -> None:
+    ((_, outcome),) = worker.run([Job(0, path)])
     assert outcome.passed, outcome.detail
 
 

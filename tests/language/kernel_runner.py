@@ -1,10 +1,13 @@
-"""Runs a block function on numpy arrays: through the reference evaluator, or as native code on the CPU.
+"""Runs a block function on numpy arrays: through the reference evaluator, as native code on the CPU, on a GPU.
 
-Tests that use the fixture `backend` run once on each.
+Tests that use the fixture `backend` run once on each; "simulated", which tests of the NVIDIA back end may ask for by
+`running_on`, is code for a GPU run thread by thread in numpy.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,11 +17,19 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.backends.nvidia import simt_math, simt_tensor
+from tests.backends.nvidia.simt import run_kernel
+from tests.gpu.harness import Compiled
+from tilewright.backends.nvidia import backend as nvidia
+from tilewright.backends.nvidia.arch import target_of
+from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import PointerType, dtype
+from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.minifloat import from_memory, to_memory
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -26,18 +37,29 @@ from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
+from tilewright.passes.pipeline import run_passes
 
-BACKENDS = ("reference", "interpreter", "cpu")
+assert simt_math and simt_tensor  # importing them adds their instructions
+BACKENDS = ("reference", "interpreter", "cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 _current = ["reference"]
 _compiled: dict[Any, Any] = {}
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Lets :func:`run` use the reference, then the CPU."""
-    _current.append(request.param)
-    yield request.param
-    _current.pop()
+    """Lets :func:`run` use one after the other."""
+    with running_on(request.param):
+        yield request.param
+
+
+@contextlib.contextmanager
+def running_on(name: str) -> Iterator[None]:
+    """Let :func:`run` use "reference", "interpreter", "cpu", "cuda" or "simulated"."""
+    _current.append(name)
+    try:
+        yield
+    finally:
+        _current.pop()
 
 
 _OF_NUMPY = {np.dtype(d.work_dtype): d for d in dtypes.ALL_DTYPES if d.work_dtype == d.memory_dtype}
@@ -64,13 +86,15 @@ class Held:
         return torch.from_numpy(signed).view(getattr(torch, names[self.type.name]))
 
 
-def build(kernel: Any, *args: Any, options: Options | None = None, **constants: Any) -> Any:
+def build(
+    kernel: Any, *args: Any, options: Options | None = None, target: Target = CPU, **constants: Any
+) -> Any:
     """The verified module of `kernel` for arguments as :func:`run` takes them; its text reads back to the same."""
     fn = kernel if isinstance(kernel, BlockFunction) else BlockFunction(kernel)
     names = list(fn.signature.parameters)
     specs = [ParamSpec(name, _type_of(value)) for name, value in zip(names, args, strict=False)]
     specs += [ParamSpec(name, constexpr(constants[name])) for name in names[len(args) :]]
-    built = build_module(fn, specs, options or Options(), CPU)
+    built = build_module(fn, specs, options or Options(), target)
     for text in built.warnings:
         warnings.warn(text, stacklevel=2)
     module = built.module
@@ -92,6 +116,9 @@ def run(
         options: compile options.
         constants: compile-time parameters.
     """
+    if _current[-1] in ("cuda", "simulated"):
+        _run_for_gpus(kernel, args, grid, options or Options(), constants)
+        return
     if _current[-1] != "reference":
         fn = kernel.fn if isinstance(kernel, BlockFunction) else kernel
         interpret = _current[-1] == "interpreter"
@@ -107,6 +134,31 @@ def run(
         array = value.memory if isinstance(value, Held) else value
         values.append(memory.register(array) if isinstance(array, np.ndarray) else array)
     Evaluator(module, memory).launch(name, grid, values)
+
+
+def _run_for_gpus(kernel: Any, args: Any, grid: tuple[int, ...], options: Options, constants: dict[str, Any]) -> None:
+    """On the GPU of this machine, or on the simulated one."""
+    simulated = _current[-1] == "simulated"
+    target = target_of(90) if simulated else nvidia.target()
+    module = build(kernel, *args, options=options, target=target, **constants)
+    given = [value.memory if isinstance(value, Held) else value for value in args]
+    if simulated:
+        _simulate(module, options, target, grid, given)
+        return
+    try:
+        Compiled(module, options, target=target)(grid, *given)
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what the kernel printed
+
+
+def _simulate(module: Any, options: Options, target: Target, grid: tuple[int, ...], given: list[Any]) -> None:
+    made = emit_kernel(lay_out_module(run_passes(module), options, target), options, target)
+    log = np.zeros(16, np.int32)
+    given = [*given, log] if made.needs_log else given
+    ran = run_kernel(made.llvm, made.symbol, grid, made.num_warps, given, made.shared_bytes)
+    print("".join(ran.printed), end="")
+    if log[0]:
+        raise DeviceAssertionError(f"device-side assert in {made.symbol}: {made.asserts[log[0] - 1]}")
 
 
 def _type_of(value: Any) -> Any:

@@ -26,10 +26,11 @@ def test_no_name_of_the_language_is_missing() -> None:
 
 def test_refusals_and_remarks_are_about_names_that_exist() -> None:
     listed = {path for _, path in statepage.names()}
-    assert set(surface.REFUSED) <= listed and set(surface.REMARKS) <= listed
+    refused = set().union(*surface.REFUSED_ON.values())
+    assert refused <= listed and set(surface.REMARKS) <= listed
 
 
-@pytest.mark.parametrize("path", sorted(surface.REFUSED))
+@pytest.mark.parametrize("path", sorted(surface.REFUSED_ON["cpu"]))
 def test_what_is_refused_raises_an_error_that_names_it(path: str) -> None:
     emitter = EagerEmitter(Target("cpu", "generic"), Options(), None)  # type: ignore[arg-type]
     function = operator.attrgetter(path)(tl)

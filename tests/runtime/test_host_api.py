@@ -60,9 +60,7 @@ def test_the_driver_can_be_replaced():
     driver.set_active(other)
     assert driver.active is other
     driver.reset_active()
-    assert driver.active is driver.default and driver.get_active_gpus() == []
-    with pytest.raises(UnsupportedError, match="no GPU driver"):
-        driver.set_active_to_gpu()
+    assert driver.active is driver.default
 
 
 # --- compiling and launching apart --------------------------------------------------------------------

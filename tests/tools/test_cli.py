@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
 from tilewright.runtime.disk_cache import DiskCache
-from tilewright.tools import cli, doctor, examples
+from tilewright.tools import aot, cli, doctor, examples
 
 
 @pytest.fixture
@@ -54,6 +55,78 @@ def test_doctor_shows_machine_and_knobs(cache, tmp_path):
     assert str(tmp_path) in facts["disk cache"]
     assert f"numpy {doctor.version('numpy')}" in facts["packages"]
     assert doctor.version("no-such-package") == "not installed"
+
+
+def test_doctor_tells_of_gpus(cache):
+    with installed(FakeCuda(devices=1, version=12080)):
+        facts = doctor.facts()
+    assert facts["CUDA driver"] == "CUDA 12.8" and "compute capability 9.0, 132 multi" in facts["GPU 0"]
+    assert "cuda:90 (PTX 8.6)" in facts["GPU targets"] and facts["PTX assembler"]
+    with installed(None):
+        assert "no NVIDIA driver" in doctor.facts()["CUDA driver"]
+
+
+# --- compile ------------------------------------------------------------------------------------------------
+
+KERNEL = """
+import tilewright
+import tilewright.language as tl
+
+@tilewright.jit
+def add(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask) + 1, mask)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "add.py"
+    path.write_text(KERNEL)
+    return path
+
+
+def test_compile_for_this_machine(cache, file, tmp_path):
+    out = tmp_path / "out"
+    for told in ("ms", "from the disk cache"):
+        output = _invoke("compile", f"{file}:add", "-s", "*fp32:16, *fp32:16, i32, 64", "-o", str(out)).output
+        assert "add" in output and "cpu:" in output and told in output
+        assert {path.suffix for path in out.iterdir()} == {".ttir", ".loops", ".llir", ".obj"}
+        for path in out.iterdir():
+            path.unlink()
+
+
+@pytest.mark.parametrize("capability", [80, 86, 89, 90, 100, 120])
+def test_compile_for_a_gpu_that_is_not_here(cache, file, tmp_path, capability):
+    target = f"cuda:{capability}"
+    arguments = ("compile", f"{file}:add", "-t", target, "-s", "*fp32:16, *fp32:16, i32, 1024", "--num-warps", "8")
+    result = _invoke(*arguments, "-o", str(tmp_path / "out"))
+    assert target in result.output and "registers" in result.output
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".ttir", ".tgir", ".llir", ".ptx", ".cubin"}
+    assert ".reqntid 256" in (tmp_path / "out" / "add.ptx").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "said"),
+    [
+        ("nowhere.py:add", "i32", "no file nowhere.py"),
+        ("add", "i32", "FILE.py:KERNEL"),
+        ("{file}:sub", "i32", "no kernel 'sub'\nhint: it has add"),
+        ("{file}:add", "i32", "1 entries, add has 4 parameters"),
+        ("{file}:add", "*fp32, *fp32, i99, 64", "'i99' is neither a type nor a constant"),
+    ],
+)
+def test_compile_says_what_is_wrong(cache, file, kernel, signature, said):
+    result = _invoke("compile", kernel.format(file=file), "-s", signature)
+    assert result.exit_code == 1 and said in result.output
+
+
+def test_signatures_are_read():
+    assert aot.read_signature("*fp32:16, i32, 'a', 2.5,None, True, *u1") == [
+        ("*fp32", None, True), ("i32", None, False), ("", "a", False), ("", 2.5, False), ("", None, False),
+        ("", True, False), ("*u1", None, False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("passed", "status"), [(True, 0), (False, 1)])

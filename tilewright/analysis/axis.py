@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.solver import Facts
+from tilewright.ir.types import shape_of
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.elementwise_base import CompareOp
 from tilewright.ops.facts import AxisFacts, of_argument, unknown
+from tilewright.ops.program import AssumeOp
 from tilewright.ops.spec import REGISTRY
 
 _HINTS = {"tt.contiguity": 0, "tt.divisibility": 1, "tt.constancy": 2}
@@ -29,7 +34,7 @@ class AxisAnalysis:
     def argument(self, function: FuncOp, index: int) -> AxisFacts:
         promise = function.arg_attributes(index).get("tt.divisibility")
         divisor = int(promise.value.data) if isinstance(promise, IntegerAttr) else 1
-        return of_argument(divisor)
+        return _with_assumptions(function.body.block.args[index], of_argument(divisor))
 
     def transfer(self, op: Operation, operands: Sequence[AxisFacts]) -> Sequence[AxisFacts]:
         spec = REGISTRY.get(op.name)
@@ -37,7 +42,8 @@ class AxisAnalysis:
             return [unknown(result.type) for result in op.results]
         facts = spec.facts(op, operands)
         results = [facts] if isinstance(facts, AxisFacts) else list(facts)
-        return [_with_hints(op, fact) for fact in results]
+        hinted = (_with_hints(op, fact) for fact in results)
+        return [_with_assumptions(value, fact) for value, fact in zip(op.results, hinted, strict=True)]
 
     def induction(self, loop: ForOp, bounds: Sequence[AxisFacts]) -> AxisFacts:
         lower, _, step = bounds
@@ -56,6 +62,30 @@ def _with_hints(op: Operation, facts: AxisFacts) -> AxisFacts:
             if len(values) == facts.rank:
                 runs[slot] = tuple(max(a, b) for a, b in zip(runs[slot], values, strict=True))
     return AxisFacts(runs[0], runs[1], runs[2], facts.constant, facts.nonnegative)
+
+
+def _with_assumptions(value: SSAValue, facts: AxisFacts) -> AxisFacts:
+    """A scalar of which the user assumes that it is not negative: `tl.assume(x >= 0)`, where x is computed."""
+    if facts.nonnegative or shape_of(value.type):
+        return facts
+    block = value.owner if isinstance(value.owner, Block) else value.owner.parent_block()
+    for use in value.uses:
+        test = use.operation
+        if isinstance(test, CompareOp) and use.index == 0 and _means_nonnegative(test):
+            users = [inner.operation for inner in test.result.uses]
+            if any(isinstance(user, AssumeOp) and user.parent_block() is block for user in users):
+                return replace(facts, nonnegative=True)
+    return facts
+
+
+def _means_nonnegative(test: CompareOp) -> bool:
+    """Whether the left side of a comparison that holds is not negative."""
+    bound = test.rhs.owner
+    least = {"sge": 0, "sgt": -1}.get(test.attr_values()["predicate"])  # of integers: those of floats have other names
+    if least is None or not isinstance(bound, ConstantOp):
+        return False
+    number = bound.splat_value
+    return number is not None and number >= least
 
 
 def axis_facts(function: FuncOp) -> Facts[AxisFacts]:

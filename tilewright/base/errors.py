@@ -152,6 +152,21 @@ class DeviceAssertionError(LaunchError, RuntimeError):
     """A `tl.device_assert` did not hold."""
 
 
+class DriverError(LaunchError, RuntimeError):
+    """The GPU's driver refused or failed, or there is none.
+
+    Args:
+        message: what was being done, and what the driver says.
+        code: the driver's number for it; 0 where there is no driver.
+        name: the driver's name for it (`"CUDA_ERROR_ILLEGAL_ADDRESS"`).
+        hint: what to do.
+    """
+
+    def __init__(self, message: str, code: int = 0, name: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code, self.name = code, name
+
+
 class OutOfResources(LaunchError):
     """A kernel needs more of a resource than the target has.
 
@@ -159,17 +174,24 @@ class OutOfResources(LaunchError):
         required: amount needed.
         limit: amount available.
         name: the resource ("shared memory", "threads", ...).
+        detail: what in the kernel takes it, or "".
+        hint: what to shrink.
     """
 
-    def __init__(self, required: int, limit: int, name: str) -> None:
-        super().__init__(
-            f"out of resource: {name}, Required: {required}, Hardware limit: {limit}.",
-            hint="Reducing block sizes or `num_stages` may help.",
-        )
-        self.required, self.limit, self.name = required, limit, name
+    def __init__(
+        self,
+        required: int,
+        limit: int,
+        name: str,
+        detail: str = "",
+        hint: str = "Reducing block sizes or `num_stages` may help.",
+    ) -> None:
+        message = f"out of resource: {name}, Required: {required}, Hardware limit: {limit}."
+        super().__init__(f"{message}\n{detail}" if detail else message, hint=hint)
+        self.required, self.limit, self.name, self.detail = required, limit, name, detail
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (OutOfResources, (self.required, self.limit, self.name))
+        return (OutOfResources, (self.required, self.limit, self.name, self.detail, self.hint))
 
 
 class AutotunerError(LaunchError):

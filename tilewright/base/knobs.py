@@ -54,6 +54,16 @@ class CpuKnobs:
 
 
 @dataclass(slots=True)
+class CudaKnobs:
+    assembler: str = _knob(
+        "TILEWRIGHT_ASSEMBLER", "auto", str, "what makes machine code of PTX: auto, nvjitlink, ptxas or driver"
+    )
+    ptxas: Path | None = _knob("TILEWRIGHT_PTXAS_PATH", None, Path, "the ptxas program to use")
+    libcuda: Path | None = _knob("TILEWRIGHT_LIBCUDA_PATH", None, Path, "the driver library to load")
+    libdevice: Path | None = _knob("TILEWRIGHT_LIBDEVICE_PATH", None, Path, "the libdevice.10.bc to link")
+
+
+@dataclass(slots=True)
 class CompilationKnobs:
     dump_dir: Path | None = _knob("TILEWRIGHT_DUMP_DIR", None, Path, "write the text of every stage below this folder")
     override_dir: Path | None = _knob(
@@ -66,6 +76,12 @@ class CompilationKnobs:
 class RuntimeKnobs:
     interpret: bool = _knob("TILEWRIGHT_INTERPRET", False, _bool, "run kernels as Python through the reference")
     debug: bool = _knob("TILEWRIGHT_DEBUG", False, _bool, "default of the `debug` option")
+    default_backend: str = _knob(
+        "TILEWRIGHT_DEFAULT_BACKEND",
+        "auto",
+        str,
+        "device that is active at the start: cpu, cuda, or auto: a GPU if any",
+    )
     jit_cache_hook: Callable[..., Any] | None = None  # before a kernel is compiled
     jit_post_compile_hook: Callable[..., Any] | None = None
     launch_enter_hook: HookChain = field(default_factory=HookChain)
@@ -92,6 +108,7 @@ class Knobs:
 
     cache: CacheKnobs = field(default_factory=CacheKnobs)
     cpu: CpuKnobs = field(default_factory=CpuKnobs)
+    cuda: CudaKnobs = field(default_factory=CudaKnobs)
     compilation: CompilationKnobs = field(default_factory=CompilationKnobs)
     runtime: RuntimeKnobs = field(default_factory=RuntimeKnobs)
     autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)

@@ -11,6 +11,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import (
     IntegerType,
+    NoneAttr,
     TensorType,
     bf16,
     f8E4M3B11FNUZ,
@@ -90,7 +91,9 @@ def shape_of(type_: Attribute) -> tuple[int, ...]:
 
 
 def with_element(type_: Attribute, element: Attribute) -> Attribute:
-    """`type_` with another element type and the same shape."""
+    """`type_` with another element type, the same shape and, where it has one, the same layout."""
+    if isinstance(type_, TensorType) and not isinstance(type_.encoding, NoneAttr):
+        return TensorType(element, type_.get_shape(), type_.encoding)
     return tile_type(shape_of(type_), element)
 
 

@@ -1,21 +1,22 @@
 """Functions of external libraries, by symbol: `tl.core.extern_elementwise` and the decorator `tl.core.extern`.
 
-Symbols of NVIDIA's libdevice that have a mathematical operation are that operation, on every target; any other symbol
-is code of one kind of device and is refused elsewhere, by name.
+NVIDIA GPUs call the symbol. Elsewhere, symbols of NVIDIA's libdevice that have a mathematical operation are that
+operation; any other is code of one kind of device and is refused by name.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.dtypes import with_shape_of
 from tilewright.base.errors import DTypeError, UnsupportedError
+from tilewright.ir.types import to_ir
 from tilewright.ops.broadcast import broadcast_tensors
 from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
 from tilewright.ops.math import OPS
-from tilewright.ops.math_extern import math_name
+from tilewright.ops.math_extern import ExternElementwiseOp, math_name
 from tilewright.ops.values import tensor, unwrap
 
 
@@ -46,13 +47,23 @@ def extern_elementwise(
         raise DTypeError(f"input arg type does not match. Expect one of {rows}, got ({', '.join(map(str, types))})")
     symbol, element = table[types]
     name = math_name(symbol)
+    operands = list(broadcast_tensors(b, *operands))
+    result = with_shape_of(operands[0].type, element)
+    if b.target.backend == "cuda":
+        attrs = {"libname": unwrap(lib_name), "libpath": unwrap(lib_path), "symbol": symbol, "pure": unwrap(is_pure)}
+        return extern_call(b, result, operands, **attrs)
     if name is None or any(kind != element for kind in types):
         raise UnsupportedError(
             f"external function {symbol} is not available on {b.target.backend}: it is code of another device",
             hint=f"symbols with a portable form are those of {', '.join(OPS)}",
         )
-    operands = list(broadcast_tensors(b, *operands))
-    return b.emit(OPS[name], with_shape_of(operands[0].type, element), *operands)
+    return b.emit(OPS[name], result, *operands)
+
+
+def extern_call(b: Emitter, result: Any, operands: Sequence[tensor], **attrs: Any) -> tensor:
+    """A call of an external function on operands of one shape; `attrs` are those of `tt.extern_elementwise`."""
+    types = (to_ir(result),)
+    return tensor(b.op(ExternElementwiseOp, [o.handle for o in operands], attrs=attrs, result_types=types)[0], result)
 
 
 def extern(fn: Callable[..., Any]) -> Builtin:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.errors import UnsupportedError
+from tilewright.language.extra.cuda import globaltimer
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import reduce_or
 from tilewright.ops.atomic_functions import atomic_load
+from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.values import constexpr, tensor, unwrap
 
 
 @constexpr_function
@@ -17,15 +21,27 @@ def _pollable(pointer: Any) -> Any:
     return element is not None and not element.is_ptr() and element.is_int() and element.primitive_bitwidth >= 16
 
 
-@constexpr_function
-def _waits(timeout_ns: Any) -> Any:
-    """Whether to wait at all; a time limit other than zero needs a clock."""
-    return timeout_ns is None
+@builtin(export=False)
+def _limited(b: Emitter, timeout_ns: Any) -> constexpr:
+    """Whether there is a time limit to watch, which needs a clock."""
+    limit = unwrap(timeout_ns)
+    if limit is None or (not isinstance(limit, tensor) and limit == 0):
+        return constexpr(False)
+    if b.target.backend != "cuda":
+        raise UnsupportedError(
+            f"atomic_poll with a time limit is not available on {b.target.backend}, which has no clock",
+            hint="timeout_ns is None or 0 there",
+        )
+    return constexpr(True)
 
 
-@constexpr_function
-def _known_timeout(timeout_ns: Any) -> Any:
-    return timeout_ns is None or timeout_ns == 0
+@library
+def _in_time(start: Any, timeout_ns: Any) -> Any:
+    """Whether less than `timeout_ns` has passed since `start` by the clock; without a limit there is none to read."""
+    if timeout_ns is None:
+        return True
+    else:
+        return globaltimer() - start < timeout_ns
 
 
 @library(method=True)
@@ -41,22 +57,23 @@ def atomic_poll(pointer: Any, expected_value: Any, sem: Any = None, scope: Any =
         expected_value: what to wait for; broadcast.
         sem: "acquire" (default) or "relaxed".
         scope: "gpu" (default), "cta" or "sys".
-        timeout_ns: None to wait for ever, 0 to look once; other limits need a clock, which a CPU kernel has not.
+        timeout_ns: None to wait for ever, 0 to look once; other limits, in nanoseconds, need a clock, which GPUs have.
 
     Returns:
         int1 of the pointer's shape: whether the element had the expected value.
 
     Raises:
-        CompileTimeAssertionFailure: other elements, or another time limit.
+        CompileTimeAssertionFailure: other elements.
+        UnsupportedError: a time limit where there is no clock.
     """
     static_assert(_pollable(pointer.type), "atomic_poll takes pointers to integers of 16, 32 or 64 bits")
-    static_assert(_known_timeout(timeout_ns), "atomic_poll on a CPU has no clock: timeout_ns is None or 0")
+    start = globaltimer() if _limited(timeout_ns) else 0
     done = atomic_load(pointer, sem=sem, scope=scope) == expected_value
-    if _waits(timeout_ns):
+    if timeout_ns is None or _limited(timeout_ns):
         if pointer.type.is_block():
-            while reduce_or(done ^ True, None):
+            while reduce_or(done ^ True, None) & _in_time(start, timeout_ns):
                 done = done | (atomic_load(pointer, sem=sem, scope=scope) == expected_value)
         else:
-            while done ^ True:
+            while (done ^ True) & _in_time(start, timeout_ns):
                 done = atomic_load(pointer, sem=sem, scope=scope) == expected_value
     return done

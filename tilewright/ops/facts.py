@@ -295,10 +295,12 @@ def splat(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
 
 
 def make_range(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """start, start + 1, ...: one run."""
+    """start, start + 1, ...: one run, or several if its length is no power of two."""
     start = int(op.properties["start"].value.data)  # type: ignore[attr-defined]
-    size = power_of_two_divisor(_dims(_result(op))[0])
-    return AxisFacts((size,), (power_of_two_divisor(start),), (1,), None, start >= 0)
+    (extent,) = _dims(_result(op))
+    run = power_of_two_divisor(extent)
+    divisor = power_of_two_divisor(start)
+    return AxisFacts((run,), (divisor if run == extent else math.gcd(divisor, run),), (1,), None, start >= 0)
 
 
 def expand_dims(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:

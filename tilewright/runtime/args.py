@@ -1,8 +1,8 @@
-"""Reading arrays: the element type, the address, and whether the memory may be written.
+"""Reading arrays: the element type, the address, the device, and whether the memory may be written.
 
-torch CPU tensors (by `data_ptr()` and `dtype`, without importing torch), numpy arrays, and anything with
-`__array_interface__` or `__dlpack__` are read. Strides are the kernel's business. Arrays that the CPU cannot
-reach, or whose elements the language has no type for, raise an error that names the argument.
+torch tensors on the CPU or a CUDA GPU (by `data_ptr()` and `dtype`, without importing torch), numpy arrays, and
+anything with `__array_interface__`, `__cuda_array_interface__` or `__dlpack__` are read. Strides are the kernel's
+business. Arrays on other devices, or of elements that the language has no type for, raise an error naming the argument.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tilewright.base.errors import ArgumentError, DeviceError
 from tilewright.frontend.records import taken_apart
 from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import constexpr
+from tilewright.runtime.deferred import gpu
 from tilewright.runtime.tensor_descriptor import TensorDescriptor
 
 # Names as torch, numpy and ml_dtypes print them: signature type.
@@ -38,6 +39,8 @@ _NAMES = {
     "float8_e4m3b11fnuz": "fp8e4b15",
 }
 _names_of: dict[Any, str] = {}  # dtype object: signature type
+HOST = -1
+"""Number of the CPU among devices; GPUs count from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,14 @@ class Array:
         address: of the first element.
         writable: False if the owner forbids writing.
         owner: keeps the memory alive.
+        device: number of the GPU whose memory it is, or `HOST`; None for a stand-in that is nowhere.
     """
 
     dtype: str
     address: int
     writable: bool = True
     owner: Any = None
+    device: int | None = HOST
 
 
 def element_type(kind: Any, name: str) -> str:
@@ -92,7 +97,7 @@ def read(value: Any, name: str) -> Any:
         name: of the argument, for errors.
 
     Raises:
-        DeviceError: the array is on a device that the CPU cannot reach.
+        DeviceError: the array is on a device that no back end reaches.
         ArgumentError: its element type is unknown, or it has no memory.
     """
     if value is None or isinstance(value, (int, float, str, np.generic)):
@@ -105,7 +110,7 @@ def read(value: Any, name: str) -> Any:
     if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
         return _read_tensor(value, name)
     if hasattr(value, "__cuda_array_interface__"):
-        raise _wrong_device(name, "a CUDA device")
+        return _read_cuda_interface(value, name)
     if hasattr(value, "__array_interface__"):
         return _read_interface(value, name)
     if hasattr(value, "__dlpack__"):
@@ -124,17 +129,14 @@ def _read_descriptor(value: TensorDescriptor, name: str) -> tensor_descriptor:
 
 def _wrong_device(name: str, device: object) -> DeviceError:
     return DeviceError(
-        f"argument `{name}` is on {device}, but the kernel is launched on the CPU",
-        hint=f"pass {name}.cpu(), or move every argument to the device of the launch",
+        f"argument `{name}` is on {device}, which kernels cannot reach",
+        hint=f"pass {name}.cpu(), or move it to a CUDA device",
     )
 
 
 def _read_tensor(value: Any, name: str) -> Array:
     """A torch tensor, or anything that has its `data_ptr()` and `dtype`."""
-    device = getattr(value, "device", None)
-    kind = getattr(device, "type", device)
-    if not (getattr(value, "is_cpu", False) or kind is None or kind == "cpu"):
-        raise _wrong_device(name, f"device {device}")
+    device = HOST if getattr(value, "is_cpu", False) else _device_number(getattr(value, "device", "cpu"), name)
     element = element_type(value.dtype, name)
     if hasattr(value, "fake_mode"):
         raise _no_memory(value, name)
@@ -144,7 +146,17 @@ def _read_tensor(value: Any, name: str) -> Array:
         raise ArgumentError(f"argument `{name}` ({type(value).__name__}) has no plain memory: {error}") from error
     if address == 0 and _has_elements(value):
         raise _no_memory(value, name)
-    return Array(element, address, True, value)
+    return Array(element, address, True, value, device)
+
+
+def _device_number(device: Any, name: str) -> int | None:
+    """Number of a torch device (or of one that reads like it); None stays None."""
+    kind = getattr(device, "type", device)
+    if kind == "cuda":
+        return int(getattr(device, "index", None) or 0)
+    if device is None or kind == "cpu":
+        return None if device is None else HOST
+    raise _wrong_device(name, f"device {device}")
 
 
 def _no_memory(value: Any, name: str) -> ArgumentError:
@@ -171,11 +183,24 @@ def _read_interface(value: Any, name: str) -> Array:
     return Array(element, int(address or 0), not read_only, value)
 
 
+def _read_cuda_interface(value: Any, name: str) -> Array:
+    """The array interface of Numba and CuPy, version 3."""
+    interface = value.__cuda_array_interface__
+    element = element_type(getattr(value, "dtype", None) or np.dtype(interface["typestr"]), name)
+    address, read_only = interface["data"]
+    if interface.get("stream"):
+        gpu.wait_for_stream(interface["stream"])  # what its owner still has to write there
+    device = gpu.device_of(address) if address else gpu.current_device()
+    return Array(element, int(address or 0), not read_only, value, device)
+
+
 # --- DLPack -------------------------------------------------------------------------------------------
 # Structures of dlpack.h, version 1.1.
 
-_CPU_DEVICES = {1, 3, 11}  # CPU, pinned host memory, memory managed by CUDA
-_DEVICE_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
+_CPU_DEVICES = {1, 3, 11}  # CPU, pinned memory of CUDA and ROCm
+_CUDA_DEVICES = {2, 13}  # memory of a GPU, and memory that moves
+_LEGACY_STREAM = 1  # DLPack's name for CUDA's default stream
+_DEVICE_NAMES = {4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
 _READ_ONLY = 1  # bit of DLManagedTensorVersioned.flags
 _DLPACK_NAMES = {
     **{(0, bits): f"i{bits}" for bits in (8, 16, 32, 64)},
@@ -213,13 +238,15 @@ class _DLManagedTensorVersioned(ctypes.Structure):
 
 def _read_dlpack(value: Any, name: str) -> Array:
     device_type, device_id = value.__dlpack_device__()
-    if int(device_type) not in _CPU_DEVICES:
+    on_gpu = int(device_type) in _CUDA_DEVICES
+    if not on_gpu and int(device_type) not in _CPU_DEVICES:
         device = _DEVICE_NAMES.get(int(device_type), f"DLPack device type {int(device_type)}")
         raise _wrong_device(name, f"device {device}:{device_id}")
+    wishes = {"stream": gpu.current_stream(int(device_id)) or _LEGACY_STREAM} if on_gpu else {}
     try:
-        capsule = value.__dlpack__(max_version=(1, 1))
+        capsule = value.__dlpack__(max_version=(1, 1), **wishes)
     except TypeError:  # a producer of before version 1
-        capsule = value.__dlpack__()
+        capsule = value.__dlpack__(**wishes)
     tensor, flags = _open_capsule(capsule, name)
     element = _DLPACK_NAMES.get((tensor.code, tensor.bits))
     if element is None or tensor.lanes != 1:
@@ -228,7 +255,8 @@ def _read_dlpack(value: Any, name: str) -> Array:
             f"{tensor.lanes} lanes, which the language does not have"
         )
     # The capsule is never renamed, so its own destructor releases the tensor when the last owner goes.
-    return Array(element, (tensor.data or 0) + tensor.byte_offset, not flags & _READ_ONLY, (value, capsule))
+    address, writable = (tensor.data or 0) + tensor.byte_offset, not flags & _READ_ONLY
+    return Array(element, address, writable, (value, capsule), int(device_id) if on_gpu else HOST)
 
 
 def _open_capsule(capsule: Any, name: str) -> tuple[_DLTensor, int]:

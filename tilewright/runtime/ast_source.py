@@ -12,9 +12,10 @@ from typing import Any
 
 from tilewright.base.errors import ArgumentError
 from tilewright.base.options import Options
-from tilewright.base.target import Target
+from tilewright.base.target import Target, parse_target
 from tilewright.ops.values import constexpr
 from tilewright.runtime.compiler import CompiledKernel, compile_kernel
+from tilewright.runtime.drivers import driver
 from tilewright.runtime.ir_source import IRSource, compile_ir
 from tilewright.runtime.jit import JITFunction
 from tilewright.runtime.specialize import CONSTEXPR, Path, Specialization, from_signature
@@ -77,14 +78,14 @@ def _plain(value: Any) -> Any:
 
 def compile(
     src: ASTSource | IRSource | str | pathlib.Path,
-    target: Target | None = None,
+    target: Target | str | None = None,
     options: Mapping[str, Any] | Options | None = None,
 ) -> CompiledKernel:
     """Compile a kernel for a written signature (or load it from the disk cache), or a file of tile IR.
 
     Args:
         src: kernel and signature; or tile IR, as a source or as the path of a `.ttir` file.
-        target: default is the host CPU.
+        target: as a `Target` or as text ("cuda:90"); default is that of the active driver. It need not be here.
         options: compile options, as a launch takes them.
 
     Raises:
@@ -92,7 +93,8 @@ def compile(
         ArgumentError: `src` is none of these.
         UnsupportedError: another kind of file, or there is no back end for `target`.
     """
-    made = options if isinstance(options, Options) else Options(**dict(options or {}))
+    target = driver.active.get_current_target() if target is None else parse_target(target)
+    made = options if isinstance(options, Options) else Options.of(options or {}, target)
     if isinstance(src, (str, pathlib.Path)):
         src = IRSource(src)
     if isinstance(src, IRSource):

@@ -26,11 +26,15 @@ from tilewright.base.errors import (
     OutOfResources,
 )
 from tilewright.base.knobs import knobs
+from tilewright.runtime.args import HOST
 from tilewright.runtime.autotune_report import TuningRecord, describe_choice
-from tilewright.runtime.compiler import BACKENDS, fingerprint
+from tilewright.runtime.compiler import fingerprint
 from tilewright.runtime.disk_cache import disk_cache
+from tilewright.runtime.drivers import target_at
 from tilewright.runtime.interface import KernelInterface
 from tilewright.runtime.jit import JITFunction
+from tilewright.runtime.places import gpu_of
+from tilewright.runtime.testing import GpuClock, do_bench
 from tilewright.runtime.timing import Candidate, quantiles_of, time_in_turns
 
 Hook = Callable[..., Any]
@@ -226,17 +230,19 @@ class Autotuner(KernelInterface):
         return config
 
     def tuning_key(self, kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The values of the `key` arguments and the dtype of every array of the launch in progress."""
+        """The values of the `key` arguments, the dtype of every array, and the GPU of the launch in progress."""
         given = self.nargs | {name: value for name, value in kwargs.items() if name in self.arg_names}
         values = [given[name] for name in self.keys if name in given]
         dtypes = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
-        return (*values, *dtypes)
+        ordinal = gpu_of(given.values())
+        return (*values, *dtypes, *([] if ordinal is None else [f"cuda:{ordinal}"]))
 
     def _search(
         self, key: tuple[Any, ...], candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
     ) -> Config:
         begin = time.perf_counter()
-        record = TuningRecord(disk_cache(), self._disk_key(key, candidates)) if self._keeps_results() else None
+        ordinal = gpu_of([*self.nargs.values(), *kwargs.values()])
+        record = TuningRecord(disk_cache(), self._disk_key(key, candidates, ordinal)) if self._keeps_results() else None
         timings = record.load(candidates) if record is not None else None
         from_disk = timings is not None
         if timings is None:
@@ -268,14 +274,18 @@ class Autotuner(KernelInterface):
         self, candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
     ) -> dict[Config, list[float]]:
         """[median, 20 %, 80 %] in milliseconds of every candidate; infinite for those that cannot run."""
+        measure, ordinal = self._measure, gpu_of([*self.nargs.values(), *kwargs.values()])
+        bench = measure.do_bench
+        if bench is None and ordinal is not None:  # launches return early there: the GPU's own clock counts
+            bench = functools.partial(do_bench, warmup=measure.warmup, rep=measure.rep, clock=GpuClock(ordinal))
         timings: dict[Config, list[float]] = {}
         runs: dict[Config, Candidate] = {}
         for config in candidates:
             runs[config] = self._candidate(config, args, kwargs, grid)
-            if self._measure.do_bench is not None:
-                timings[config] = _bench_by(self._measure.do_bench, runs[config])
-        if self._measure.do_bench is None:
-            times, refused = time_in_turns(runs, self._measure.warmup, self._measure.rep, _REFUSALS)
+            if bench is not None:
+                timings[config] = _bench_by(bench, runs[config])
+        if bench is None:
+            times, refused = time_in_turns(runs, measure.warmup, measure.rep, _REFUSALS)
             timings = {config: quantiles_of(times[config], _QUANTILES) for config in candidates if config in times}
             timings |= {config: [float("inf")] * 3 for config in refused}
             if not times and refused:
@@ -310,8 +320,8 @@ class Autotuner(KernelInterface):
         wanted = self.cache_results or knobs.autotuning.cache
         return wanted and not any(config.pre_hook for config in self.configs) and not knobs.cache.disabled
 
-    def _disk_key(self, key: tuple[Any, ...], candidates: list[Config]) -> str:
-        target = BACKENDS["cpu"].target()
+    def _disk_key(self, key: tuple[Any, ...], candidates: list[Config], ordinal: int | None) -> str:
+        target = target_at(HOST if ordinal is None else ordinal)
         parts = [fingerprint(), self.base_fn.cache_key, repr(target), repr(knobs.cpu.num_threads), repr(key)]
         text = "\0".join([*parts, *map(str, candidates)])
         return f"at{hashlib.sha256(text.encode()).hexdigest()}"

@@ -15,19 +15,23 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ArgumentError, ReadOnlyError, UnknownOptionError
 from tilewright.base.options import OPTION_NAMES
+from tilewright.base.target import Target, parse_target
 from tilewright.runtime.args import Array, read
+from tilewright.runtime.drivers import driver
 from tilewright.runtime.fastpath import MISSING, Variant, generate_bind, make_variant
 from tilewright.runtime.grid import grid3
+from tilewright.runtime.places import Place, place_of
 from tilewright.runtime.specialize import Param, Path, Specialization, constant_of, specialize_call
 
-LAUNCH_OPTIONS = frozenset({"num_threads"})
-"""Keywords that change a launch but not the code."""
+LAUNCH_OPTIONS = frozenset({"num_threads", "target"})
+"""Keywords that are no compile options: threads of the launch, and what to compile for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,9 @@ class Call:
         arguments: the same with arrays read.
         specialization: what to compile for.
         options: keywords that are compile options.
+        place: where the arrays are.
         num_threads: threads of the launch, or None.
+        target: what to compile for, if the call says so.
     """
 
     params: tuple[Param, ...]
@@ -48,7 +54,9 @@ class Call:
     arguments: tuple[Any, ...]
     specialization: Specialization
     options: dict[str, Any]
+    place: Place = Place(None)
     num_threads: int | None = None
+    target: Target | None = None
 
     def by_name(self) -> dict[str, Any]:
         """What was passed, by parameter name: what a callable grid and hooks are given."""
@@ -67,14 +75,26 @@ class Prepared:
         kernel: what a launch returns to the user.
         launch: `launch(gx, gy, gz, *runtime_values)`.
         stored: indices of the run-time parameters that the kernel stores through.
+        lasting: every call that looks like this one may be launched with it at once.
     """
 
     kernel: Any
     launch: Callable[..., None]
     stored: frozenset[int] = frozenset()
+    lasting: bool = True
 
 
 Resolve = Callable[[Call], Prepared]
+
+_binders: weakref.WeakSet[Binder] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for binder in _binders:
+        binder.forget()
+
+
+driver.on_change.append(_forget_all)  # launches without arrays go to the active driver
 
 
 class Binder:
@@ -109,6 +129,7 @@ class Binder:
         self._variants: dict[tuple[type, ...], Variant | None] = {}
         self._bind = generate_bind(name, self.params)
         self.launch: Callable[..., Any] = self.launch_slow
+        _binders.add(self)
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
         """Bind and specialise without launching.
@@ -149,7 +170,7 @@ class Binder:
         gx, gy, gz = grid3(grid(call.by_name()) if callable(grid) else grid)
         prepared = self._resolve(call)
         self._check_stores(call, prepared)
-        if variant is not None:
+        if variant is not None and prepared.lasting:
             paths = call.specialization.runtime_paths
             variant.remember(values, options, prepared.launch, prepared.kernel, [path[0] for path in paths])
         if gx * gy * gz:
@@ -185,7 +206,9 @@ class Binder:
             arguments,
             specialize_call(self.params, arguments),
             compile_options,
+            place_of([param.name for param in self.params], arguments),
             _thread_count(options.get("num_threads")),
+            parse_target(options["target"]) if options.get("target") is not None else None,
         )
 
     def _check_stores(self, call: Call, prepared: Prepared) -> None:

@@ -3,7 +3,8 @@
 ::
 
     key = hash(source and callees, globals, specialisation, options, target, versions)
-    memory (the binder's table) -> disk (object bytes) -> stages: ttir, loops, llir, obj
+    memory (the binder's table) -> disk (machine code) -> stages: ttir, loops, llir, obj (CPU)
+                                                                  ttir, tgir, llir, ptx, cubin (GPU)
 
 A damaged cache entry is a miss: the kernel is compiled anew.
 """
@@ -27,7 +28,7 @@ from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
-from tilewright.base.target import Target
+from tilewright.base.target import Placement, Target
 from tilewright.base.version import __version__
 from tilewright.frontend.hashing import content_hash
 from tilewright.ops.text import parse_module, print_module
@@ -35,24 +36,35 @@ from tilewright.ops.values import constexpr
 from tilewright.passes.stages import Stage, run_stages
 from tilewright.runtime.args import read
 from tilewright.runtime.binder import slot_values
-from tilewright.runtime.deferred import cpu, entry, pipeline
+from tilewright.runtime.deferred import cpu, entry, nvidia, pipeline
 from tilewright.runtime.disk_cache import disk_cache
+from tilewright.runtime.drivers import driver
 from tilewright.runtime.grid import grid3
 from tilewright.runtime.metadata import StageTexts, describe_kernel
+from tilewright.runtime.places import place_of
 from tilewright.runtime.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
+
+Launch = Callable[..., None]
 
 
 class Backend(Protocol):
-    """What the runtime needs of a back end."""
+    """What the runtime needs of a back end.
+
+    Attributes:
+        BINARY: extension of the last stage, whose bytes are kept on disk and loaded.
+    """
+
+    BINARY: str
 
     def target(self) -> Target: ...
     def versions(self) -> str: ...
     def stages(self, options: Options, target: Target) -> Mapping[str, Stage]: ...
     def load(self, binary: bytes, metadata: Mapping[str, Any]) -> Any: ...
-    def launcher(self, module: Any, metadata: Mapping[str, Any], num_threads: int | None) -> Callable[..., None]: ...
+    def launcher(self, module: Any, metadata: Mapping[str, Any], place: Placement) -> Launch: ...
+    def texts(self, asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]: ...
 
 
-BACKENDS: dict[str, Backend] = {"cpu": cpu}
+BACKENDS: dict[str, Backend] = {"cpu": cpu, "cuda": nvidia}
 
 
 @dataclass(slots=True)
@@ -62,19 +74,17 @@ class CompiledKernel:
     Args:
         name: name of the kernel function.
         target: what it was compiled for.
-        metadata: facts about the code: signature, scratch bytes, stored parameters, options.
+        metadata: facts about the code: signature, scratch or shared bytes, stored parameters, options.
         hash: key in the disk cache.
-        asm: text of each stage ("ttir", "loops", "llir") and the bytes of the object ("obj"). After a load from the
-            disk cache only the object is there; asking for a text runs the stages.
+        asm: text of each stage ("ttir", "loops", "llir"; on a GPU "ttir", "tgir", "llir", "ptx") and the bytes of the
+            last ("obj", "cubin"). After a load from the disk cache only these are there; asking for a text runs the
+            stages. "sass" is made of the cubin where nvdisasm is found.
         seconds: compile time per stage; empty when loaded from disk.
         total_seconds: time from the request to loaded code.
         from_disk: whether the disk cache had it.
         module: the loaded code.
         src: the kernel.
         specialization: types and keys that it was compiled for.
-        n_regs: registers per GPU thread; 0 on a CPU.
-        n_spills: bytes spilled per GPU thread; 0 on a CPU.
-        n_max_threads: GPU threads of a program; 1 on a CPU.
     """
 
     name: str
@@ -88,16 +98,34 @@ class CompiledKernel:
     module: Any = None
     src: BlockFunction | None = None
     specialization: Specialization | None = None
-    n_regs: int = 0
-    n_spills: int = 0
-    n_max_threads: int = 1
+    _launchers: dict[Placement, Launch] = field(default_factory=dict)
 
     @property
     def binary(self) -> bytes:
-        """The object file."""
-        image = self.asm["obj"]
+        """The object file, or the cubin."""
+        image = self.asm[BACKENDS[self.target.backend].BINARY]
         assert isinstance(image, bytes)
         return image
+
+    @property
+    def n_regs(self) -> int:
+        """Registers per GPU thread; 0 on a CPU."""
+        return int(self.metadata["n_regs"])
+
+    @property
+    def n_spills(self) -> int:
+        """Bytes spilled per GPU thread; 0 on a CPU."""
+        return int(self.metadata["n_spills"])
+
+    @property
+    def n_max_threads(self) -> int:
+        """GPU threads of a program; 1 on a CPU."""
+        return int(self.metadata["n_max_threads"])
+
+    @property
+    def occupancy(self) -> float:
+        """Share of a GPU multiprocessor's warps that the kernel keeps busy; 1 on a CPU."""
+        return float(self.metadata["occupancy"])
 
     @property
     def packed_metadata(self) -> tuple[int, int, int]:
@@ -114,13 +142,21 @@ class CompiledKernel:
         if len(args) != len(names):
             raise ArgumentError(f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
         arguments = tuple(read(value, name) for value, name in zip(args, names, strict=True))
-        launch = BACKENDS[self.target.backend].launcher(self.module, self.metadata, None)
+        launch = self.launcher(Placement(place_of(names, arguments).device_for(self.target, self.name), stream))
         gx, gy, gz = grid3(grid)
         if gx * gy * gz:
             launch(gx, gy, gz, *slot_values(arguments, self.specialization.runtime_paths))
 
+    def launcher(self, place: Placement) -> Launch:
+        """`launch(gx, gy, gz, *runtime_values)` for launches that go to `place`; made once."""
+        launch = self._launchers.get(place)
+        if launch is None:
+            launch = BACKENDS[self.target.backend].launcher(self.module, self.metadata, place)
+            self._launchers[place] = launch
+        return launch
+
     def _init_handles(self) -> None:
-        """Nothing: the code is loaded already."""
+        """Nothing: the code is loaded already, or will be by the first launch."""
 
     def __repr__(self) -> str:
         return f"<CompiledKernel {self.name} for {self.target}>"
@@ -165,32 +201,40 @@ def compile_kernel(
         fn: the kernel.
         specialization: types and keys of its arguments.
         options: compile options.
-        target: default is the host CPU.
+        target: default is that of the active driver.
 
     Raises:
         CompilationError: the kernel is wrong; the message shows where.
         UnsupportedError: no back end for `target`.
     """
     begin = time.perf_counter()
-    target = BACKENDS["cpu"].target() if target is None else target
-    backend = BACKENDS.get(target.backend)
-    if backend is None:
-        raise UnsupportedError(f"no back end for target {target}", hint=f"available: {', '.join(BACKENDS)}")
+    target = driver.active.get_current_target() if target is None else target
+    backend = backend_of(target)
     key = cache_key(fn, specialization, options, target)
     kernel = None if _bypass_cache() else _from_disk(fn, key, target, backend)
-    if kernel is not None:
-
-        def texts() -> Mapping[str, str | bytes]:
-            return _compile(fn, specialization, options, target, key).asm
-
-        kernel.asm = StageTexts(kernel.asm, texts, {"ttir", *backend.stages(options, target)})
-    else:
+    if kernel is None:
         kernel = _compile(fn, specialization, options, target, key)
         kernel.module = backend.load(kernel.binary, kernel.metadata)
+
+    def texts() -> Mapping[str, str | bytes]:
+        return _compile(fn, specialization, options, target, key).asm
+
+    kernel.asm = StageTexts(kernel.asm, texts, {"ttir", *backend.stages(options, target)}, backend.texts)
     kernel.src, kernel.specialization = fn, specialization
     kernel.metadata = describe_kernel(options, target, key, kernel.metadata)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel
+
+
+def backend_of(target: Target) -> Backend:
+    """The back end of a target.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    if target.backend not in BACKENDS:
+        raise UnsupportedError(f"no back end for target {target}", hint=f"available: {', '.join(BACKENDS)}")
+    return BACKENDS[target.backend]
 
 
 def _bypass_cache() -> bool:
@@ -203,7 +247,9 @@ def _from_disk(fn: BlockFunction, key: str, target: Target, backend: Backend) ->
     entry = disk_cache().get(key)
     if entry is None:
         return None
-    kernel = CompiledKernel(fn.fn.__name__, target, entry.metadata, key, {"obj": entry.payload}, from_disk=True)
+    kernel = CompiledKernel(
+        fn.fn.__name__, target, entry.metadata, key, {backend.BINARY: entry.payload}, from_disk=True
+    )
     try:
         kernel.module = backend.load(entry.payload, entry.metadata)
     except (TilewrightError, KeyError):  # whole by its checksum, and still not loadable: compile anew

@@ -7,11 +7,15 @@ from tilewright.runtime.disk_cache import SmallObjects
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu import backend as cpu
+    from tilewright.backends.nvidia import backend as nvidia
+    from tilewright.backends.nvidia import driver as gpu
     from tilewright.frontend import entry
     from tilewright.passes import pipeline
 else:
     cpu = lazy_module("tilewright.backends.cpu.backend", lambda module: module.set_cache(SmallObjects()))
+    nvidia = lazy_module("tilewright.backends.nvidia.backend", lambda module: module.set_cache(SmallObjects()))
+    gpu = lazy_module("tilewright.backends.nvidia.driver")
     entry = lazy_module("tilewright.frontend.entry")
     pipeline = lazy_module("tilewright.passes.pipeline")
 
-__all__ = ["cpu", "entry", "pipeline"]
+__all__ = ["cpu", "entry", "gpu", "nvidia", "pipeline"]

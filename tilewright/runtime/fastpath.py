@@ -61,7 +61,8 @@ _INT = (
     "(2 if {a} == 1 else not {a} & 15) if -0x80000000 <= {a} < 0x80000000"
     f" else ({_WIDTH}, not {{a}} & 15) if -1 << 63 <= {{a}} < 1 << 64 else None"
 )
-_TENSOR = _Reader("{a}.dtype, not {v} & 15 if {v} and {a}.is_cpu else None", "{v}", "{v} = {a}.data_ptr()")
+_PLACE = "not {v} & 15 if {a}.is_cpu else ({a}.get_device(), not {v} & 15) if {a}.is_cuda else None"
+_TENSOR = _Reader(f"{{a}}.dtype, ({_PLACE}) if {{v}} else None", "{v}", "{v} = {a}.data_ptr()")
 _NUMPY = _Reader("{a}.dtype, not {v} & 15, {a}.flags.writeable", "{v}", "{v} = _tw_address({a})")
 _CONTAINERS = (tuple, list, dict, set)
 

@@ -40,10 +40,11 @@ from tilewright.ops.values import tuple as tile_tuple
 from tilewright.runtime.args import Array, dlpack_layout
 from tilewright.runtime.binder import Call
 from tilewright.runtime.specialize import CONSTEXPR
+from tilewright.runtime.staging import HostCopy
 
 _LOCK = threading.RLock()  # the emitters are a stack of the process
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-_TARGET = Target("cpu", "generic")
+TARGET = Target("cpu", "generic")
 
 
 def launch(fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: Options) -> None:
@@ -64,7 +65,7 @@ def launch(fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: O
     memory = Memory()
     program = Program(memory, (0, 0, 0), grid)
     checked = dataclasses.replace(options, debug=True, sanitize_overflow=options.debug and options.sanitize_overflow)
-    emitter = EagerEmitter(_TARGET, checked, program)
+    emitter = EagerEmitter(TARGET, checked, program)
     with _LOCK, np.errstate(all="ignore"), block_functions_run_by(_run_block_function):
         push_emitter(emitter)
         try:
@@ -149,6 +150,8 @@ def _arrays(argument: Any) -> Iterator[Array]:
 def _extent(array: Array, name: str) -> tuple[int, int]:
     """First address, and the one behind the last, of the allocation that an array is a part of."""
     owner = array.owner
+    if isinstance(owner, HostCopy):
+        return owner.extent
     if isinstance(owner, tuple):
         return byte_span(*dlpack_layout(owner[1], name))
     if hasattr(owner, "untyped_storage"):

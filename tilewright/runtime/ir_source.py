@@ -21,8 +21,9 @@ from tilewright.ir.types import TilePointerType, dtype_of
 from tilewright.ops.function import FuncOp
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage, run_stages
-from tilewright.runtime.compiler import BACKENDS, CompiledKernel
+from tilewright.runtime.compiler import CompiledKernel, backend_of
 from tilewright.runtime.deferred import pipeline
+from tilewright.runtime.drivers import driver
 from tilewright.runtime.metadata import describe_kernel
 from tilewright.runtime.specialize import Specialization
 
@@ -82,13 +83,11 @@ def compile_ir(source: IRSource, options: Options, target: Target | None = None)
     Args:
         source: the text.
         options: compile options.
-        target: default is the host CPU.
+        target: default is that of the active driver.
     """
     begin = time.perf_counter()
-    target = BACKENDS["cpu"].target() if target is None else target
-    if target.backend not in BACKENDS:
-        raise UnsupportedError(f"no back end for target {target}", hint=f"available: {', '.join(BACKENDS)}")
-    backend, specialization = BACKENDS[target.backend], source.specialization()
+    target = driver.active.get_current_target() if target is None else target
+    backend, specialization = backend_of(target), source.specialization()
     metadata: dict[str, Any] = {"name": source.name, "types": list(specialization.runtime_types)}
     metadata["params"] = list(specialization.names)
     # parsed once more: the passes work in place, and a source may be compiled twice

@@ -19,14 +19,17 @@ from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
+from tilewright.base.target import Placement, Target
 from tilewright.frontend.hashing import check_globals, content_hash, used_globals
 from tilewright.frontend.source import source_of
 from tilewright.ops.values import constexpr
 from tilewright.runtime.binder import Binder, Call, Prepared
-from tilewright.runtime.compiler import BACKENDS, CompiledKernel
+from tilewright.runtime.compiler import CompiledKernel
+from tilewright.runtime.drivers import target_at
 from tilewright.runtime.grid import grid3
 from tilewright.runtime.interface import KernelInterface
 from tilewright.runtime.specialize import parse_params, register_constant
+from tilewright.runtime.staging import on_host
 from tilewright.runtime.watch import compile_watched, launch_facts
 from tilewright.runtime.wrappers import MockTensor
 
@@ -112,8 +115,10 @@ class JITFunction(BlockFunction, KernelInterface):
             hook(*args, **kwargs)
         binder = self._binder or self._make_binder()
         call = binder.bind(*args, **kwargs)
-        kernel = self._resolve(call).kernel
-        facts = launch_facts(self, kernel, grid(call.by_name()) if callable(grid) else grid, call.by_name())
+        kernel = self._compiled(call)
+        programs = grid(call.by_name()) if callable(grid) else grid
+        device = call.place.device_for(kernel.target, self.fn.__name__)
+        facts = launch_facts(self, kernel, programs, call.by_name(), device)
         knobs.runtime.launch_enter_hook(facts)
         launched = binder.launch(grid, *args, **kwargs)
         knobs.runtime.launch_exit_hook(facts)
@@ -132,18 +137,22 @@ class JITFunction(BlockFunction, KernelInterface):
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
-        interpret.launch(self, call, grid3(grid(call.by_name()) if callable(grid) else grid), self._options(call))
+        programs = grid3(grid(call.by_name()) if callable(grid) else grid)
+        with on_host(call) as staged:
+            interpret.launch(self, staged, programs, self._options(call, interpret.TARGET))
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
-        """Compile for these arguments without launching; where launches are interpreted there is nothing to do."""
+        """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
+
+        Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
+        for; the default is the device of the tensors, or of the active driver. No GPU is needed.
+        """
         if self.is_interpreted:
             return None
         args = tuple(map(MockTensor.wrap_dtype, args))
         kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
         binder = self._binder or self._make_binder()
-        kernel = self._resolve(binder.bind(*args, **kwargs)).kernel
-        assert isinstance(kernel, CompiledKernel)
-        return kernel
+        return self._compiled(binder.bind(*args, **kwargs))
 
     def clear(self) -> None:
         """Forget every compiled variant held in memory."""
@@ -158,20 +167,27 @@ class JITFunction(BlockFunction, KernelInterface):
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
-        options = self._options(call)
-        target = BACKENDS["cpu"].target()
+        kernel = self._compiled(call)
+        device = call.place.device_for(kernel.target, self.fn.__name__)
+        launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
+        # Without an array nothing in a later call tells which GPU is meant then.
+        lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
+        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
+
+    def _compiled(self, call: Call) -> CompiledKernel:
+        target = call.target or target_at(call.place.device)
+        options = self._options(call, target)
         key = (call.specialization, options, target)
         kernel = self._kernels.get(key)
         if kernel is None:
             kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
-        launch = BACKENDS[target.backend].launcher(kernel.module, kernel.metadata, call.num_threads)
-        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]))
+        return kernel
 
-    def _options(self, call: Call) -> Options:
+    def _options(self, call: Call, target: Target) -> Options:
         defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
         if knobs.language.fp32_default is not None:
             defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = Options(**{**defaults, **call.options})
+        options = Options.of({**defaults, **call.options}, target)
         warps = options.num_warps
         if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
             raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")

@@ -10,7 +10,10 @@ from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
 
-_NONE_ON_CPU = ("shared", "tmem_size", "global_scratch_size", "profile_scratch_size")
+_NONE_ON_CPU = (
+    "shared", "tmem_size", "global_scratch_size", "profile_scratch_size", "n_regs", "n_spills"
+)  # fmt: skip
+_ONE_ON_CPU = ("n_max_threads", "occupancy")
 
 
 class Metadata(dict[str, Any]):
@@ -33,7 +36,8 @@ def describe_kernel(options: Options, target: Target, hash: str, found: dict[str
         found: facts from the stages.
     """
     common = {"hash": hash, "target": target, "warp_size": target.warp_size, "tilewright_version": __version__}
-    return Metadata({**dict.fromkeys(_NONE_ON_CPU, 0), **asdict(options), **common, **found})
+    usual = {**dict.fromkeys(_NONE_ON_CPU, 0), **dict.fromkeys(_ONE_ON_CPU, 1)}
+    return Metadata({**usual, **asdict(options), **common, **found})
 
 
 class StageTexts(dict[str, str | bytes]):
@@ -43,16 +47,24 @@ class StageTexts(dict[str, str | bytes]):
         known: artifacts that are there.
         make: gives all of them.
         names: extensions that `make` gives.
+        derive: from these artifacts to functions that make further texts, by extension.
     """
 
     def __init__(
-        self, known: Mapping[str, str | bytes], make: Callable[[], Mapping[str, str | bytes]], names: Collection[str]
+        self,
+        known: Mapping[str, str | bytes],
+        make: Callable[[], Mapping[str, str | bytes]],
+        names: Collection[str],
+        derive: Callable[[Mapping[str, str | bytes]], Mapping[str, Callable[[], str]]],
     ) -> None:
         super().__init__(known)
-        self._make, self._names = make, frozenset(names)
+        self._make, self._names, self._derived = make, frozenset(names), derive(self)
 
     def __missing__(self, name: str) -> str | bytes:
-        if name not in self._names:
+        if name in self._derived:
+            self[name] = self._derived[name]()
+        elif name in self._names:
+            self.update({**self._make(), **self})
+        else:
             raise KeyError(name)
-        self.update({**self._make(), **self})
         return self[name]

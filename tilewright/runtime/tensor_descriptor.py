@@ -85,4 +85,5 @@ def _address(base: Any) -> int:
     """Address of the first element; 0 for tensors without memory."""
     if hasattr(base, "data_ptr"):
         return 0 if hasattr(base, "fake_mode") else int(base.data_ptr())
-    return int(base.__array_interface__["data"][0])
+    interface = base.__cuda_array_interface__ if hasattr(base, "__cuda_array_interface__") else base.__array_interface__
+    return int(interface["data"][0])

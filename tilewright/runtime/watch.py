@@ -13,6 +13,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.runtime.compiler import CompiledKernel, compile_kernel
+from tilewright.runtime.deferred import gpu
 from tilewright.runtime.specialize import Specialization
 
 
@@ -73,7 +74,7 @@ def _compile_facts(fn: BlockFunction, specialization: Specialization, options: O
     }
 
 
-def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, Any]) -> LazyDict:
+def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, Any], device: int | None) -> LazyDict:
     """What launch hooks get: name, function, stream, and what the kernel's `launch_metadata` adds when asked.
 
     Args:
@@ -81,9 +82,11 @@ def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, 
         kernel: compiled.
         grid: as the user wrote it, called if it was callable.
         args: by name.
+        device: number of the GPU, or None for the CPU.
     """
     name = kernel.name if fn.repr is None else str(fn.repr(kernel.specialization))
-    facts = LazyDict({"name": name, "function": kernel.module, "stream": 0})
+    stream = 0 if device is None else gpu.current_stream(device)
+    facts = LazyDict({"name": name, "function": kernel.module, "stream": stream})
     if fn.launch_metadata is not None:
         facts.add(fn.launch_metadata, (grid, kernel.metadata, dict(args)))
     return facts

@@ -98,6 +98,8 @@ class MockTensor:
         shape: extents, if the caller asks for strides.
     """
 
+    device = None  # nowhere: the code is for the active driver's device
+
     def __init__(self, dtype: Any, shape: Sequence[int] | None = None) -> None:
         self.dtype = dtype
         self.shape = [1] if shape is None else list(shape)

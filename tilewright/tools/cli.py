@@ -7,6 +7,7 @@ the library becomes a message on stderr and exit status 1.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -17,6 +18,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.tools import doctor
+from tilewright.tools.aot import compile_file, show_compiled
 from tilewright.tools.tour import show
 
 
@@ -55,6 +57,28 @@ def tour(threads: int | None, quick: bool, only: str) -> None:
 def doctor_command() -> None:
     """Show the machine, the installed versions and every knob."""
     doctor.doctor(_console())
+
+
+@main.command("compile")
+@click.argument("kernel", metavar="FILE.py:KERNEL")
+@click.option("--signature", "-s", required=True, help='One entry per parameter: "*fp32:16, i32, 1024".')
+@click.option("--target", "-t", default=None, help="cuda:80, cuda:90, cpu:x86-64-v3, ...; default: this machine.")
+@click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
+@click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")
+@click.option(
+    "--out", "-o", type=click.Path(file_okay=False, path_type=Path), help="Folder for the text of each stage."
+)
+def compile_command(
+    kernel: str, signature: str, target: str | None, num_warps: int | None, num_stages: int | None, out: Path | None
+) -> None:
+    """Compile a kernel for a written signature; the target need not be on this machine.
+
+    Each entry of the signature is a type (*fp32, i32, fp64, ...), with :16 behind it for addresses and integers that
+    are divisible by 16, or the value of a compile-time constant.
+    """
+    wanted = {"num_warps": num_warps, "num_stages": num_stages}
+    options = {name: value for name, value in wanted.items() if value is not None}
+    show_compiled(_console(), compile_file(kernel, signature, target, options), out)
 
 
 @main.group()

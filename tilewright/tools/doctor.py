@@ -18,6 +18,9 @@ from rich.table import Table
 
 from tilewright.backends.cpu.launch.openmp import find_openmp
 from tilewright.backends.llvm.features import host
+from tilewright.backends.nvidia import cubin, driver, libcuda
+from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
+from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
 from tilewright.runtime.disk_cache import DiskCache
@@ -26,7 +29,7 @@ _NOTABLE = (
     "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni",
     "amx-tile", "amx-bf16", "amx-int8", "neon", "fullfp16", "bf16", "i8mm", "sve",
 )  # fmt: skip
-_PACKAGES = ("numpy", "xdsl", "llvmlite", "torch", "click", "rich")
+_PACKAGES = ("numpy", "xdsl", "llvmlite", "torch", "nvidia-nvjitlink", "click", "rich")
 
 
 def version(package: str) -> str:
@@ -60,12 +63,35 @@ def facts() -> dict[str, str]:
         "features": notable,
         "threads": f"{affinity} in the affinity mask, {os.cpu_count()} in the machine",
         "OpenMP runtime": openmp.path if openmp else "none: kernels run on a pool of their own",
+        **_gpu_facts(),
         "disk cache": f"{knobs.cache.dir}: {entries} entries, {decimal(size)} of at most {decimal(knobs.cache.size)}",
         "system": f"{platform.platform()}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}",
         "Tilewright": __version__,
         "Python": f"{platform.python_version()} ({sys.executable})",
         "packages": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
     }
+
+
+def _gpu_facts() -> dict[str, str]:
+    """The NVIDIA driver and its GPUs, and what makes machine code for them."""
+    missing, version = libcuda.problem(), driver.driver_version()
+    rows = {"CUDA driver": f"CUDA {version[0]}.{version[1]}" if version else str(missing and missing.message)}
+    for ordinal in range(driver.device_count()):
+        gpu = driver.device(ordinal)
+        known = gpu.capability in CAPABILITIES
+        rows[f"GPU {ordinal}"] = (
+            f"{gpu.name}, compute capability {gpu.capability / 10:.1f}{'' if known else ' (not supported)'}, "
+            f"{gpu.attributes['multiprocessors']} multiprocessors, {decimal(gpu.memory_bytes)}"
+        )
+    try:
+        tool = cubin.assembler(driver.driver_major())
+        rows["PTX assembler"] = f"{type(tool).__name__} {tool.version()} ({tool.path})" if tool else "the driver's"
+    except TilewrightError as error:
+        rows["PTX assembler"] = str(error)
+    rows["GPU targets"] = ", ".join(
+        f"cuda:{capability} (PTX {arch_of(capability).ptx / 10:.1f})" for capability in CAPABILITIES
+    )
+    return rows
 
 
 def doctor(console: Console) -> None:

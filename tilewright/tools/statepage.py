@@ -14,14 +14,16 @@ import tilewright.language
 from tilewright.ops.builtin import METHODS
 from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import tensor
-from tilewright.tools.surface import DESCRIPTOR_MEMBERS, GROUPS, MEMBERS, MODULES, REFUSED, REMARKS
+from tilewright.tools.surface import DESCRIPTOR_MEMBERS, GROUPS, MEMBERS, MODULES, REFUSED_ON, REMARKS
 
 _HEAD = """\
 # State of the language
 
 Written by `make docs` from the namespace `tilewright.language` and the list of names in `tilewright/tools/surface.py`;
 edit those. "CPU" is compiled code, "interpreter" the mode in which kernels run as Python (of the same functions),
-"CUDA" the code generator for NVIDIA GPUs. A refused name exists and raises an error that says what the table says.
+"CUDA" compiled code for NVIDIA GPUs. A refused name exists and raises an error that says what the table says; remarks
+on the CPU hold for the interpreter too. Every name has a kernel in `tests/gpu/language_kernels.py`, which runs on a GPU,
+and on machines without one is compiled and simulated.
 """
 
 
@@ -52,12 +54,19 @@ def _has(cls: Any, name: str) -> bool:
     return hasattr(cls, name)
 
 
+_TITLES = {"": "", "cpu": "CPU: ", "cuda": "CUDA: "}
+
+
+def state(path: str, backend: str) -> str:
+    """What a back end, "cpu" or "cuda", does with a name: "yes", "refused" or "missing"."""
+    return "missing" if missing(path) else "refused" if path in REFUSED_ON[backend] else "yes"
+
+
 def _row(path: str) -> list[str]:
-    if missing(path):
-        return [f"`{path}`", "missing", "missing", "missing", ""]
-    if path in REFUSED:
-        return [f"`{path}`", "refused", "refused", "not yet", REFUSED[path]]
-    return [f"`{path}`", "yes", "yes", "not yet", REMARKS.get(path, "")]
+    notes = {**REMARKS.get(path, {}), **{b: refused[path] for b, refused in REFUSED_ON.items() if path in refused}}
+    remark = "; ".join(f"{_TITLES[backend]}{text}" for backend, text in notes.items())
+    cpu = state(path, "cpu")
+    return [f"`{path}`", cpu, cpu, state(path, "cuda"), remark]
 
 
 def _table(rows: list[list[str]]) -> str:

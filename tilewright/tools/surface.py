@@ -60,17 +60,40 @@ DESCRIPTOR_MEMBERS = """
     load store gather scatter atomic_add atomic_min atomic_max atomic_and atomic_or atomic_xor block_type block_shape
     dtype shape strides type"""
 
-# Names that the CPU and the interpreter refuse, with the reason; calling one raises `UnsupportedError`.
-REFUSED: dict[str, str] = {
-    "inline_asm_elementwise": "PTX is the assembly of NVIDIA GPUs; write the computation with operations",
-    **{f"extra.libdevice.{name}": reason for name, reason in libdevice.REFUSED.items()},
-    **{f"extra.cuda.{name}": "belongs to NVIDIA GPUs" for name in cuda.__all__ if name != "libdevice"},
+_AMD = "a format of AMD's GPUs; fp8e4nv and fp8e5 are NVIDIA's"
+_CLOCK = "time limits other than zero need a clock, which a CPU kernel has not"
+_PDL = "compute capability 9.0 or more"
+
+# Names that a back end refuses, with the reason; using one raises an error that says so. The interpreter refuses what
+# the CPU refuses.
+REFUSED_ON: dict[str, dict[str, str]] = {
+    "cpu": {
+        "inline_asm_elementwise": "PTX is the assembly of NVIDIA GPUs; write the computation with operations",
+        **{f"extra.libdevice.{name}": reason for name, reason in libdevice.REFUSED.items()},
+        **{f"extra.cuda.{name}": "belongs to NVIDIA GPUs" for name in cuda.__all__ if name != "libdevice"},
+    },
+    "cuda": {"float8e4b8": _AMD, "float8e5b16": _AMD},
 }
-# Names whose function is there in part; the remark says what is missing.
-REMARKS: dict[str, str] = {
-    "atomic_poll": "time limits other than zero need a clock, which a CPU kernel has not",
-    "core.extern_elementwise": "symbols of libdevice that have a mathematical operation",
-    "dot_scaled": "decoded and multiplied in bfloat16 (float16 beside float16)",
-    "make_block_ptr": "removed from Triton 3.9; behaves as in Triton 3.7",
-    "advance": "removed from Triton 3.9; behaves as in Triton 3.7",
+# Names whose function is there in part or with a condition, per back end ("" for all of them).
+REMARKS: dict[str, dict[str, str]] = {
+    "float8e4nv": {"cuda": "compute capability 8.9 or more"},
+    "atomic_poll": {"cpu": _CLOCK},
+    "core.builtin": {"": "the function's first parameter is the emitter, as in this library"},
+    "core.extern_elementwise": {
+        "cpu": "symbols of libdevice that have a mathematical operation", "cuda": "symbols of libdevice"
+    },
+    "dot_scaled": {"": "decoded and multiplied in bfloat16 (float16 beside float16)"},
+    "make_block_ptr": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
+    "advance": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
+    "make_tensor_descriptor": {"cuda": "blocks move by ordinary loads and stores, not yet by the copy engine (TMA)"},
+    "range": {
+        "cpu": "options are accepted and have no effect",
+        "cuda": "num_stages sets the depth of the pipeline; the other options are accepted and have no effect",
+    },
+    "device_print": {"cuda": "lines of different threads come in any order"},
+    "device_assert": {"cuda": "a launch with assertions waits for its kernel"},
+    "map_elementwise": {"cuda": "the elements are computed one after the other"},
+    "extra.cuda.gdc_wait": {"cuda": _PDL},
+    "extra.cuda.gdc_launch_dependents": {"cuda": _PDL},
+    "extra.libdevice": {"cuda": "functions that are no operation or instruction need libdevice.10.bc (nvidia-nvvm)"},
 }

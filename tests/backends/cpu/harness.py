@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ class Compiled:
         source: TTIR text or module (which is changed).
         options: compile options.
         passes: whether to simplify first.
-        isa: the target; must be able to run here.
+        isa: the target; must be able to run here, perhaps after `soften`.
+        soften: rewrites the LLVM IR, which is then compiled for the host.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Compiled:
         *,
         passes: bool = True,
         isa: CpuFeatures | None = None,
+        soften: Callable[[str], str] | None = None,
     ) -> None:
         module = parse_module(source) if isinstance(source, str) else source
         if passes:
@@ -51,10 +53,14 @@ class Compiled:
         kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
         self.names = [ir_name(element_type(t)) for t in kernel.function_type.inputs]
         self.program: CpuProgram = lower_module(module, isa or host(), options)
-        if self.program.needs_amx:
+        if self.program.needs_amx and soften is None:
             assert amx.request_permission(), "the system keeps the tile registers to itself"
         exports = [self.program.symbol] + ([f"{self.program.symbol}.failed"] if self.program.asserts else [])
-        self.library = load(compile_object(self.program.llvm, isa or host()), exports)
+        if soften is None:
+            image = compile_object(self.program.llvm, isa or host())
+        else:
+            image = compile_object(soften(self.program.llvm), host())
+        self.library = load(image, exports)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
         self.entry = prototype(self.library.address(self.program.symbol))
         self._arena = np.zeros(self.program.scratch_bytes + 128, np.uint8)

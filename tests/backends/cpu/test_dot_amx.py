@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.backends.cpu import soft_amx, soft_avx512
 from tests.backends.cpu.dot_harness import Case, run_case
-from tests.backends.cpu.soft_amx import soften
 from tilewright.backends.cpu.dot import plan_dot
 from tilewright.backends.llvm.features import describe, host
 
-pytestmark = pytest.mark.skipif(
-    not (host().is_x86 and host().has_zmm and host().has("avx512bf16")), reason="packing for AMX uses AVX512-BF16"
-)
+pytestmark = pytest.mark.skipif(not host().is_x86, reason="the packers use vectors of x86")
+# Packing for AMX uses AVX512-BF16.
+_SOFTEN = soft_amx.soften if host().has_zmm and host().has("avx512bf16") else soft_avx512.soften
 # Relative to the sum of magnitudes; the split keeps about 16 bits of each operand.
 _TYPES = {
     "bf16": (("bf16", "bf16", "f32"), "ieee", 1e-6),
@@ -41,7 +41,7 @@ def test_product(types: str, case: str) -> None:
     assert plan.is_amx
     if how.a == "in place" and not plan.a_in_place:
         pytest.skip("a split operand is always packed")
-    result, exact, size = run_case(isa, plan, how, np.random.default_rng(3), text=soften)
+    result, exact, size = run_case(isa, plan, how, np.random.default_rng(3), text=_SOFTEN)
     if tolerance:
         assert (np.abs(result - exact) <= tolerance * size).all()
     else:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.backends.cpu import soft_avx512
 from tests.backends.cpu.dot_harness import Case, run_case
 from tilewright.backends.cpu.dot import DotPlan, plan_dot
 from tilewright.backends.llvm.features import CpuFeatures, describe, host
@@ -65,6 +66,18 @@ def test_product(cpu: str, types: str, case: str) -> None:
     shape, how = _CASES[case]
     plan = plan_dot(isa, *shape, *_TYPES[types])
     _check(plan, *run_case(isa, plan, how, np.random.default_rng(len(case))))
+
+
+@pytest.mark.skipif(not host().is_x86, reason="x86 only")
+@pytest.mark.parametrize("case", _CASES)
+@pytest.mark.parametrize("types", ["bf16", "i8", "i16"])
+def test_product_with_avx512(types: str, case: str) -> None:
+    isa = describe(host().triple, "znver4")
+    shape, how = _CASES[case]
+    plan = plan_dot(isa, *shape, *_TYPES[types])
+    assert plan.family == {"bf16": "dpbf16", "i8": "dot4", "i16": "pmadd"}[types]
+    soften = soft_avx512.soften if soft_avx512.needed(isa) else None
+    _check(plan, *run_case(isa, plan, how, np.random.default_rng(len(case)), text=soften))
 
 
 @pytest.mark.parametrize("types", ["f32", "f64", "i32", "bf16", "i8"])

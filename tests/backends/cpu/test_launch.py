@@ -20,6 +20,7 @@ from tilewright.backends.cpu.launch import KernelCode, coerce_slot, make_launch,
 from tilewright.backends.cpu.launch import native as native_module
 from tilewright.backends.cpu.launch.memory import PAGE, ArenaPool, Memory, arena_stride
 from tilewright.backends.cpu.launch.openmp import OpenMP, find_openmp
+from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import host
 from tilewright.base.errors import TilewrightError
@@ -395,7 +396,7 @@ def test_launcher_object_is_cached_and_a_damaged_one_is_replaced(monkeypatch: py
     native_module._load(cache)
     ((key, image),) = cache.items()
     with monkeypatch.context() as patch:
-        patch.setattr(native_module, "compile_object", lambda *_: pytest.fail("compiled although cached"))
+        patch.setattr(codegen, "compile_object", lambda *_: pytest.fail("compiled although cached"))
         native_module._load(cache)
     cache[key] = b"\0" * 100
     native_module._load(cache)
@@ -411,6 +412,7 @@ if MODE == "torch": import torch
 if MODE == "no-torch": sys.modules["torch"] = None
 import numpy as np
 from tilewright.backends.cpu.launch import KernelCode, make_launch, team
+from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.codegen import compile_object, load
 from tilewright.backends.llvm.features import host
 library = load(compile_object({KERNELS!r}, host()), ("count",))

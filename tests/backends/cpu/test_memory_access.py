@@ -169,3 +169,30 @@ def test_strided_copies(source: tuple[int, int], target: tuple[int, int], elem: 
 def test_narrow_tiles(shape: tuple[int, int]) -> None:
     text = _grid_copy((70, 1), (1, 130), *shape, "f32")
     check(text, (1,), np.arange(1 << 14, dtype=np.float32), np.zeros(1 << 14, np.float32), *shape)
+
+
+def test_a_comparison_that_bounds_rows_says_nothing_of_columns() -> None:
+    """One value, `%m` (i >= 5), is a mask of both dims; whole rows of it hold where columns do not."""
+    t, p = "tensor<128x128xf32>", "tensor<128x128x!tt.ptr<f32>>"
+    text = f"""
+module {{
+  tt.func public @k(%q: !tt.ptr<f32>) attributes {{noinline = false}} {{
+    %r = tt.make_range {{end = 128 : i32, start = 0 : i32}} : tensor<128xi32>
+    %c5 = arith.constant dense<5> : tensor<128xi32>
+    %m = arith.cmpi sge, %r, %c5 : tensor<128xi32>
+    %mr = tt.expand_dims %m {{axis = 1 : i32}} : tensor<128xi1> -> tensor<128x1xi1>
+    %mc = tt.expand_dims %m {{axis = 0 : i32}} : tensor<128xi1> -> tensor<1x128xi1>
+    %mrb = tt.broadcast %mr : tensor<128x1xi1> -> tensor<128x128xi1>
+    %mcb = tt.broadcast %mc : tensor<1x128xi1> -> tensor<128x128xi1>
+    %both = arith.andi %mrb, %mcb : tensor<128x128xi1>
+    %s = tt.make_range {{end = 16384 : i32, start = 0 : i32}} : tensor<16384xi32>
+    %o = tt.reshape %s : tensor<16384xi32> -> tensor<128x128xi32>
+    %qs = tt.splat %q : !tt.ptr<f32> -> {p}
+    %qp = tt.addptr %qs, %o : {p}, tensor<128x128xi32>
+    %one = arith.constant dense<1.0> : {t}
+    tt.store %qp, %one, %both : {p}
+    tt.return
+  }}
+}}
+"""
+    check(text, (1,), np.zeros(16384, np.float32))

@@ -23,9 +23,10 @@ from tilewright.backends.llvm.identity import ByteCache
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
-from tilewright.base.target import Target
+from tilewright.base.target import Placement, Target
 from tilewright.passes.stages import Stage
 
+BINARY = "obj"
 _NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
 _caches: list[ByteCache] = []
 
@@ -101,7 +102,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     return {
         "loops": Stage(lambda module, _: plan_module(module, isa), LoopModule.render),
         "llir": Stage(emit, lambda program: program.llvm, lambda text, made: replace(made, llvm=text.decode())),
-        "obj": Stage(lambda program, _: codegen.compile_object(program.llvm, isa), parse=lambda image, _: image),
+        BINARY: Stage(lambda program, _: codegen.compile_object(program.llvm, isa), parse=lambda image, _: image),
     }
 
 
@@ -117,7 +118,7 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     return LoadedKernel(library, library.address(symbol), library.address(flag) if metadata["asserts"] else 0)
 
 
-def launcher(module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int | None) -> Callable[..., None]:
+def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement) -> Callable[..., None]:
     """A function ``launch(gx, gy, gz, *values)`` that runs the kernel over a grid."""
     code = KernelCode(
         address=module.address,
@@ -126,8 +127,13 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], num_threads: int
         chunk=int(metadata.get("chunk", 0)),
         owner=module,
     )
-    launch = make_launch(code, num_threads=num_threads, cache=_caches[0] if _caches else None)
+    launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)
     return _checked(launch, module.failed, metadata) if module.failed else launch
+
+
+def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
+    """Texts that are made of the binary when they are asked for: none."""
+    return {}
 
 
 def _checked(launch: Callable[..., None], flag: int, metadata: Mapping[str, Any]) -> Callable[..., None]:

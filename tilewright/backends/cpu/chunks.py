@@ -1,4 +1,4 @@
-"""A loop nest over an iteration space for steps that stand alone: scans, atomics, histograms, prints, assertions.
+"""A loop nest over an iteration space: entered by every group, emitted for scans, atomics, histograms and the like.
 
 for each outer dim
   for chunks of lanes
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from tilewright.backends.cpu.evaluator import Evaluator, Nest
-from tilewright.backends.cpu.index import bits_of, is_power_of_two
+from tilewright.backends.cpu.index import bits_of
 from tilewright.backends.cpu.lanes import Chunking
 from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.plan import Sink
@@ -22,8 +22,9 @@ from tilewright.backends.llvm.types import I64, V, const
 
 def enter_nest(ev: Evaluator, shape: tuple[int, ...], chunking: Chunking) -> None:
     """Begin a nest over `shape`."""
-    bits = {d: bits_of(n) if is_power_of_two(n) else 63 for d, n in enumerate(shape)}
-    ev.enter(Nest(chunking.lanes, bits))
+    bits = {d: bits_of(n) for d, n in enumerate(shape)}
+    zeros = {d: count for d, (_, count) in chunking.lane_bits.items()}
+    ev.enter(Nest(chunking.lanes, bits, zeros))
 
 
 def for_each_chunk(ev: Evaluator, sink: Sink, chunking: Chunking, body: Callable[[list[V]], None]) -> None:

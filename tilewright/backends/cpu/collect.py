@@ -1,7 +1,8 @@
 """From the operations of a block to its steps, in program order: what runs, what it needs, where results go.
 
 Lazy operations make no step. A value that something needs as a whole (an operand of a dot, the source of a gather, a
-tile handed to a region) gets a spill: a step that writes it to scratch. Grouping and ordering come after (`planner`).
+tile handed to a region) gets a spill: a step that writes it to scratch. So does the source of a reshape that no index
+can express. Grouping and ordering come after (`planner`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tilewright.backends.cpu.dot_operands import (
     strip_views,
 )
 from tilewright.backends.cpu.index import identity
-from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_tile, owner_of, property_int
+from tilewright.backends.cpu.lazy import constant_of, is_lazy, is_ragged, is_tile, owner_of, property_int
 from tilewright.backends.cpu.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan import Buffer, Sink, Step, dense_buffer, tile_buffer
 from tilewright.backends.llvm.features import CpuFeatures
@@ -209,7 +210,9 @@ class Collector:
         name = op.name
         if name in _IGNORED:
             return
-        if is_lazy(name):
+        if is_ragged(op):
+            self._ragged(op)
+        elif is_lazy(name):
             self._lazy(op)
         elif name in _REGIONS:
             self._region(op, _REGIONS[name])
@@ -234,6 +237,11 @@ class Collector:
         if op in self.context.must_place or "isVolatile" in op.properties:
             self.spill(result).writes = "isVolatile" in op.properties
 
+    def _ragged(self, op: Operation) -> None:
+        """A reshape that no index expresses: its operand is spilled, row after row, to the place of its result."""
+        if op.results[0].uses:
+            self._group(Sink("spill", shape_of(op.operands[0].type), list(op.operands), op))
+
     def _scalar(self, op: Operation) -> None:
         self.add(Step("scalar", self.position, op, needs=list(op.operands)))
 
@@ -246,9 +254,11 @@ class Collector:
                 sink.targets.append(self.place(result) if wanted else None)
         return self.add(Step("group", self.position, sink.op, [sink], writes=writes))
 
-    def _store(self, op: Operation) -> None:
+    def _write(self, op: Operation) -> None:
+        """A store or an atomic."""
         if is_tile(op.operands[0]):
-            self._group(Sink("store", shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+            kind = "atomic" if op.name in _ATOMICS else "store"
+            self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
         else:
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
 
@@ -260,12 +270,6 @@ class Collector:
         shape = shape_of(op.operands[0].type)
         targets: list[Buffer | None] = [self.place(result) for result in op.results]
         self._group(Sink("scan", shape, list(op.operands), op, property_int(op, "axis"), targets))
-
-    def _atomic(self, op: Operation) -> None:
-        if is_tile(op.operands[0]):
-            self._group(Sink("atomic", shape_of(op.operands[0].type), list(op.operands), op), writes=True)
-        else:
-            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
 
     def _histogram(self, op: Operation) -> None:
         targets: list[Buffer | None] = [self.place(op.results[0])]
@@ -464,7 +468,7 @@ class Collector:
 
 
 _HANDLERS: Mapping[str, Callable[[Collector, Operation], None]] = {
-    "tt.store": Collector._store,
+    "tt.store": Collector._write,
     "tt.reduce": Collector._reduce,
     "tt.scan": Collector._scan,
     "tt.dot": Collector._dot,
@@ -474,7 +478,7 @@ _HANDLERS: Mapping[str, Callable[[Collector, Operation], None]] = {
     "tt.get_program_id": Collector._scalar,
     "tt.get_num_programs": Collector._scalar,
     "tt.unsplat": Collector._scalar,
-} | dict.fromkeys(_ATOMICS, Collector._atomic)
+} | dict.fromkeys(_ATOMICS, Collector._write)
 
 
 class Replan(Exception):

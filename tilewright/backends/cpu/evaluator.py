@@ -45,12 +45,14 @@ class Nest:
     Args:
         lanes: lanes of a chunk, 0 for scalars.
         bits: bits of each loop variable, by loop number.
+        zeros: how many of them are always zero, the lowest ones; none where nothing is said.
         loops: loop variables that are open, i64.
         depth: nesting depth of each loop that is open, from 1.
     """
 
     lanes: int = 0
     bits: dict[int, int] = field(default_factory=dict)
+    zeros: dict[int, int] = field(default_factory=dict)
     loops: dict[int, V] = field(default_factory=dict)
     depth: dict[int, int] = field(default_factory=dict)
 
@@ -67,7 +69,7 @@ class Evaluator:
         placed: buffers of the values that live in scratch now.
         arena: start of the thread's scratch.
         nest: the loop nest being emitted.
-        holds: comparisons known to be true in every lane of the group (see `masks`).
+        holds: comparisons, each at an index, known to be true in every lane of the group (see `masks`).
         programs: number of programs of the launch, i64, where it is known.
         streaming: whether whole-vector stores go past the caches (see `streaming`); streamed: whether any did.
     """
@@ -80,7 +82,7 @@ class Evaluator:
         self.placed: dict[SSAValue, Buffer] = {}
         self.analysis = AffineAnalysis(lambda value: value in self.placed)
         self.nest = Nest()
-        self.holds: frozenset[SSAValue] = frozenset()
+        self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
         self.programs: V | None = None
         self.streaming = self.streamed = False
         self._memo: dict[object, V] = {}
@@ -225,12 +227,11 @@ class Evaluator:
                 total = self.f.add(total, lo << pos)
                 continue
             part = self.nest.loops[src]
-            if width < 62:
-                if lo + width < self.nest.bits[src]:
-                    part = self.f.and_(part, (1 << (lo + width)) - 1)
-                if pos != lo:
-                    part = self.f.lshr(part, lo) if lo else part
-                    part = self.f.shl(part, pos) if pos else part
+            above, below = lo + width < self.nest.bits[src], lo > self.nest.zeros.get(src, 0)
+            if above or (below and pos):  # bits that are not of the field and that no shift drops
+                part = self.f.and_(part, ((1 << width) - 1) << lo)
+            if pos != lo:
+                part = self.f.shl(part, pos - lo) if pos > lo else self.f.lshr(part, lo - pos)
             total = self.f.add(total, part)
         return self.remember(key, total)
 
@@ -266,7 +267,7 @@ class Evaluator:
         return self.f.splat(self.eval(value, index), self.nest.lanes)
 
     def _eval(self, value: SSAValue, index: Index) -> V:
-        if value in self.holds:
+        if (value, index) in self.holds:
             return const(I1, 1)
         buffer = self.placed.get(value)
         if buffer is not None:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu import memory
-from tilewright.backends.cpu.evaluator import Evaluator, Nest
-from tilewright.backends.cpu.index import Index, bits_of, is_power_of_two
+from tilewright.backends.cpu.chunks import enter_nest
+from tilewright.backends.cpu.evaluator import Evaluator
+from tilewright.backends.cpu.index import Index
 from tilewright.backends.cpu.lanes import Chunking, chunk_group
 from tilewright.backends.cpu.lazy import is_tile
 from tilewright.backends.cpu.masks import Masks
-from tilewright.backends.cpu.plan import Step
+from tilewright.backends.cpu.plan import Buffer, Sink, Step
 from tilewright.backends.cpu.reduce import Reduction
 from tilewright.backends.cpu.streaming import streams
 from tilewright.backends.llvm.types import I64, V, const
@@ -31,6 +32,9 @@ from tilewright.ir.types import element_type, ir_name
 
 if TYPE_CHECKING:
     from tilewright.backends.llvm.function import Function
+
+
+_WRITE = frozenset({"spill", "copy"})
 
 
 def emit_group(ev: Evaluator, step: Step) -> None:
@@ -45,8 +49,7 @@ def emit_group(ev: Evaluator, step: Step) -> None:
 
 def _emit(ev: Evaluator, step: Step) -> None:
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
-    bits = {d: bits_of(n) if is_power_of_two(n) else 63 for d, n in enumerate(step.shape)}
-    ev.enter(Nest(chunking.lanes, bits))
+    enter_nest(ev, step.shape, chunking)
     _GroupNest(ev, step, chunking).emit()
 
 
@@ -59,6 +62,7 @@ class _GroupNest:
         self.index: Index = chunking.index
         self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if sink.kind == "reduce"]
         self.roots = [(root, self.index) for root, _ in step.roots() if is_tile(root)]
+        self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
         self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
 
@@ -126,7 +130,7 @@ class _GroupNest:
         if not self.masks.holds or self.masks.dim >= 0:
             return self._chunk(starts, None)
 
-        def variant(holds: frozenset[SSAValue]) -> list[V]:
+        def variant(holds: frozenset[tuple[SSAValue, Index]]) -> list[V]:
             # Nothing evaluated in a branch may be remembered after it.
             self.ev.open_scope()
             self.ev.holds = holds
@@ -151,9 +155,8 @@ class _GroupNest:
         for number, sink in enumerate(self.step.sinks):
             if sink.kind == "store":
                 memory.store_tile(ev, sink, index, values[number])
-            elif sink.kind in ("spill", "copy"):
-                (target,) = sink.targets
-                assert target is not None
+            elif sink.kind in _WRITE:
+                target = self.targets[number]
                 name = target.elem if sink.source is not None else ir_name(element_type(sink.roots[0].type))
                 memory.write_scratch(ev, target, index, values[number][0], name)
             else:
@@ -164,6 +167,13 @@ class _GroupNest:
     def _finish(self, accumulated: list[list[V]]) -> None:
         for reduction, values in zip(self.reductions, accumulated, strict=True):
             reduction.finish(values, self.index)
+
+
+def _target(sink: Sink) -> Buffer:
+    """Where a spill or a copy goes, in the shape of the iteration space."""
+    (target,) = sink.targets
+    assert target is not None
+    return target if target.shape == sink.shape else target.viewed(sink.shape)
 
 
 def _regroup(flat: list[V], like: list[list[V]]) -> list[list[V]]:

@@ -1,22 +1,20 @@
 """Where in a tile: an index gives each dim of a value a coordinate built from loop variables and lanes.
 
 A coordinate is a tuple of bit fields `(src, lo, width, pos)`: bits `lo .. lo+width` of a loop variable (or of the
-lane number, or of a constant) placed at bit `pos`. Fields of one coordinate never overlap, so for the power-of-two
-extents of tiles, reshape, transposition, join and split are exact permutations of fields; nothing is computed for them.
-The empty coordinate is zero. Indices are hashable and are the keys under which evaluated values are remembered.
+lane number, or of a constant) placed at bit `pos`. Fields of one coordinate never overlap, so transposition, join,
+split and most reshapes (`keeps_bits`; all of them between powers of two) only move fields; nothing is computed for
+them. The empty coordinate is zero. Indices are hashable and are the keys under which evaluated values are remembered.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.base.errors import UnsupportedError
-
 LANE = -1
 CONST = -2
-_WHOLE = 62
 
 
 class Field(NamedTuple):
@@ -48,7 +46,7 @@ def whole(src: int, extent: int) -> Coord:
     """The coordinate that is loop variable `src` itself."""
     if extent == 1:
         return ZERO
-    return (Field(src, 0, bits_of(extent) if is_power_of_two(extent) else _WHOLE, 0),)
+    return (Field(src, 0, bits_of(extent), 0),)
 
 
 def constant(value: int) -> Coord:
@@ -69,8 +67,6 @@ def cut(coord: Coord, lo: int, width: int) -> Coord:
         first, last = max(field.pos, lo), min(field.pos + field.width, lo + width)
         if first >= last:
             continue
-        if field.width == _WHOLE:
-            raise UnsupportedError("reshaping a tile whose extents are not powers of two")
         skip = first - field.pos
         if field.src == CONST:
             value = (field.lo >> skip) & ((1 << (last - first)) - 1)
@@ -101,24 +97,50 @@ def normal(coord: Coord) -> Coord:
 
 
 @functools.cache
+def _runs(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+    """Dims of `source` and of `target` in the shortest runs of equal size; dims of one element are in none."""
+    left, right = ([d for d, n in enumerate(shape) if n > 1] for shape in (source, target))
+    out: list[tuple[list[int], list[int]]] = []
+    while left:
+        from_, to = [left.pop(0)], [right.pop(0)]
+        while (have := math.prod([source[d] for d in from_])) != (want := math.prod([target[d] for d in to])):
+            if have < want:
+                from_.append(left.pop(0))
+            else:
+                to.append(right.pop(0))
+        out.append((from_, to))
+    return out
+
+
+@functools.cache
+def keeps_bits(source: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether a reshape only moves bits of coordinates, so that `reshape` applies.
+
+    Row-major order numbers elements in mixed radix. That is a sequence of bits as long as every extent but the first is
+    a power of two, in each run of dims by itself: 3x32 -> 96 and 5x4x7 -> 5x2x2x7 move bits, 32x3 -> 96 does not.
+    """
+    return all(
+        len(from_) == len(to) == 1
+        or all(is_power_of_two(n) for n in (*(source[d] for d in from_[1:]), *(target[d] for d in to[1:])))
+        for from_, to in _runs(source, target)
+    )
+
+
+@functools.cache
 def reshape(index: Index, source: tuple[int, ...], target: tuple[int, ...]) -> Index:
     """The index in a tile of shape `source` of the element that `index` names in its reshape to `target`."""
-    if not all(is_power_of_two(n) for n in (*source, *target)):
-        dense_source, dense_target = [n for n in source if n > 1], [n for n in target if n > 1]
-        if dense_source == dense_target:  # only dims of one element come or go
-            rest = iter([c for c, n in zip(index, target, strict=True) if n > 1])
-            return tuple([ZERO if n == 1 else next(rest) for n in source])
-    flat: list[Field] = []
-    position = 0
-    for coord, extent in zip(reversed(index), reversed(target), strict=True):
-        flat.extend(shifted(coord, position))
-        position += bits_of(extent)
-    out: list[Coord] = []
-    position = 0
-    for extent in reversed(source):
-        out.append(normal(cut(tuple(flat), position, bits_of(extent))))
-        position += bits_of(extent)
-    return tuple(reversed(out))
+    out = [ZERO] * len(source)
+    for from_, to in _runs(source, target):
+        flat: list[Field] = []
+        position = 0
+        for dim in reversed(to):
+            flat.extend(shifted(index[dim], position))
+            position += bits_of(target[dim])
+        position = 0
+        for dim in reversed(from_):
+            out[dim] = normal(cut(tuple(flat), position, bits_of(source[dim])))
+            position += bits_of(source[dim])
+    return tuple(out)
 
 
 @functools.cache

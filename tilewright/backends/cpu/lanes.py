@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu.affine import AffineAnalysis, pointee_bytes
-from tilewright.backends.cpu.index import LANE, Coord, Field, Index, bits_of, identity, is_power_of_two, whole
+from tilewright.backends.cpu.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu.lazy import is_tile, operand_indices
 from tilewright.backends.cpu.plan import Buffer, Step
 from tilewright.backends.llvm.features import CpuFeatures
@@ -55,7 +55,7 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
         if used and 1 << used >= enough:
             break
         extent = shape[dim]
-        available = bits_of(extent) if is_power_of_two(extent) else (extent & -extent).bit_length() - 1
+        available = (extent & -extent).bit_length() - 1  # a chunk must not reach past the end
         count = min(available, cap.bit_length() - 1 - used)
         if count > 0:
             lane_bits[dim] = (used, count)
@@ -69,10 +69,7 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
         low, count = lane_bits.get(dim, (0, 0))
         fields = [Field(LANE, low, count, 0)] if count else []
         if extent > 1 << count:
-            (own,) = whole(dim, extent)
-            fields.append(Field(dim, count, own.width - count if own.width < 62 else own.width, count))
-            if own.width >= 62 and count:
-                fields[-1] = Field(dim, 0, own.width, 0)
+            fields.append(Field(dim, count, bits_of(extent) - count, count))
             loops.append((dim, extent, 1 << count))
         coords.append(tuple(fields))
     loops.sort(key=lambda loop: (loop[0] == axis, loop[0] in lane_bits, loop[0]))

@@ -2,7 +2,7 @@
 
 A tile value is never computed as a whole: consumers ask for it at an index. `operand_indices` says which operands, at
 which indices, one element of a result comes from; planner, affine analysis and evaluator all walk through it. Every
-other operation on tiles (`reduce`, `dot`, `store`, ...) is a step of its own with a loop nest.
+other operation on tiles (`reduce`, `dot`, `store`, ragged reshapes, ...) is a step of its own with a loop nest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from tilewright.backends.cpu.index import ZERO, Index, bits_of, constant, cut, normal, reshape
+from tilewright.backends.cpu.index import ZERO, Index, bits_of, constant, cut, keeps_bits, normal, reshape
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
 from tilewright.ir.types import bit_width, element_type, is_integer, shape_of
@@ -50,6 +50,11 @@ def is_lazy(name: str) -> bool:
     if name in VIEWS or name in LEAVES or name in _SPECIAL:
         return True
     return table_name(name) is not None or cast_name(name) is not None
+
+
+def is_ragged(op: Operation) -> bool:
+    """Whether `op` is a reshape that has no index for its operand, so that its result must be in scratch."""
+    return op.name == "tt.reshape" and not keeps_bits(shape_of(op.operands[0].type), shape_of(op.results[0].type))
 
 
 def owner_of(value: SSAValue) -> Operation | None:

@@ -27,6 +27,7 @@ from tilewright.backends.cpu.groups import emit_group
 from tilewright.backends.cpu.lazy import constant_of, is_tile
 from tilewright.backends.cpu.plan import FunctionPlan, Step, render
 from tilewright.backends.cpu.planner import plan_function
+from tilewright.backends.cpu.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.reciprocal import divide_rows_once
 from tilewright.backends.cpu.streaming import fence
 from tilewright.backends.llvm.casts import storage
@@ -107,6 +108,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     for function in functions:
         make_offsets_scalar(function)
         divide_rows_once(function)
+        rewrite_ragged_cats(function)
         plans[function.symbol] = plan_function(function, isa)
     return LoopModule(module, plans)
 

@@ -37,18 +37,18 @@ class Masks:
         dim: of the innermost loop, -1 if there is none.
 
     Attributes:
-        holds: comparisons that are true in every chunk below `limit`.
+        holds: comparisons, each at an index, that are true in every chunk below `limit`.
     """
 
     def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
         self.ev, self.dim = ev, dim
         self.forms: list[Form] = []
-        holds: list[SSAValue] = []
+        holds: list[tuple[SSAValue, Index]] = []
         for value, at in _comparisons(ev, step, index):
             form = _below_zero(ev, value, at)
             if form is not None and _bounds(form, dim, ev.nest.bits.get(dim, 0)):
                 self.forms.append(form)
-                holds.append(value)
+                holds.append((value, at))
         self.holds = frozenset(holds) if len(holds) <= _MOST else frozenset()
 
     def limit(self, extent: int, step: int) -> V:

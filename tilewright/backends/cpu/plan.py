@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -41,6 +41,10 @@ class Buffer:
     size: int
     offset: int = -1
     label: str = ""
+
+    def viewed(self, shape: tuple[int, ...]) -> Buffer:
+        """The same memory, which must be row-major and have its place, as a tile of another shape."""
+        return replace(dense_buffer(shape, self.elem), offset=self.offset)
 
 
 def memory_bytes(elem: str) -> int:
@@ -69,7 +73,8 @@ class Sink:
         roots: values wanted at every index of the iteration space (scalars may be among them).
         op: the operation, if the sink stands for one.
         axis: dim that is reduced or scanned.
-        targets: where results go: one buffer per result, None for scalar or unused results.
+        targets: where results go: one buffer per result, None for scalar or unused results. The spill of a reshape
+            fills a row-major buffer of another shape than the iteration space.
         source: what a "copy" reads.
     """
 

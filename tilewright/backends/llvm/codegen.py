@@ -9,6 +9,7 @@ with the text in a temporary file.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import sys
 import tempfile
@@ -17,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.llvm.features import CpuFeatures, host
-from tilewright.backends.llvm.identity import llvmlite_version
+from tilewright.backends.llvm.identity import ByteCache, llvmlite_version
 from tilewright.backends.llvm.objectfile import load_object
 from tilewright.base.errors import InternalError, UnsupportedError
 
 _names = itertools.count()
-_lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
+lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
 
 
 def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 2) -> bytes:
@@ -38,21 +39,21 @@ def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", leve
         InternalError: LLVM rejects the text.
         UnsupportedError: this build of LLVM has no code generator for the target.
     """
-    with _lock:
+    with lock:
         machine = _machine(isa, level)
         return bytes(machine.emit_object(_prepare(text, isa, machine, optimize)))
 
 
 def assembly(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 2) -> str:
     """Compile a module to assembly text. Arguments and errors as `compile_object`."""
-    with _lock:
+    with lock:
         machine = _machine(isa, level)
         return str(machine.emit_assembly(_prepare(text, isa, machine, optimize)))
 
 
 def optimized(text: str, isa: CpuFeatures, *, optimize: str = "light") -> str:
     """The module as LLVM IR after the pass pipeline, for people to read."""
-    with _lock:
+    with lock:
         return str(_prepare(text, isa, _machine(isa, 2), optimize))
 
 
@@ -86,6 +87,30 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
     return load_with_llvm(image, exports, symbols)
 
 
+def load_helper(name: str, text: str, exports: Sequence[str], cache: ByteCache | None) -> Library:
+    """Load code of our own that no kernel changes, such as a launcher, for this machine.
+
+    Args:
+        name: of the code, part of its key.
+        text: LLVM IR.
+        exports: symbols whose addresses are wanted.
+        cache: where to look for the object, and where to keep it, so that a warm start needs no LLVM.
+    """
+    isa = host()
+    identity = "\0".join((name, text, versions(), isa.triple, isa.cpu, isa.flags))
+    key = hashlib.sha256(identity.encode()).hexdigest()
+    image = cache.get_bytes(key) if cache is not None else None
+    if image is not None:
+        try:
+            return load(image, exports)
+        except InternalError:
+            pass  # an object from a damaged cache: make it anew
+    image = compile_object(text, isa)
+    if cache is not None:
+        cache.put_bytes(key, image)
+    return load(image, exports)
+
+
 def load_with_llvm(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None = None) -> Library:
     """`load` through LLVM's own loader."""
     import llvmlite.binding as llvm
@@ -97,7 +122,7 @@ def load_with_llvm(image: bytes, exports: Sequence[str], symbols: Mapping[str, i
         builder.export_symbol(name)
     for name, address in (symbols or {}).items():
         builder.import_symbol(name, address)
-    with _lock:
+    with lock:
         try:
             return Library(builder.link(_jit(), f"tilewright.{next(_names)}"))
         except RuntimeError as error:
@@ -110,7 +135,8 @@ def versions() -> str:
 
 
 @functools.cache
-def _initialize() -> None:
+def initialize() -> None:
+    """Make every code generator of LLVM known, once."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
@@ -122,7 +148,7 @@ def _initialize() -> None:
 def _machine(isa: CpuFeatures, level: int) -> Any:
     import llvmlite.binding as llvm
 
-    _initialize()
+    initialize()
     try:
         target = llvm.Target.from_triple(isa.triple)
     except RuntimeError as error:
@@ -139,13 +165,17 @@ def _jit() -> Any:
     return llvm.create_lljit_compiler(_machine(host(), 2), use_jit_link=False, suppress_errors=True)
 
 
-def _prepare(text: str, isa: CpuFeatures, machine: Any, optimize: str) -> Any:
-    """Parsed, verified and optimised module."""
+def parsed(text: str, triple: str, machine: Any) -> Any:
+    """A verified module for a target machine of llvmlite.
+
+    Raises:
+        InternalError: LLVM rejects the text, which is kept in a file.
+    """
     import llvmlite.binding as llvm
 
     try:
         module = llvm.parse_assembly(text, context=llvm.create_context())
-        module.triple = isa.triple
+        module.triple = triple
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
@@ -154,6 +184,14 @@ def _prepare(text: str, isa: CpuFeatures, machine: Any, optimize: str) -> Any:
         raise InternalError(
             f"LLVM rejects generated code: {error}", hint=f"please report this with the file {file.name}"
         ) from error
+    return module
+
+
+def _prepare(text: str, isa: CpuFeatures, machine: Any, optimize: str) -> Any:
+    """Parsed, verified and optimised module."""
+    import llvmlite.binding as llvm
+
+    module = parsed(text, isa.triple, machine)
     if optimize == "none":
         return module
     options = llvm.create_pipeline_tuning_options()

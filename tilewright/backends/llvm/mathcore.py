@@ -1,6 +1,6 @@
 """Steps that the vector math functions share.
 
-Horner evaluation, bit views, powers of two, rounding by adding a large constant, and calls of the process's libm.
+Horner evaluation, bit views, powers of two, rounding by adding a large constant, calls of the target's math library.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import F64, I64, T, V, const
-from tilewright.base.errors import UnsupportedError
 
 
 def horner(f: Function, x: V, terms: Sequence[float]) -> V:
@@ -57,13 +56,12 @@ def any_lane(f: Function, mask: V) -> V:
 
 
 def libm(f: Function, name: str, *args: V) -> V:
-    """Call the double function `name` of the process's libm for every lane, in a loop through stack memory.
+    """The double function `name` of the target's library, for every lane.
 
-    Raises:
-        UnsupportedError: the target has no libm.
+    On a CPU it is the process's libm, called in a loop through stack memory; on a GPU it is that of NVIDIA's libdevice.
     """
     if f.isa.arch == "nvptx64":
-        raise UnsupportedError(f"float64 {name} is not available on this target")
+        return f.call(f"__nv_{name}", F64, args)
     t = args[0].type
     if not t.lanes:
         return f.call(name, F64, args)

@@ -8,7 +8,7 @@ form, all zeros gives nothing.
 from __future__ import annotations
 
 from tilewright.backends.llvm.instructions import Operand
-from tilewright.backends.llvm.types import I1, I8, I32, I64, PTR, VOID, T, V, const, zero
+from tilewright.backends.llvm.types import F32, F64, I1, I8, I32, I64, PTR, VOID, T, V, const, zero
 from tilewright.backends.llvm.vectors import VectorOps
 
 
@@ -54,15 +54,12 @@ class MemoryOps(VectorOps):
             return self.load(t, ptr, align) if mask.const else other
         if t.elem == "bfloat":
             return self.cast("bitcast", self.masked_load(t.as_int, ptr, mask, align, self.as_int(other)), t)
-        if (lanes := self._splits(t)) < t.lanes:
-            parts = zip(self.split(mask, lanes), self.split(other, lanes), strict=True)
-            places = [self.gep(ptr, at * _lane_bytes(t)) for at in range(0, t.lanes, lanes)]
-            return self.concat(
-                [
-                    self.masked_load(t.vec(lanes), at, on, align, rest)
-                    for at, (on, rest) in zip(places, parts, strict=True)
-                ]
-            )
+        if t.elem == "ptr":
+            loaded = self.masked_load(t.as_int, ptr, mask, align, self.cast("ptrtoint", other, t.as_int))
+            return self.cast("inttoptr", loaded, t)
+        if self._by_sign(t):
+            loaded = self._load_by_sign(t, ptr, mask)
+            return loaded if other.ref == zero(t).ref else self.select(mask, loaded, other)
         name = f"llvm.masked.load.{t.suffix}.p0"
         self.module.declare(name, t, [PTR, mask.type, t])
         where = f"ptr align {align or _lane_bytes(t)} {ptr.ref}"
@@ -72,15 +69,6 @@ class MemoryOps(VectorOps):
         """`value` as it is stored: bits for bfloat, which LLVM calls a library for on some targets."""
         return self.as_int(value) if value.type.elem == "bfloat" else value
 
-    def _splits(self, t: T) -> int:
-        """Lanes of the pieces in which vectors of type `t` are loaded under masks.
-
-        Where LLVM 22 splits a masked load for AVX2 itself, it takes lanes known to be off for lanes that are on.
-        """
-        if not self.module.isa.is_x86 or self.module.isa.has_zmm:
-            return t.lanes
-        return min(t.lanes, self.module.isa.native_lanes(t.bits or 64))
-
     def masked_store(self, value: V, ptr: V, mask: V, align: int = 0) -> None:
         """Store the lanes of `value` where `mask`, contiguously."""
         value = self._stored(value)
@@ -88,10 +76,63 @@ class MemoryOps(VectorOps):
             if mask.const:
                 self.store(value, ptr, align)
             return
+        if value.type.elem == "ptr":
+            value = self.cast("ptrtoint", value, value.type.as_int)
+        if self._by_sign(value.type):
+            self._store_by_sign(value, ptr, mask)
+            return
+        value = self._fenced(value)
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, PTR, mask.type])
         where = f"ptr align {align or _lane_bytes(value.type)} {ptr.ref}"
         self.effect(f"call void @{name}({value.typed}, {where}, {mask.typed})")
+
+    def _fenced(self, value: V) -> V:
+        """`value`, whose making LLVM does not see where that misleads it.
+
+        LLVM 22 joins a narrowing with a masked store (AVX-512). If one lane of the mask is on and the mask is a
+        constant, it then stores that lane as wide as it was before.
+        """
+        t = value.type
+        if not (self.module.isa.is_x86 and self.module.isa.has("avx512f") and t.is_int and t.bits < 64):
+            return value
+        wide = self._extended(value, 128 // t.bits)
+        words = self.cast("bitcast", wide, F32.vec(wide.type.bytes // 4))
+        return self.slice(self.cast("bitcast", self.intrinsic("arithmetic.fence", words), wide.type), 0, t.lanes)
+
+    def _by_sign(self, t: T) -> bool:
+        """Whether lanes of `t` move under masks by AVX's own instructions, which heed the sign of each mask lane.
+
+        LLVM 22 lowers its masked forms to the same instructions. Where it finds out late that a whole register of the
+        mask is off, it has dropped all but the sign bits, reads the rest as lanes that are on, and loads or aborts.
+        """
+        isa = self.module.isa
+        return isa.is_x86 and isa.has("avx") and not isa.has_zmm and t.bits >= 32
+
+    def _load_by_sign(self, t: T, ptr: V, mask: V) -> V:
+        """Masked load with AVX; lanes that are off are 0."""
+        name, moved, signs = self._signs("load", t, mask)
+        parts = [self.call(name, moved, (self.gep(ptr, i * moved.bytes), sign)) for i, sign in enumerate(signs)]
+        return self.cast("bitcast", self.slice(self.concat(parts), 0, t.lanes), t)
+
+    def _store_by_sign(self, value: V, ptr: V, mask: V) -> None:
+        """Masked store with AVX."""
+        name, moved, signs = self._signs("store", value.type, mask)
+        value = self._extended(self.cast("bitcast", value, moved.vec(value.type.lanes)), moved.lanes)
+        for i, (sign, part) in enumerate(zip(signs, self.split(value, moved.lanes), strict=True)):
+            self.call(name, VOID, (self.gep(ptr, i * moved.bytes), sign, part))
+
+    def _signs(self, verb: str, t: T, mask: V) -> tuple[str, T, list[V]]:
+        """What moves lanes of `t`: intrinsic, type of a register, and the mask for each register, negative where on."""
+        lanes = (16 if t.bytes <= 16 else 32) * 8 // t.bits
+        signs = self.select(mask, const(t.as_int, -1 << (t.bits - 1)), zero(t.as_int))
+        name = f"llvm.x86.avx.mask{verb}.p{'s' if t.bits == 32 else 'd'}{'.256' if t.bytes > 16 else ''}"
+        return name, (F32 if t.bits == 32 else F64).vec(lanes), self.split(self._extended(signs, lanes), lanes)
+
+    def _extended(self, a: V, lanes: int) -> V:
+        """`a` with zeros behind it, if it has fewer lanes than that."""
+        n = a.type.lanes
+        return a if n >= lanes else self.shuffle(a, zero(a.type), [*range(n), *[n] * (lanes - n)])
 
     def gather(self, t: T, ptrs: V, mask: V | None = None, other: V | None = None, align: int = 0) -> V:
         """One lane of `t` from each pointer of the vector `ptrs` where `mask`, else the lane of `other` (default 0)."""

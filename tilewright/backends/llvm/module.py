@@ -22,6 +22,9 @@ class Module:
         isa: features of the target; gates every target intrinsic.
     """
 
+    emission_kind = "LineTablesOnly"
+    """Which debug information functions with a `debug_scope` get."""
+
     def __init__(self, isa: CpuFeatures) -> None:
         self.isa = isa
         self._functions: dict[str, Function] = {}
@@ -112,7 +115,7 @@ class Module:
             self._unit = f"!{len(self._metadata)}"
             self._metadata.append(
                 f"distinct !DICompileUnit(language: DW_LANG_Python, file: {file}, isOptimized: true, "
-                "emissionKind: LineTablesOnly)"
+                f"emissionKind: {self.emission_kind})"
             )
         kind = self.metadata("!DISubroutineType(types: !{null})")
         number = f"!{len(self._metadata)}"

@@ -59,6 +59,8 @@ def _reduce_float(f: Function, x: V) -> tuple[V, V]:
 
 def _reduce_far(f: Function, x: V) -> tuple[V, V]:
     """Call the shared table routine on all lanes."""
+    if f.isa.arch == "nvptx64":
+        return _call_for_one(f, x)
     lanes = max(1, x.type.lanes)
     places = [f.alloca(x.type), f.alloca(x.type), f.alloca(x.type.as_int)]
     f.store(x, places[0], 64)
@@ -70,29 +72,45 @@ def _reduce_far(f: Function, x: V) -> tuple[V, V]:
 
 
 def _emit_reduce_far(f: Function) -> None:
-    """void(ptr x, ptr r, ptr q, i64 n): one float x >= 0 a trip.
+    """void(ptr x, ptr r, ptr q, i64 n): one float x >= 0 a trip."""
+    source, rests, quadrants, count = f.args
+    with f.loop(0, count) as loop:
+        r, q = _far(f, f.load(F32, f.gep(source, loop.index, F32)))
+        f.store(r, f.gep(rests, loop.index, F32))
+        f.store(q, f.gep(quadrants, loop.index, I32))
+    f.ret()
+
+
+def _call_for_one(f: Function, x: V) -> tuple[V, V]:
+    """Call the routine on a scalar, both results in one register: a GPU keeps stack memory for every thread."""
+    name = "tilewright.reduce_far"
+    if not f.module.has(name):
+        routine = f.module.function(name, I64, [F32], attrs="nounwind noinline cold")
+        r, q = (routine.cast("zext", to_bits(routine, v), I64) for v in _far(routine, routine.args[0]))
+        routine.ret(routine.or_(r, routine.shl(q, 32)))
+    both = f.call(name, I64, (x,))
+    return f.cast("bitcast", f.cast("trunc", both, I32), F32), f.cast("trunc", f.lshr(both, 32), I32)
+
+
+def _far(f: Function, x: V) -> tuple[V, V]:
+    """Remainder and quadrant (i32) of one float x >= 0.
 
     x = m 2^E with m of 24 bits. The table has T = 2^E 2/pi mod 4 as a double of 29 bits, so that m * T is exact, and
     the rest.
     """
-    source, rests, quadrants, count = f.args
     entries = _two_over_pi()
     table = f.module.constant("tilewright.two_over_pi", F64, [const(F64, v) for pair in entries for v in pair])
-    with f.loop(0, count) as loop:
-        x = f.load(F32, f.gep(source, loop.index, F32))
-        bits = to_bits(f, x)
-        row = f.sub(f.lshr(bits, 23), 127 + _FIRST_EXPONENT)
-        row = f.intrinsic("smax", f.intrinsic("smin", row, const(I32, len(entries) - 1)), const(I32, 0))
-        place = f.gep(table, f.shl(f.cast("zext", row, I64), 4))
-        significand = f.cast("sitofp", f.or_(f.and_(bits, 0x7FFFFF), 0x800000), F64)
-        product = f.fmul(significand, f.load(F64, place))
-        nearest, _ = magic_round(f, product, 1.0)
-        fraction = f.fma(significand, f.load(F64, f.gep(place, 8)), f.fsub(product, nearest))
-        r = f.cast("fptrunc", f.fmul(fraction, _HALF_PI), F32)
-        r = f.select(f.fcmp("ueq", x, math.inf), const(F32, math.nan), r)
-        f.store(r, f.gep(rests, loop.index, F32))
-        f.store(f.cast("fptosi", nearest, I32), f.gep(quadrants, loop.index, I32))
-    f.ret()
+    bits = to_bits(f, x)
+    row = f.sub(f.lshr(bits, 23), 127 + _FIRST_EXPONENT)
+    row = f.intrinsic("smax", f.intrinsic("smin", row, const(I32, len(entries) - 1)), const(I32, 0))
+    place = f.gep(table, f.shl(f.cast("zext", row, I64), 4))
+    significand = f.cast("sitofp", f.or_(f.and_(bits, 0x7FFFFF), 0x800000), F64)
+    product = f.fmul(significand, f.load(F64, place))
+    nearest, _ = magic_round(f, product, 1.0)
+    fraction = f.fma(significand, f.load(F64, f.gep(place, 8)), f.fsub(product, nearest))
+    r = f.cast("fptrunc", f.fmul(fraction, _HALF_PI), F32)
+    r = f.select(f.fcmp("ueq", x, math.inf), const(F32, math.nan), r)
+    return r, f.cast("fptosi", nearest, I32)
 
 
 @functools.cache

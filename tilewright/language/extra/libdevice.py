@@ -1,8 +1,8 @@
 """The `tl.extra.libdevice` namespace: the functions of NVIDIA's libdevice, on every target that can compute them.
 
-A function takes exactly the element types of its row below; nothing is promoted. What has a mathematical operation
-is that operation, what can be composed is written in the language (`libdevice_functions.py`), and the few
-special functions that have neither raise an error that names them.
+A function takes exactly the element types of its row below; nothing is promoted. NVIDIA GPUs call the library's
+symbol. Elsewhere, what has a mathematical operation is that operation, what can be composed is written in the language
+(`libdevice_functions.py`), and the few special functions that have neither raise an error that names them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.base import dtypes
 from tilewright.base.dtypes import with_shape_of
 from tilewright.base.errors import DTypeError, UnsupportedError
+from tilewright.language.extern import extern_call
 from tilewright.language.extra import libdevice_functions as functions
 from tilewright.ops.broadcast import broadcast_tensors
 from tilewright.ops.builtin import Builtin, Emitter, to_tensor
@@ -75,6 +76,9 @@ _ROWS = {
     "iiI>I III>I": "sad",
 }
 
+CASES: dict[str, str] = {name: cases for cases, names in _ROWS.items() for name in names.split()}
+"""Signatures of each function: a row's text."""
+
 # Functions that are one operation of the language, by another name or the same.
 _OPERATIONS = {name: name for name in OPS} | {
     "pow": "powf", "rint": "roundeven", "nearbyint": "roundeven", "sqrt_rn": "sqrt", "fast_sinf": "sin",
@@ -97,6 +101,50 @@ REFUSED: dict[str, str] = dict.fromkeys(_SPECIAL, "no portable implementation of
 REFUSED["rcp64h"] = "the estimate of one GPU's reciprocal unit; divide instead"
 
 Compute = Callable[..., tensor]
+
+
+# --- symbols of the library ---------------------------------------------------------------------------------------
+
+# Symbols that are not made of the name by rule: by the types of the operands, or that of the first.
+_SYMBOLS: dict[str, dict[str, str]] = {
+    "abs": {"i": "abs", "l": "llabs", "f": "fabsf", "d": "fabs"},
+    "mulhi": {"i": "mulhi", "I": "umulhi", "l": "mul64hi", "L": "umul64hi"},
+    "pow": {"ff": "powf", "fi": "powif", "dd": "pow", "di": "powi"},
+    "fast_dividef": {"f": "fast_fdividef"},
+    **{name: {"i": name, "l": f"{name}ll"} for name in ("clz", "popc", "ffs", "brev")},
+    **{name: {"i": name, "I": f"u{name}"} for name in ("mul24", "hadd", "rhadd", "sad")},
+    **{name: {"f": f"{name}f", "d": f"{name}d"} for name in ("isnan", "isinf", "signbit")},
+}
+_DIRECTED = ("add", "sub", "mul", "div", "rcp", "sqrt", "rsqrt")
+
+
+def symbol_of(name: str, letters: str) -> str:
+    """Symbol in NVIDIA's library of the function `name` on operands of these types ("ff": two float32).
+
+    Functions that exist for both widths end in "f" for float32; those with a rounding mode start with the type.
+    """
+    stem, _, mode = name.rpartition("_")
+    if name in _SYMBOLS:
+        rows = _SYMBOLS[name]
+        return f"__nv_{rows.get(letters) or rows[letters[0]]}"
+    if mode in _MODES and stem in _DIRECTED:
+        return f"__nv_{letters[0]}{name}"
+    both = all(any(kind in case.partition(">")[0] for case in CASES[name].split()) for kind in "fd")
+    single = "f" if both and "f" in letters else ""
+    return f"__nv_{stem}{single}_{mode}" if mode in _MODES and stem == "fma" else f"__nv_{name}{single}"
+
+
+def _call(b: Emitter, name: str, result: Any, operands: list[tensor]) -> tensor:
+    """The library's function; what it says as a number and the table as a bool is compared with zero."""
+    of = {element: letter for letter, element in _LETTERS.items()}
+    symbol = symbol_of(name, "".join(of[operand.dtype] for operand in operands))
+    flag = result.scalar.is_bool()
+    made = with_shape_of(result, dtypes.int32) if flag else result
+    value = extern_call(b, made, operands, libname="", libpath="", symbol=symbol, pure=True)
+    return cast_to(b, value, dtypes.int1) if flag else value
+
+
+# --- portable forms -----------------------------------------------------------------------------------------------
 
 
 def _signatures(text: str) -> dict[tuple[dtypes.dtype, ...], dtypes.dtype]:
@@ -135,10 +183,12 @@ _TARGETS: dict[str, tuple[dtypes.dtype, ...]] = {
 
 def _function(name: str, cases: str) -> Builtin:
     table, compute = _signatures(cases), _compute(name)
+    free = name in _BITCASTS  # the same bits everywhere
     text = ", ".join(f"({', '.join(map(str, operands))}) -> {result}" for operands, result in table.items())
 
     def function(b: Emitter, *args: Any) -> tensor:
-        if compute is None:
+        on_gpu = b.target.backend == "cuda" and not free
+        if compute is None and not on_gpu:
             raise UnsupportedError(
                 f"libdevice function {name} is not available on {b.target.backend}: {REFUSED[name]}",
                 hint="compute it on the host, or from functions that are there",
@@ -152,6 +202,9 @@ def _function(name: str, cases: str) -> Builtin:
             )
         operands = list(broadcast_tensors(b, *operands))
         result = with_shape_of(operands[0].type, table[types])
+        if on_gpu:
+            return _call(b, name, result, operands)
+        assert compute is not None
         made = compute(b, result, *operands)
         return bitcast_to(b, made, result.scalar) if made.type != result and made.dtype.is_int() else made
 
@@ -161,8 +214,6 @@ def _function(name: str, cases: str) -> Builtin:
     return Builtin(function)
 
 
-FUNCTIONS: dict[str, Builtin] = {
-    name: _function(name, cases) for cases, names in _ROWS.items() for name in names.split()
-}
+FUNCTIONS: dict[str, Builtin] = {name: _function(name, cases) for name, cases in CASES.items()}
 globals().update(FUNCTIONS)
 __all__ = list(FUNCTIONS)

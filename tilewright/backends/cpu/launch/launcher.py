@@ -17,6 +17,7 @@ from tilewright.backends.cpu.launch.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.launch.native import native
 from tilewright.backends.cpu.launch.team import team
 from tilewright.backends.llvm.identity import ByteCache
+from tilewright.backends.llvm.slots import coerce
 
 Launch = Callable[..., None]
 
@@ -59,33 +60,7 @@ def slot_format(kind: str) -> str:
 
 def coerce_slot(value: Any, kind: str) -> int | float:
     """`value` as `struct` takes it for a slot of type `kind`: rounded and wrapped as a C cast would."""
-    if kind in _FLOAT_FORMATS:
-        number = float(value)
-        if kind == "bf16":
-            return _bf16_bits(number)
-        try:
-            struct.pack(f"={_FLOAT_FORMATS[kind]}", number)
-        except OverflowError:
-            return float("inf") if number > 0 else float("-inf")
-        return number
-    number = int(value)
-    if slot_format(kind) == "Q":
-        return number & 0xFFFF_FFFF_FFFF_FFFF
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _bf16_bits(value: float) -> int:
-    """Bits of `value` rounded once to bfloat16 (nearest, ties to even)."""
-    if value != value:
-        return 0x7FC0
-    bits: int = struct.unpack("=Q", struct.pack("=d", value))[0]
-    sign, magnitude = (bits >> 48) & 0x8000, abs(value)
-    if magnitude < 2.0**-126:
-        return sign | round(magnitude * 2.0**133)  # multiples of the smallest denormal; Python rounds ties to even
-    # Keep 7 of the 52 fraction bits; a carry moves into the exponent, as it should.
-    kept, rest = divmod(bits & 0x7FFF_FFFF_FFFF_FFFF, 1 << 45)
-    kept += rest > 1 << 44 or (rest == 1 << 44 and kept & 1)
-    return sign | min(kept - ((1023 - 127) << 7), 0x7F80)
+    return coerce(value, kind, slot_format(kind))
 
 
 def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: ByteCache | None = None) -> Launch:

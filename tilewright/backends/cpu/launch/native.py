@@ -6,17 +6,15 @@ The code is scalar and does not depend on the kernel, so a warm start only maps 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.cpu.launch import ir
-from tilewright.backends.llvm.codegen import Library, compile_object, load, versions
+from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host
 from tilewright.backends.llvm.identity import ByteCache
-from tilewright.base.errors import InternalError
 
 
 @dataclass(frozen=True)
@@ -52,22 +50,7 @@ def native(cache: ByteCache | None = None) -> Native:
 
 
 def _load(cache: ByteCache | None) -> Native:
-    isa = host()
-    text = ir.launcher_ir(isa.triple)
-    identity = "\0".join(("launcher", text, versions(), isa.triple, isa.cpu, isa.flags))
-    key = hashlib.sha256(identity.encode()).hexdigest()
-    image = cache.get_bytes(key) if cache is not None else None
-    library = None
-    if image is not None:
-        try:
-            library = load(image, ir.EXPORTS)
-        except InternalError:
-            library = None  # an object from a damaged cache: make it anew
-    if library is None:
-        image = compile_object(text, isa)
-        if cache is not None:
-            cache.put_bytes(key, image)
-        library = load(image, ir.EXPORTS)
+    library = load_helper("launcher", ir.launcher_ir(host().triple), ir.EXPORTS, cache)
     address = {name: library.address(name) for name in ir.EXPORTS}
     launch: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address["tw_launch"])
     return Native(library, launch, address)

@@ -2,38 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tilewright.base.errors import UnsupportedError
+from tilewright.base import dtypes
+from tilewright.base.errors import LanguageTypeError, UnsupportedError
 from tilewright.language.extra import libdevice
-from tilewright.ops.builtin import Builtin, Emitter, builtin
+from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
+from tilewright.ops.casts import cast
+from tilewright.ops.debug_functions import inline_asm_elementwise
+from tilewright.ops.values import tensor, unwrap
+
+_GUARD = "guard it with `if tl.target_info.is_cuda():`"
 
 
-def _only_on_gpus(name: str, meaning: str, hint: str) -> Builtin:
-    """A function that no back end has yet, documented by what it does on a GPU."""
+def _refused(b: Emitter, name: str, meaning: str, hint: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"tl.extra.cuda.{name} ({meaning}) is not available on {b.target}: it belongs to NVIDIA GPUs", hint=hint
+    )
 
-    def function(b: Emitter, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(
-            f"tl.extra.cuda.{name} ({meaning}) is not available on {b.target.backend}: it belongs to NVIDIA GPUs",
-            hint=hint,
-        )
 
+def _on_gpus(name: str, meaning: str, compute: Callable[[Emitter], Any], least: int = 0) -> Builtin:
+    """A function without parameters, documented by what it does; `least` is the compute capability that it needs."""
+
+    def function(b: Emitter) -> Any:
+        if b.target.backend != "cuda":
+            raise _refused(b, name, meaning, _GUARD)
+        if int(b.target.arch) < least:
+            raise UnsupportedError(
+                f"tl.extra.cuda.{name} ({meaning}) needs compute capability {least / 10}, not {b.target}",
+                hint=f"guard it with `if tl.target_info.cuda_capability_geq({least // 10}, {least % 10}):`",
+            )
+        return compute(b)
+
+    return _described(function, name, meaning)
+
+
+def _described(function: Callable[..., Any], name: str, meaning: str) -> Builtin:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{meaning[:1].upper()}{meaning[1:]}; NVIDIA GPUs only."
     made: Builtin = builtin(function, export=False)
     return made
 
 
-_GUARD = "guard it with `if tl.target_info.is_cuda():`"
-globaltimer = _only_on_gpus("globaltimer", "nanoseconds of the GPU's clock", _GUARD)
-smid = _only_on_gpus("smid", "number of the multiprocessor", _GUARD)
-num_threads = _only_on_gpus("num_threads", "threads of a program", _GUARD)
-num_warps = _only_on_gpus("num_warps", "warps of a program", _GUARD)
-gdc_wait = _only_on_gpus("gdc_wait", "wait for the kernel launched before", _GUARD)
-gdc_launch_dependents = _only_on_gpus("gdc_launch_dependents", "let the kernel launched next begin", _GUARD)
-_CONVERT = "convert with x.to(dtype)"
-convert_custom_float8_sm70 = _only_on_gpus("convert_custom_float8_sm70", "conversion of fp8e4b15", _CONVERT)
-convert_custom_float8_sm80 = _only_on_gpus("convert_custom_float8_sm80", "conversion of fp8e4b15", _CONVERT)
+def _assembly(text: str, element: dtypes.dtype, *, pure: bool = False) -> Callable[[Emitter], Any]:
+    """One instruction with one result."""
+    kind = "=l" if element.primitive_bitwidth == 64 else "=r"
+    return lambda b: inline_asm_elementwise.fn(b, text, kind, [], element, pure, 1)
+
+
+def _conversion(name: str) -> Builtin:
+    meaning = "conversion from or to fp8e4b15"
+
+    def function(b: Emitter, arg: Any, dst_ty: Any, fp_downcast_rounding: Any = None) -> tensor:
+        if b.target.backend != "cuda":
+            raise _refused(b, name, meaning, "convert with x.to(dtype)")
+        if dtypes.float8e4b15 not in (to_tensor(b, arg).dtype, unwrap(dst_ty)):
+            raise LanguageTypeError(f"tl.extra.cuda.{name} converts from or to fp8e4b15", hint="write x.to(dtype)")
+        return cast.fn(b, arg, dst_ty, fp_downcast_rounding)
+
+    return _described(function, name, meaning)
+
+
+def _effect(text: str) -> Callable[[Emitter], None]:
+    """An instruction without a result: assembly must have one, which is a zero that nobody looks at."""
+
+    def run(b: Emitter) -> None:
+        _assembly(f"{text}; mov.u32 $0, 0;", dtypes.int32)(b)
+
+    return run
+
+
+globaltimer = _on_gpus(
+    "globaltimer", "nanoseconds of the GPU's clock", _assembly("mov.u64 $0, %globaltimer;", dtypes.int64)
+)
+smid = _on_gpus("smid", "number of the multiprocessor", _assembly("mov.u32 $0, %smid;", dtypes.int32, pure=True))
+num_threads = _on_gpus(
+    "num_threads", "threads of a program", lambda b: b.constant(b.target.warp_size * b.options.num_warps, dtypes.int32)
+)
+num_warps = _on_gpus("num_warps", "warps of a program", lambda b: b.constant(b.options.num_warps, dtypes.int32))
+gdc_wait = _on_gpus("gdc_wait", "wait for the kernel launched before", _effect("griddepcontrol.wait"), 90)
+gdc_launch_dependents = _on_gpus(
+    "gdc_launch_dependents", "let the kernel launched next begin", _effect("griddepcontrol.launch_dependents"), 90
+)
+convert_custom_float8_sm70 = _conversion("convert_custom_float8_sm70")
+convert_custom_float8_sm80 = _conversion("convert_custom_float8_sm80")
 
 __all__ = [
     "convert_custom_float8_sm70", "convert_custom_float8_sm80", "gdc_launch_dependents", "gdc_wait", "globaltimer",

@@ -1,0 +1,197 @@
+"""PTX to machine code: nvJitLink for real, ptxas as a program that a test writes, and the choice between them."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.backends.nvidia.ptx_cases import ADD
+from tilewright.backends.nvidia import cubin, ptx, toolkit
+from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
+from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.knobs import knobs
+
+needs_nvjitlink = pytest.mark.skipif(not toolkit.libraries("nvJitLink"), reason="nvidia-nvjitlink is not installed")
+
+LOG = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'other' for 'sm_90a'
+ptxas info    : Function properties for other
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+ptxas info    : Compiling entry function 'add' for 'sm_90a'
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized in function 'add'
+ptxas info    : Function properties for add
+    128 bytes stack frame, 96 bytes spill stores, 64 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers, 4096 bytes smem, 400 bytes cmem[0]
+"""
+
+
+@pytest.fixture
+def settings() -> Iterator[None]:
+    before = (knobs.cuda.assembler, knobs.cuda.ptxas)
+    cubin._found.cache_clear()
+    yield
+    knobs.cuda.assembler, knobs.cuda.ptxas = before
+    cubin._found.cache_clear()
+
+
+def fake_ptxas(folder: Path, body: str) -> Path:
+    """A program that takes the place of ptxas: Python with `args` and, behind -o, `out`."""
+    program = folder / "ptxas"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nargs = sys.argv[1:]\n"
+        f"if args == ['--version']:\n    print('Cuda compilation tools, release 12.4, V12.4.131')\n    sys.exit()\n"
+        f"out = args[args.index('-o') + 1]\n{body}\n"
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+# --- nvJitLink --------------------------------------------------------------------------------------------
+
+
+@needs_nvjitlink
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_every_architecture_assembles(capability: int) -> None:
+    arch = arch_of(capability)
+    made = cubin.assemble(ptx.compile_ptx(ADD, arch), arch, kernel="add")
+    assert made is not None and made.image[:4] == b"\x7fELF"
+    assert 4 <= made.registers <= 16 and (made.spill_bytes, made.stack_bytes, made.shared_bytes) == (0, 0, 0)
+
+
+@needs_nvjitlink
+def test_the_register_limit_reaches_the_assembler() -> None:
+    loads = "\n".join(f"  %v{i} = load volatile i32, ptr %p" for i in range(64))
+    adds = "\n".join(f"  store volatile i32 %v{i}, ptr %p" for i in range(64))
+    text = f"define ptx_kernel void @add(ptr %p) {{\n{loads}\n{adds}\n  ret void\n}}"
+    arch = arch_of(80)
+    source = ptx.compile_ptx(text, arch)
+    free, tight = (cubin.assemble(source, arch, kernel="add", max_registers=limit) for limit in (None, 24))
+    assert free and tight
+    assert free.registers > 64 and free.spill_bytes == 0
+    assert tight.registers <= 24 and tight.spill_bytes > 0
+
+
+@needs_nvjitlink
+def test_refused_ptx_shows_its_lines() -> None:
+    arch = arch_of(90)
+    broken = ptx.compile_ptx(ADD, arch).replace("ret;", "frobnicate.b32 %r1;")
+    with pytest.raises(InternalError, match="nvJitLink refuses the PTX of add") as raised:
+        cubin.assemble(broken, arch, kernel="add")
+    text = str(raised.value)
+    number = broken.splitlines().index("\tfrobnicate.b32 %r1;") + 1
+    assert f"line {number}: " in text and "    frobnicate.b32 %r1;" in text
+    kept = Path(text.rpartition("the file ")[2])
+    assert kept.read_text() == broken
+    kept.unlink()
+
+
+@needs_nvjitlink
+def test_the_linker_says_its_version() -> None:
+    tool = cubin.assembler()
+    assert isinstance(tool, cubin.NvJitLink)
+    assert int(tool.version().partition(".")[0]) == tool.major and tool.identity.startswith("nvJitLink lib")
+
+
+# --- ptxas ------------------------------------------------------------------------------------------------
+
+
+def test_ptxas_as_a_program(tmp_path: Path, settings: None) -> None:
+    knobs.cuda.ptxas = fake_ptxas(
+        tmp_path, f"open(out, 'wb').write(' '.join(args[:-3]).encode())\nsys.stderr.write({LOG!r})"
+    )
+    made = cubin.assemble("// ptx", arch_of(90), kernel="add", max_registers=168)
+    assert made is not None and made.image == b"-arch=sm_90a -O3 -lineinfo -v -maxrregcount=168"
+    assert (made.registers, made.spill_bytes, made.stack_bytes, made.shared_bytes) == (168, 96, 128, 4096)
+    assert len(made.notes) == 1 and "C7510" in made.notes[0]
+    tool = cubin.assembler()
+    assert isinstance(tool, cubin.Ptxas) and tool.major == 12
+
+
+def test_ptxas_that_refuses(tmp_path: Path, settings: None) -> None:
+    knobs.cuda.ptxas = fake_ptxas(tmp_path, "sys.exit('ptxas k.ptx, line 2; error   : Unknown symbol')")
+    with pytest.raises(InternalError, match="ptxas refuses the PTX of add") as raised:
+        cubin.assemble("// first\n  second;\n", arch_of(90), kernel="add")
+    assert "line 2: Unknown symbol\n    second;" in str(raised.value)
+    Path(str(raised.value).rpartition("the file ")[2]).unlink()
+
+
+# --- the choice -------------------------------------------------------------------------------------------
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, libraries: list[int], ptxas: Path | None, driver: int | None) -> object:
+    monkeypatch.setattr(
+        toolkit, "libraries", lambda stem: [(major, Path(f"lib{stem}.so.{major}")) for major in libraries]
+    )
+    monkeypatch.setattr(toolkit, "program", lambda name: ptxas)
+    cubin._found.cache_clear()
+    found = cubin.assembler(driver)
+    return getattr(found, "major", None)
+
+
+def test_tools_are_not_newer_than_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: None) -> None:
+    program = fake_ptxas(tmp_path, "")
+    assert choose(monkeypatch, [13, 12], None, None) == 13
+    assert choose(monkeypatch, [13, 12], None, 13) == 13
+    assert choose(monkeypatch, [13, 12], None, 12) == 12
+    assert choose(monkeypatch, [13], program, 12) == 12  # ptxas 12.4
+    assert choose(monkeypatch, [13], program, 11) is None
+    assert choose(monkeypatch, [], None, None) is None
+
+
+def test_the_driver_takes_what_no_tool_assembles(settings: None) -> None:
+    knobs.cuda.assembler = "driver"
+    assert cubin.assemble("// ptx", arch_of(90), kernel="add") is None
+
+
+def test_wishes_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch, settings: None, tmp_path: Path) -> None:
+    knobs.cuda.assembler = "nasm"
+    with pytest.raises(UnsupportedError, match="no assembler 'nasm'"):
+        cubin.assembler()
+    knobs.cuda.assembler = "nvjitlink"
+    with pytest.raises(UnsupportedError, match=r"in a version that the driver \(CUDA 12\) knows") as raised:
+        choose(monkeypatch, [13], None, 12)
+    assert "nvidia-nvjitlink-cu12" in str(raised.value)
+    knobs.cuda.assembler = "ptxas"
+    with pytest.raises(UnsupportedError, match="ptxas is not found"):
+        choose(monkeypatch, [13], None, None)
+    knobs.cuda.ptxas = tmp_path / "nowhere"
+    with pytest.raises(UnsupportedError, match="ptxas is not at"):
+        cubin.assembler()
+
+
+# --- where tools are --------------------------------------------------------------------------------------
+
+
+def test_wheels_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    site, home = tmp_path / "site-packages", tmp_path / "cuda"
+    for path in (
+        site / "nvidia/cu13/lib/libnvJitLink.so.13",
+        site / "nvidia/nvjitlink/lib/libnvJitLink.so.12",
+        home / "lib64/libnvJitLink.so.13",
+        home / "bin/nvdisasm",
+        site / "triton/backends/nvidia/bin/ptxas",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(toolkit.sys, "path", [str(site)])
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    assert toolkit.libraries("nvJitLink") == [
+        (13, site / "nvidia/cu13/lib/libnvJitLink.so.13"),
+        (12, site / "nvidia/nvjitlink/lib/libnvJitLink.so.12"),
+    ]
+    toolkit.program.cache_clear()
+    try:
+        assert toolkit.program("ptxas") == site / "triton/backends/nvidia/bin/ptxas"
+        assert toolkit.program("nvdisasm") == home / "bin/nvdisasm"
+    finally:
+        toolkit.program.cache_clear()
+
+
+def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolkit, "program", lambda name: None)
+    assert cubin.disassemble(b"\x7fELF") is None

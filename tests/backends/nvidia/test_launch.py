@@ -1,0 +1,190 @@
+"""The launcher: what reaches the driver, on which device and stream, and what failures become."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import Any
+
+import pytest
+
+from tests.backends.nvidia.fake_cuda import FakeCuda
+from tilewright.backends.nvidia import driver, stub
+from tilewright.backends.nvidia.launch import LoadedKernel, make_launch
+from tilewright.base.errors import DeviceAssertionError, DriverError, GridError, OutOfResources
+
+
+def kernel(*types: str, **facts: Any) -> LoadedKernel:
+    usual = {
+        "name": "add", "symbol": "add", "types": list(types), "shared": 0, "num_warps": 4, "cluster": 1, "asserts": [],
+        "needs_log": False,
+    }  # fmt: skip
+    return LoadedKernel(b"\x7fELF", {**usual, **facts})
+
+
+def test_a_launch(fake: FakeCuda) -> None:
+    launch = make_launch(kernel("*fp32", "i32", "fp32", shared=70_000, num_warps=8), 1)
+    launch(7, 3, 2, 0xDEAD_BEEF_F00D, -5, 1.5)
+    assert fake.launches == [
+        {
+            "grid": (7, 3, 2), "block": (256, 1, 1), "shared": 70_000, "stream": 0, "function": 0x3000 + 0x1001,
+            "context": 0x1001, "attributes": [], "parameters": struct.pack("=Qif", 0xDEAD_BEEF_F00D, -5, 1.5),
+        }
+    ]  # fmt: skip
+    assert fake.current == [0] and driver.recent == {1: "add"}
+
+
+def test_the_context_that_is_there_is_used(fake: FakeCuda) -> None:
+    launch = make_launch(kernel(), 0)
+    driver.set_current_device(0)
+    fake.calls.clear()
+    launch(1, 1, 1)
+    assert [name for name, _ in fake.calls] == ["cuCtxGetCurrent", "cuLaunchKernelEx"]
+    assert fake.launches[0]["parameters"] == b""
+
+
+@pytest.mark.parametrize(
+    ("types", "values", "packed"),
+    [
+        (("i8", "*i8", "i16", "fp64"), (-1, 64, 7, 0.5), struct.pack("=b7xQh6xd", -1, 64, 7, 0.5)),
+        (("u1", "u1", "i32"), (True, 0, 9), struct.pack("=??2xi", True, False, 9)),
+        (("fp16", "bf16", "fp32"), (1.5, 1.0, 2), struct.pack("=eHf", 1.5, 0x3F80, 2.0)),
+        (("fp32", "fp16"), (1e300, -1e9), struct.pack("=fe2x", float("inf"), float("-inf"))[:6]),
+        (("u32", "i32", "i64"), (-1, 2**31, 2**63), struct.pack("=IIQ", 2**32 - 1, 2**31, 2**63)),
+        (("u64", "i8"), (-1, 300), struct.pack("=QB", 2**64 - 1, 44)),
+        (("i32", "*fp32"), (2.7, 0), struct.pack("=i4xQ", 2, 0)),
+    ],
+)
+def test_parameters_lie_where_ptx_has_them(
+    fake: FakeCuda, types: tuple[str, ...], values: tuple[Any, ...], packed: bytes
+) -> None:
+    make_launch(kernel(*types), 0)(1, 1, 1, *values)
+    assert fake.launches[0]["parameters"] == packed
+
+
+def test_attributes(fake: FakeCuda) -> None:
+    make_launch(kernel(cluster=2), 0, cooperative=True, programmatic=True)(5, 1, 1)
+    (told,) = fake.launches
+    assert told["grid"] == (10, 1, 1)
+    assert told["attributes"] == [(4, (2, 1, 1)), (2, (1, 0, 0)), (6, (1, 0, 0))]
+
+
+def test_streams(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Torch:
+        class _C:
+            @staticmethod
+            def _cuda_getCurrentRawStream(ordinal: int) -> int:
+                return 0x5000 + ordinal
+
+    monkeypatch.setitem(driver.sys.modules, "torch", Torch)
+    make_launch(kernel(), 1)(1, 1, 1)
+    make_launch(kernel(), 1, stream=0x77)(1, 1, 1)
+    monkeypatch.setitem(driver.sys.modules, "torch", object())  # torch without GPUs
+    make_launch(kernel(), 1)(1, 1, 1)
+    assert [told["stream"] for told in fake.launches] == [0x5001, 0x77, 0]
+
+
+def test_a_kernel_is_loaded_once_for_each_gpu(fake: FakeCuda) -> None:
+    loaded = kernel()
+    for ordinal in (0, 1, 0, 1):
+        make_launch(loaded, ordinal)(1, 1, 1)
+    assert fake.names().count("cuModuleLoadDataEx") == 2
+    assert [told["context"] for told in fake.launches] == [0x1000, 0x1001] * 2
+
+
+def test_launches_of_several_threads_share_nothing(fake: FakeCuda) -> None:
+    launch = make_launch(kernel("i64", "i64"), 0)
+
+    def work(number: int) -> None:
+        for turn in range(200):
+            launch(1 + number, 1, 1, number, turn)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seen = sorted((told["grid"][0] - 1, *struct.unpack("=qq", told["parameters"])) for told in fake.launches)
+    assert seen == sorted((number, number, turn) for number in range(4) for turn in range(200))
+
+
+# --- failures ---------------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_an_earlier_kernel(fake: FakeCuda) -> None:
+    make_launch(kernel(name="first"), 0)(1, 1, 1)
+    fake.fails["cuLaunchKernelEx"] = 700
+    with pytest.raises(DriverError) as raised:
+        make_launch(kernel(name="second"), 0)(4, 1, 1)
+    text = str(raised.value)
+    assert "launching kernel `second` with grid (4, 1, 1)" in text and "kernel `first` was launched before it" in text
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in text and "CPU tensors" in text and raised.value.code == 700
+    assert driver.recent == {0: "first"} and fake.current == [0]
+
+
+def test_a_context_that_is_refused(fake: FakeCuda) -> None:
+    launch = make_launch(kernel(), 1)
+    fake.fails["cuCtxPushCurrent"] = 201
+    with pytest.raises(DriverError, match="201"):
+        launch(1, 1, 1)
+    assert not fake.launches
+
+
+def test_a_grid_that_no_gpu_takes(fake: FakeCuda) -> None:
+    launch = make_launch(kernel(), 0)
+    fake.fails["cuLaunchKernelEx"] = 1
+    with pytest.raises(GridError, match="65535 programs along y and z") as raised:
+        launch(1, 70_000, 1)
+    assert "x may be up to" in str(raised.value)
+    with pytest.raises(DriverError, match="invalid argument"):
+        launch(1, 65_535, 1)
+
+
+def test_more_shared_memory_than_the_gpu_has(fake: FakeCuda) -> None:
+    with pytest.raises(OutOfResources, match="shared memory, Required: 232449, Hardware limit: 232448"):
+        make_launch(kernel(shared=232_449), 0)
+
+
+def test_more_registers_than_a_block_may_have(fake: FakeCuda) -> None:
+    fake.facts |= {0: 512, 4: 128}
+    with pytest.raises(OutOfResources, match="threads, Required: 1024, Hardware limit: 512") as raised:
+        make_launch(kernel(num_warps=32), 0)
+    assert "128 registers" in str(raised.value) and "num_warps" in str(raised.value)
+
+
+def test_a_failed_assertion(fake: FakeCuda) -> None:
+    launch = make_launch(kernel("i32", asserts=["n is even", "n is small"], needs_log=True), 1)
+
+    def check(parameters: bytes) -> None:
+        number, log = struct.unpack("=i4xQ", parameters)
+        if number > 100:
+            driver.write_bytes(log, struct.pack("=i", 2), 1)
+
+    fake.kernel = check
+    launch(1, 1, 1, 2)
+    with pytest.raises(DeviceAssertionError, match="device-side assert in add: n is small"):
+        launch(1, 1, 1, 102)
+    launch(1, 1, 1, 4)  # the log is clean again
+    assert fake.names().count("cuStreamSynchronize") == 3 and fake.current == [0]
+    fake.captures = True
+    launch(1, 1, 1, 102)
+    assert fake.names().count("cuStreamSynchronize") == 3  # forbidden while a graph is captured
+
+
+def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda) -> None:
+    class Cache(dict[str, bytes]):
+        get_bytes = dict.get
+        put_bytes = dict.__setitem__
+
+    cache = Cache()
+    stub.set_cache(cache)
+    try:
+        stub.launch_stub.cache_clear()
+        make_launch(kernel(), 0)(1, 1, 1)
+        (key,) = cache
+        cache[key] = b"damaged"
+        stub.launch_stub.cache_clear()
+        make_launch(kernel(), 0)(2, 1, 1)
+    finally:
+        stub.set_cache(None)
+    assert [told["grid"][0] for told in fake.launches] == [1, 2] and cache[key] != b"damaged"

@@ -1,0 +1,44 @@
+"""Random whole kernels of the fuzzer on the simulated GPU: results as the reference evaluator's, and no races."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.backends.nvidia import simt_math, simt_tensor
+from tests.backends.nvidia.simt import run_kernel
+from tests.fuzz.case import Loaded, load
+from tests.fuzz.check import _arguments, _contents, compare, run_reference, tile_ir
+from tests.fuzz.generator import Profile, generate
+from tilewright.backends.nvidia.arch import target_of
+from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.pipeline import lay_out_module
+from tilewright.base.options import Options
+from tilewright.passes.pipeline import run_passes
+
+assert simt_math and simt_tensor  # importing them adds their instructions
+CAPABILITIES = (80, 90, 120)
+
+
+def run_on_simulator(case: Loaded, capability: int) -> dict[str, np.ndarray]:
+    """Contents of the arrays after the kernel has run on the simulated GPU."""
+    options, target, arrays = Options(**case.options), target_of(capability), _contents(case)
+    module = tile_ir(case)
+    run_passes(module)
+    kernel = emit_kernel(lay_out_module(module, options, target), options, target)
+    arguments = _arguments(case, arrays) + [np.zeros(64, np.int32)] * kernel.needs_log
+    run_kernel(kernel.llvm, kernel.symbol, case.grid, kernel.num_warps, arguments, kernel.shared_bytes)
+    return arrays
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_kernels(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / f"case_{seed}.py"
+    path.write_text(generate(seed, Profile(any_shape=seed % 2 > 0, statements=8)).source())
+    case = load(path)
+    if any(param.alias for param in case.params):
+        pytest.skip("two parameters are one array: the simulator maps each of them")
+    differing = compare(case, run_reference(case), run_on_simulator(case, CAPABILITIES[seed % 3]))
+    assert not differing, f"{differing}\n{path.read_text()}"

@@ -1,0 +1,145 @@
+"""Whole products of matrices, as kernels write them: a tile of C for each program, ragged edges, strides of every kind.
+
+rows, columns from the program        past the edge: masked off, or wrapped around by %
+for each piece of K                   pointers that advance, or offsets from the loop counter
+    acc += A[rows, piece] @ B[piece, columns]
+C[rows, columns] = acc                masked
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.fuzz.combine import DOTS, dot_facts, epilogue
+from tests.fuzz.generator import Generator
+from tests.fuzz.values import Value
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An outer axis of the product.
+
+    Args:
+        block: extent of a tile.
+        size: extent of the matrix.
+        text: `size` in the kernel.
+        tile: name of the positions of this program's tile, which may pass the end.
+        safe: an expression of positions that do not, or the same.
+        mask: whether loads must mask what passes the end.
+    """
+
+    block: int
+    size: int
+    text: str
+    tile: str
+    safe: str
+    mask: bool
+
+
+def _axis(g: Generator, number: str, tiles: int, blocks: tuple[int, ...]) -> _Axis:
+    """Positions of the tile `number` of `tiles`."""
+    block = g.random.choice(blocks)
+    size = max(1, block * tiles - g.random.choice((0, 0, 1, block // 2, block + 1)))
+    text, tile = g.number(size), g.fresh("r")
+    g.add(f"{tile} = ({number}) * {block} + tl.arange(0, {block})")
+    whole = size == block * tiles
+    wrapped = not whole and g.chance(0.4)
+    return _Axis(block, size, text, tile, f"({tile} % {text})" if wrapped else tile, not (whole or wrapped))
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """The inner axis: `text` is `size` in the kernel, `piece` positions within a piece, `name` its loop counter."""
+
+    block: int
+    size: int
+    text: str
+    piece: str
+    name: str
+
+
+class _Operand:
+    """A matrix in memory, and the pointers that a program reads it through.
+
+    Args:
+        g: the kernel.
+        outer: its axis that is not K.
+        depth: the axis K.
+        rows: whether `outer` runs along the rows of the tile (A), or along its columns (B).
+        dtype, fill: of the elements.
+    """
+
+    def __init__(self, g: Generator, outer: _Axis, depth: _Depth, *, rows: bool, dtype: str, fill: str) -> None:
+        self.g, self.outer, self.depth = g, outer, depth
+        self.across = ("[:, None]", "[None, :]") if rows else ("[None, :]", "[:, None]")  # of outer, of K
+        straight = g.chance(0.6)  # unit stride along the columns of the tile
+        inner, lines = (depth.size, outer.size) if straight == rows else (outer.size, depth.size)
+        step = g.random.choice((1, 1, 1, 2))
+        line = max(1, inner * step + g.random.choice((0, 0, 3, 16)))
+        strides = (line, step) if straight == rows else (step, line)
+        size = max(1, (lines - 1) * line + (inner - 1) * step + 1)
+        self.array = g.array(dtype, fill, size)
+        self.strides = tuple(str(n) if n == 1 else g.number(n) for n in strides)
+        self.advances = g.chance(0.5)
+        self.pointers = g.fresh("q")
+        if self.advances:
+            g.add(f"{self.pointers} = {self._at(depth.piece)}")
+
+    def _at(self, deep: str) -> str:
+        outer, k = self.across
+        return f"{self.array} + {self.outer.safe}{outer} * {self.strides[0]} + ({deep}){k} * {self.strides[1]}"
+
+    def load(self) -> str:
+        """Read the tile of this turn; gives its name."""
+        g, depth, (outer, k) = self.g, self.depth, self.across
+        here = self.pointers if self.advances else self._at(f"{depth.name} * {depth.block} + {depth.piece}")
+        masks = [f"({self.outer.tile}{outer} < {self.outer.text})"] * self.outer.mask
+        if depth.size % depth.block or g.chance(0.3):
+            left = f"{depth.piece}{k} < {depth.text} - {depth.name} * {depth.block}"
+            masks.append(
+                f"({g.random.choice((left, f'{depth.name} * {depth.block} + {depth.piece}{k} < {depth.text}'))})"
+            )
+        g.random.shuffle(masks)
+        name = g.fresh("x")
+        tail = f", mask={' & '.join(masks)}, other=0" if masks else ""
+        g.add(f"{name} = tl.load({here}{tail})")
+        return name
+
+    def advance(self) -> None:
+        if self.advances:
+            self.g.add(f"{self.pointers} += {self.depth.block} * {self.strides[1]}")
+
+
+def product(g: Generator) -> None:
+    """A product of two matrices over the whole grid."""
+    dtype, out = g.random.choice(DOTS)
+    across = g.random.choice([n for n in (1, 2, 3) if n <= g.programs])
+    blocks = (8, 16, 16, 32, 64)
+    m = _axis(g, f"{g.program} % {across}", across, blocks)
+    n = _axis(g, f"{g.program} // {across}", -(-g.programs // across), blocks)
+    block = g.random.choice((16, 32, 64))
+    size = max(1, block * g.random.randint(0, 5) + g.random.choice((0, 0, 1, 3, block // 2)))
+    depth = _Depth(block, size, g.number(size), g.fresh("d"), g.fresh("k"))
+    g.add(f"{depth.piece} = tl.arange(0, {block})")
+    fill = "ints" if dtype == "int8" else g.random.choice(("ints", "quarters", "reals"))
+    a = _Operand(g, m, depth, rows=True, dtype=dtype, fill=fill)
+    b = _Operand(g, n, depth, rows=False, dtype=dtype, fill=fill)
+    acc = g.fresh("acc")
+    g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
+    loop = g.add(f"for {depth.name} in range(0, tl.cdiv({depth.text}, {block})):")
+    with g.block(loop.body, loop=True):
+        x, y = a.load(), b.load()
+        g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))
+        a.advance()
+        b.advance()
+    mag, grain = {"ints": (8.0, 1.0), "quarters": (4.0, 0.25), "reals": (4.0, None)}[fill]
+    fake = Value("", (), dtype, mag=mag, grain=grain)
+    known = dot_facts(fake, fake, None, depth.size, out) if dtype != "int8" else {}
+    result = Value(acc, (m.block, n.block), out, **known)  # type: ignore[arg-type]
+    g.scopes[-1].append(result)
+    if g.chance(0.3):
+        epilogue(g, result)
+    target = g.array(out, "sentinel", m.size * n.size, prefix="out", tolerance=result.err)
+    masks = [f"({axis.tile}{at} < {axis.text})" for axis, at in ((m, "[:, None]"), (n, "[None, :]"))]
+    place = f"{m.tile}[:, None] * {n.text} + {n.tile}[None, :]"
+    g.add(f"tl.store({target} + {place}, {acc}, mask={' & '.join(masks)})")

@@ -1,0 +1,31 @@
+"""Every example, run with its tensors on the GPU: each checks its own results against torch in float64."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
+
+
+@pytest.fixture(autouse=True)
+def on_the_gpu() -> Iterator[None]:
+    """Tensors are made on the GPU unless a program says otherwise."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_default_device()
+    torch.set_default_device("cuda")
+    yield
+    torch.set_default_device(before)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(f"gpu_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main()

@@ -1,0 +1,155 @@
+"""NVIDIA GPUs as the runtime sees them: target, stages, loading, launching.
+
+::
+
+    ttir --tgir--> laid-out tile IR --llir--> LLVM IR text --ptx--> PTX text --cubin--> machine code --load--> function
+
+All stages run without a GPU. Where there is no assembler the last one keeps the PTX, which the driver then compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tilewright.backends.llvm import codegen
+from tilewright.backends.llvm.features import set_host_cache
+from tilewright.backends.llvm.identity import ByteCache
+from tilewright.backends.nvidia import cubin, driver, libdevice, stub
+from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, target_of
+from tilewright.backends.nvidia.launch import LoadedKernel, make_launch
+from tilewright.base.errors import OutOfResources
+from tilewright.base.lazy import lazy_module
+from tilewright.base.options import Options
+from tilewright.base.target import Placement, Target
+from tilewright.ops.function import FuncOp
+from tilewright.passes.stages import Stage
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from tilewright.backends.nvidia import allocate, pipeline, ptx, tgir_ops
+    from tilewright.backends.nvidia.emit import lower
+else:  # a kernel that comes from the disk cache needs none of them
+    allocate = lazy_module("tilewright.backends.nvidia.allocate")
+    pipeline = lazy_module("tilewright.backends.nvidia.pipeline")
+    ptx = lazy_module("tilewright.backends.nvidia.ptx")
+    tgir_ops = lazy_module("tilewright.backends.nvidia.tgir_ops")
+    lower = lazy_module("tilewright.backends.nvidia.emit.lower")
+
+BINARY = "cubin"
+
+
+def set_cache(cache: ByteCache | None) -> None:
+    """Where the launcher's code and LLVM's answer about this machine are kept, so that a warm start needs no LLVM."""
+    stub.set_cache(cache)
+    set_host_cache(cache)
+
+
+def target(ordinal: int | None = None) -> Target:
+    """The target of a GPU of this machine; by default of the one that the calling thread uses.
+
+    Raises:
+        DriverError: there is no driver, or no such GPU.
+        UnsupportedError: no code is made for its architecture.
+    """
+    return target_of(driver.device(driver.current_device() if ordinal is None else ordinal).capability)
+
+
+def versions() -> str:
+    """Versions of what makes code, for the cache key."""
+    tool = cubin.assembler(driver.driver_major())
+    return f"{codegen.versions()}, {tool.identity if tool else 'the driver'}, {libdevice.version()}"
+
+
+def stages(options: Options, target: Target) -> Mapping[str, Stage]:
+    """The stages after tile IR."""
+    arch = arch_of(target)
+
+    def lay_out(module: ModuleOp, _: dict[str, Any]) -> ModuleOp:
+        return pipeline.lay_out_module(module, options, target)
+
+    def emit(module: ModuleOp, metadata: dict[str, Any]) -> lower.LoweredKernel:
+        kernel = lower.emit_kernel(module, options, target)
+        _check_resources(kernel, module, arch)
+        metadata.update(
+            symbol=kernel.symbol,
+            shared=kernel.shared_bytes,
+            num_warps=kernel.num_warps,
+            cluster=kernel.cluster,
+            asserts=list(kernel.asserts),
+            needs_log=kernel.needs_log,
+            stored=[],
+        )
+        return kernel
+
+    def assemble(text: str, metadata: dict[str, Any]) -> bytes:
+        made = cubin.assemble(
+            text,
+            arch,
+            kernel=metadata["symbol"],
+            max_registers=options.maxnreg,
+            driver_major=driver.driver_major(),
+        )
+        if made is None:
+            return text.encode() + b"\0"
+        warps, shared = metadata["num_warps"], metadata["shared"] + made.shared_bytes
+        metadata.update(
+            n_regs=made.registers,
+            n_spills=made.spill_bytes,
+            n_max_threads=warps * WARP,
+            notes=list(made.notes),
+            occupancy=arch.occupancy(warps, made.registers, shared),
+        )
+        return made.image
+
+    return {
+        "tgir": Stage(
+            lay_out, lambda module: tgir_ops.print_module(module), lambda text, _: tgir_ops.parse_module(text.decode())
+        ),
+        "llir": Stage(emit, lambda kernel: kernel.llvm, lambda text, made: replace(made, llvm=text.decode())),
+        "ptx": Stage(lambda kernel, _: ptx.compile_ptx(kernel.llvm, arch), parse=lambda text, _: text.decode()),
+        BINARY: Stage(assemble, parse=lambda image, _: image),
+    }
+
+
+def _check_resources(kernel: lower.LoweredKernel, module: ModuleOp, arch: Arch) -> None:
+    """Raises OutOfResources for what no GPU of the architecture has."""
+    threads = kernel.num_warps * WARP
+    if threads > MAX_THREADS:
+        raise OutOfResources(threads, MAX_THREADS, "threads", hint=f"Write num_warps={MAX_THREADS // WARP} or less.")
+    if kernel.shared_bytes > arch.shared_limit:
+        function = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+        largest = allocate.allocate(function).largest()
+        raise OutOfResources(kernel.shared_bytes, arch.shared_limit, "shared memory", largest)
+
+
+def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
+    """Code for GPUs, which load it at the first launch."""
+    return LoadedKernel(binary, metadata)
+
+
+def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement) -> Callable[..., None]:
+    """A function ``launch(gx, gy, gz, *values)`` that queues the kernel on a GPU."""
+    ordinal = driver.current_device() if place.device is None else place.device
+    return make_launch(
+        module,
+        ordinal,
+        stream=place.stream,
+        cooperative=bool(metadata.get("launch_cooperative_grid")),
+        programmatic=bool(metadata.get("launch_pdl")),
+    )
+
+
+def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
+    """Texts that are made of the binary when they are asked for: `sass`, where nvdisasm is found."""
+
+    def sass() -> str:
+        image = asm[BINARY]
+        text = cubin.disassemble(image) if isinstance(image, bytes) else None
+        if text is None:
+            raise KeyError("sass")  # as for any stage that there is not
+        return text
+
+    return {"sass": sass}

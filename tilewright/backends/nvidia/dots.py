@@ -1,0 +1,305 @@
+"""Which instruction makes a `tt.dot`, and how its operands and accumulator lie.
+
+A product is made by wgmma (Hopper's warp groups, operands in shared memory), mma.sync (fragments in registers) or
+plain multiply-adds, each with layouts of its own. `plan_dot` decides from the types of the operation and from where its
+operands come; the emitter recognises the plan in the layouts alone. A product with a batch dimension gives batches to
+warps first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.nvidia.arch import WARP, Arch
+from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.layouts.distributed import (
+    blocked,
+    mma_accumulator,
+    mma_operand_a,
+    mma_operand_b,
+    wgmma_accumulator,
+    wgmma_operand_a,
+)
+from tilewright.layouts.linear import LinearLayout
+from tilewright.layouts.padding import padded_shape
+from tilewright.layouts.shared import hardware_swizzled, widest_swizzle
+from tilewright.ops.dot import DotOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
+
+Kind = Literal["fma", "mma", "wgmma"]
+
+STEP_BYTES = 32  # of K that one tensor-core instruction takes, whatever the type
+_GROUP_ROWS = 64  # rows of one wgmma
+_WIDEST = 256  # columns of one wgmma
+_NARROWEST = 16  # columns: with 8 a row of a transposed B would be narrower than the smallest swizzle
+_FP8 = ("f8E4M3FN", "f8E5M2")  # the 8-bit floats that tensor cores take
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOperand:
+    """An operand that wgmma reads from shared memory.
+
+    Args:
+        shape: of the tile.
+        element_bits: bits of an element.
+        k_axis: the dim that is summed over: 1 for A, 0 for B.
+    """
+
+    shape: tuple[int, ...]
+    element_bits: int
+    k_axis: int
+
+    def layout_for(self, source: LinearLayout) -> LinearLayout:
+        """The buffer for a tile that arrives in the layout `source`, with the widest swizzle.
+
+        The dim that is fast in the source is fast in the buffer, so that whole vectors are written; other than
+        16-bit operands must have K fast (PTX ISA, wgmma, "Strides": only 16-bit types have transposed forms).
+        """
+        fast = fast_dim(source) if self.element_bits == 16 else self.k_axis
+        order = (fast, 1 - fast)
+        swizzle = widest_swizzle(self.shape, self.element_bits, order)
+        return hardware_swizzled(self.shape, self.element_bits, swizzle, order)
+
+
+@dataclass(frozen=True, slots=True)
+class DotPlan:
+    """How one product is made.
+
+    Args:
+        kind: by which instruction.
+        accumulator: layout of c and d.
+        a, b: layout of the operand in registers, or its place in shared memory.
+    """
+
+    kind: Kind
+    accumulator: LinearLayout
+    a: LinearLayout | SharedOperand
+    b: LinearLayout | SharedOperand
+
+
+def plan_dot(op: DotOp, num_warps: int, arch: Arch) -> DotPlan:
+    """Plan a product of tile IR.
+
+    Args:
+        op: the operation.
+        num_warps: warps of the block.
+        arch: what the target has.
+    """
+    left, right = shape_of(op.a.type), shape_of(op.b.type)
+    shape = (*left[:-1], right[-1])
+    bits = fragment_bits(op, arch)
+    if bits is not None and _fits_wgmma(op, shape, left[-1], num_warps, arch):
+        return _wgmma(op, shape, left[-1], num_warps, bits)
+    # A fragment of half the depth of an instruction is the least: a shallower one would hold copies along K.
+    if bits is not None and padded_shape(left)[-1] * bits >= STEP_BYTES * 8 // 2:
+        warps = _mma_warps(shape, num_warps, _is_chained(op))
+        a, b = mma_operand_a(warps, left, bits), mma_operand_b(warps, right, bits)
+        return DotPlan("mma", mma_accumulator(warps, shape), a, b)
+    accumulator = _fma_accumulator(padded_shape(shape), num_warps)
+    return DotPlan("fma", accumulator, _fma_operand(accumulator, 0, left), _fma_operand(accumulator, 1, right))
+
+
+# --- types ------------------------------------------------------------------------------------------------------
+
+
+def precision(op: Operation) -> str:
+    """What is done with f32 operands: "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6"."""
+    assert isinstance(op, DotOp)
+    return str(op.attr_values()["inputPrecision"])
+
+
+def fragment_bits(op: DotOp, arch: Arch) -> int | None:
+    """Bits of the elements of a tensor-core fragment that serves these operands; None if tensor cores do not.
+
+    Narrow floats that the target's tensor cores do not take are widened to f16, which holds all of them.
+    """
+    name = ir_name(element_type(op.a.type))
+    if name == "f32":
+        return {"tf32": 32, "tf32x3": 32, "bf16x3": 16, "bf16x6": 16}.get(precision(op))
+    if name in ("f16", "bf16"):
+        return 16
+    if name == "i8":
+        return 8
+    if name.startswith("f8"):
+        return 8 if takes_fp8(_names(op), arch) else 16
+    return None
+
+
+def takes_fp8(names: Sequence[str], arch: Arch) -> bool:
+    """Whether mma.sync takes 8-bit operands of these types as they are."""
+    return arch.has_fp8_mma and all(name in _FP8 for name in names)
+
+
+def _names(op: DotOp) -> list[str]:
+    return [ir_name(element_type(value.type)) for value in (op.a, op.b)]
+
+
+# --- wgmma ------------------------------------------------------------------------------------------------------
+
+
+def _fits_wgmma(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, arch: Arch) -> bool:
+    if not arch.has_wgmma or len(shape) != 2 or num_warps % 4:
+        return False
+    name = ir_name(element_type(op.a.type))
+    if name == "f32" and precision(op) != "tf32":
+        return False
+    if name.startswith("f8") and not takes_fp8(_names(op), arch):
+        return False
+    bits = fragment_bits(op, arch)
+    assert bits is not None
+    rows, columns = padded_shape(shape)
+    return rows >= _GROUP_ROWS and columns >= _NARROWEST and depth * bits % (STEP_BYTES * 8) == 0
+
+
+def _wgmma(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> DotPlan:
+    rows, columns = padded_shape(shape)
+    groups = min(num_warps // 4, rows // _GROUP_ROWS)
+    warps = (4 * groups, num_warps // (4 * groups))
+    n = min(_WIDEST, max(_NARROWEST, columns // warps[1]))
+    a: LinearLayout | SharedOperand = SharedOperand((shape[0], depth), bits, 1)
+    if _computed_beside(op.a, op):
+        a = wgmma_operand_a(warps, (shape[0], depth), bits)
+    return DotPlan("wgmma", wgmma_accumulator(warps, n, shape), a, SharedOperand((depth, shape[1]), bits, 0))
+
+
+def _computed_beside(value: SSAValue, user: Operation) -> bool:
+    """Whether a tile is computed in the block of its user: then it is in registers, and best stays there.
+
+    A tile that is loaded arrives in shared memory as easily, and one from before a loop would hold on to registers.
+    """
+    owner = value.owner
+    while isinstance(owner, TransOp):
+        owner = owner.operands[0].owner
+    if not isinstance(owner, Operation) or isinstance(owner, LoadOp):
+        return False
+    return owner.parent_block() is user.parent_block()
+
+
+def fast_dim(layout: LinearLayout) -> int:
+    """The dim along which a thread's registers, or else neighbouring lanes, hold neighbours."""
+    for dim in ("register", "lane", "warp"):
+        for basis in layout.bases().get(dim, ()):
+            if sum(basis) == 1:
+                return basis.index(1)
+    return len(layout.outs) - 1
+
+
+# --- mma.sync ---------------------------------------------------------------------------------------------------
+
+
+def _mma_warps(shape: Sequence[int], num_warps: int, chained: bool) -> tuple[int, ...]:
+    """Warps along each dim: batches first, then tiles as square as can be, since those need the fewest operands.
+
+    In a chain of products all warps go along the rows, so that row statistics and the next operand A stay in a warp.
+    """
+    *batches, rows, columns = padded_shape(shape)
+    along = [min(size, num_warps) for size in batches]
+    left = num_warps // (along[0] if along else 1)
+    m, n = 1, 1
+    while m * n < left:
+        own_rows, own_columns = rows // m, columns // n
+        wide = own_columns > 8 and (own_rows <= 16 or (own_columns > own_rows and not chained))
+        m, n = (m, 2 * n) if wide else (2 * m, n)
+    return (*along, m, n)
+
+
+def _is_chained(op: DotOp) -> bool:
+    """Whether an operand is computed from another product of the block, or the result is for one."""
+    return any(isinstance(found, DotOp) for found in _upstream(op)) or _reaches_dot(op)
+
+
+def _upstream(op: DotOp) -> Iterator[Operation]:
+    """Operations of the block from which operands A and B are computed."""
+    block, seen, todo = op.parent_block(), set[Operation](), [op.a, op.b]
+    while todo:
+        owner = todo.pop().owner
+        if isinstance(owner, Operation) and owner.parent_block() is block and owner not in seen:
+            seen.add(owner)
+            todo += owner.operands
+            yield owner
+
+
+def _reaches_dot(op: DotOp) -> bool:
+    block, seen, todo = op.parent_block(), set[Operation](), [op.d]
+    while todo:
+        value = todo.pop()
+        for use in value.uses:
+            user = use.operation
+            if isinstance(user, DotOp) and use.index < 2:
+                return True
+            if user.parent_block() is block and user not in seen:
+                seen.add(user)
+                todo += user.results
+    return False
+
+
+# --- multiply-adds ----------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def _fma_accumulator(shape: tuple[int, ...], num_warps: int) -> LinearLayout:
+    """Boxes of up to 4 x 4 elements per thread, then lanes, then warps; batches go to warps first, to lanes last."""
+    *batches, rows, columns = shape
+    batch = batches[0] if batches else 1
+    along = min(batch, num_warps)
+    each = max(1, batch * rows * columns // (WARP * num_warps))
+    own = (min(4, rows, max(1, each // min(4, columns, each))), min(4, columns, each))
+    lanes = [1, 1]
+    while lanes[0] * lanes[1] < WARP and (grows := _growing((rows, columns), own, lanes)) is not None:
+        lanes[grows] *= 2
+    warps, left = [1, 1], num_warps // along
+    while warps[0] * warps[1] < left:
+        taken = (own[0] * lanes[0], own[1] * lanes[1])
+        grows = _growing((rows, columns), taken, warps)
+        warps[0 if grows is None else grows] *= 2
+    rest = WARP // (lanes[0] * lanes[1])
+    if not batches:
+        lanes[0] *= rest
+        return blocked(own, lanes, warps, (1, 0), shape)
+    return blocked((1, *own), (rest, *lanes), (along, *warps), (2, 1, 0), shape)
+
+
+def _growing(sizes: tuple[int, int], own: tuple[int, int], counts: Sequence[int]) -> int | None:
+    """The dim in which there is more left to share out; None if nothing is."""
+    left = [size // (mine * count) for size, mine, count in zip(sizes, own, counts, strict=True)]
+    if max(left) <= 1:
+        return None
+    return 1 if left[1] >= left[0] else 0
+
+
+def _fma_operand(accumulator: LinearLayout, index: int, shape: Sequence[int]) -> LinearLayout:
+    """What a thread needs of operand A (`index` 0) or B (1): its rows (columns) with the whole of K."""
+    rank, sizes = len(shape), padded_shape(shape)
+    k = rank - 1 - index  # where the accumulator has the dim that this operand lacks
+    bases = {
+        dim: [tuple(0 if axis == k else c for axis, c in enumerate(basis)) for basis in group]
+        for dim, group in accumulator.bases().items()
+    }
+    along = [tuple(1 << i if axis == k else 0 for axis in range(rank)) for i in range(sizes[k].bit_length() - 1)]
+    own = [basis for basis in bases["register"] if any(basis)]
+    bases["register"] = [*along, *own] if index == 0 else [*own, *along]
+    return LinearLayout.from_bases(bases, {f"dim{axis}": size for axis, size in enumerate(sizes)})
+
+
+def is_fma(a: LinearLayout) -> bool:
+    """Whether an operand A in this layout is multiplied by plain multiply-adds: no two lanes share a row's K."""
+    return not any(basis[-1] for dim in ("lane", "warp") for basis in a.bases()[dim])
+
+
+__all__ = [
+    "STEP_BYTES",
+    "DotPlan",
+    "SharedOperand",
+    "fast_dim",
+    "fragment_bits",
+    "is_fma",
+    "plan_dot",
+    "precision",
+    "takes_fp8",
+]

@@ -1,0 +1,305 @@
+"""What the emitters of all families share: the values of a kernel under emission, and where its elements live.
+
+An emitter is a function ``emit(kernel, op)`` registered for an op name; an UnsupportedError that it raises is given its
+place in the source here. It reads operands with `tile`, `scalar` and `buffer`, makes LLVM code through `kernel.f`, and
+hands over results with `set`. Layout questions (coordinates of a register, which positions lie outside of the tile or
+hold copies) are answered here, from the layout alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from tilewright.analysis.solver import Facts
+from tilewright.backends.llvm.casts import storage
+from tilewright.backends.llvm.types import I1, I32, T, V, const
+from tilewright.backends.nvidia.arch import Arch
+from tilewright.backends.nvidia.function import NvFunction
+from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
+from tilewright.base.options import Options
+from tilewright.ir.op import location_of
+from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.layouts import f2
+from tilewright.layouts.linear import LinearLayout
+from tilewright.layouts.padding import register_bounds
+from tilewright.ops.facts import AxisFacts
+
+Tile = list[V]
+WARP_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A buffer in shared memory, or several of one shape that follow each other.
+
+    Args:
+        base: address of the first, `ptr addrspace(3)`.
+        layout: (offset) -> coordinates of one, offsets in elements.
+        element: element type of tile IR.
+        stride: bytes from one buffer to the next.
+    """
+
+    base: V
+    layout: LinearLayout
+    element: Attribute
+    stride: int = 0
+
+
+Value = V | Tile | Buffer
+Emit = Callable[["Kernel", Operation], None]
+EMITTERS: dict[str, Emit] = {}
+
+
+def emits(*names: str) -> Callable[[Emit], Emit]:
+    """Decorator: this function emits the operations `names`."""
+
+    def register(function: Emit) -> Emit:
+        for name in names:
+            if name in EMITTERS:
+                raise InternalError(f"two emitters for {name}")
+            EMITTERS[name] = function
+        return function
+
+    return register
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One kernel under emission.
+
+    Args:
+        f: its LLVM function.
+        arch: what the target can do.
+        options: compile options (`num_warps`, `enable_fp_fusion`, `debug`, ...).
+        facts: axis facts of the function's values.
+        scratch_offsets: byte offset in shared memory of the buffers (`ttg.local_alloc`) and of the scratch of every
+            operation that `allocate` gave some.
+        values: what each SSA value is.
+        asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
+        log: pointer to the buffer that assertions and prints write to, once one needs it.
+    """
+
+    f: NvFunction
+    arch: Arch
+    options: Options
+    facts: Facts[AxisFacts]
+    scratch_offsets: Mapping[Operation, int]
+    values: dict[SSAValue, Value] = field(default_factory=dict)
+    asserts: list[str] = field(default_factory=list)
+    prints: list[str] = field(default_factory=list)
+    log: V | None = None
+    _thread: dict[str, V] = field(default_factory=dict)
+    _linear: dict[tuple[tuple[str, int], ...], V] = field(default_factory=dict)
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def set(self, value: SSAValue, made: Value) -> None:
+        """Define an SSA value."""
+        self.values[value] = made
+
+    def scalar(self, value: SSAValue) -> V:
+        """A scalar operand."""
+        made = self.values[value]
+        assert isinstance(made, V), f"{value.type} is no scalar"
+        return made
+
+    def tile(self, value: SSAValue) -> Tile:
+        """The registers of a tile operand, or the one value of a scalar."""
+        made = self.values[value]
+        if isinstance(made, V):
+            return [made]
+        assert isinstance(made, list), f"{value.type} is no tile"
+        return made
+
+    def buffer(self, value: SSAValue) -> Buffer:
+        """A buffer operand."""
+        made = self.values[value]
+        assert isinstance(made, Buffer), f"{value.type} is no buffer"
+        return made
+
+    def set_like(self, value: SSAValue, registers: Sequence[V]) -> None:
+        """Define a value that is a tile or, with one register, a scalar."""
+        self.values[value] = list(registers) if shape_of(value.type) else registers[0]
+
+    def element(self, type_: Attribute | SSAValue) -> T:
+        """LLVM type of one element of a tile, or of a scalar."""
+        type_ = type_.type if isinstance(type_, SSAValue) else type_
+        return storage(ir_name(element_type(type_)))
+
+    # -- threads -------------------------------------------------------------------------------------
+
+    @property
+    def num_warps(self) -> int:
+        return self.options.num_warps
+
+    @property
+    def thread(self) -> V:
+        """Index of the thread in the block (i32)."""
+        return self._entry("thread")
+
+    @property
+    def lane(self) -> V:
+        """Index of the thread in its warp (i32)."""
+        return self._entry("lane")
+
+    @property
+    def warp(self) -> V:
+        """Index of the warp in the block (i32), the same for all its lanes."""
+        return self._entry("warp")
+
+    def start(self) -> None:
+        """Emit the thread's indices; call once, in the entry block."""
+        thread = self.f.special_register("tid.x")
+        self._thread["thread"] = thread
+        self._thread["lane"] = self.f.and_(thread, WARP_SIZE - 1)
+        # Uniform to the compiler as well: what depends on it alone goes to uniform registers.
+        warp = self.f.lshr(thread, 5)
+        self._thread["warp"] = self.f.shuffle_index(warp, 0) if self.num_warps > 1 else const(I32, 0)
+
+    def _entry(self, name: str) -> V:
+        return self._thread[name]
+
+    # -- where elements live -------------------------------------------------------------------------
+
+    def linear(self, columns: Mapping[str, Sequence[int]]) -> V:
+        """The exclusive or of the columns whose bit is set in "lane" and "warp" (i32).
+
+        Made anew at each place of use, so that it is defined where it is needed; LLVM merges equal ones.
+
+        Args:
+            columns: "lane" and "warp" -> value of each bit of that index.
+        """
+        total = const(I32, 0)
+        for dim, values in columns.items():
+            index = {"lane": self.lane, "warp": self.warp}[dim]
+            for shift, mask in _runs(values):
+                part = self.f.and_(index, mask)
+                part = self.f.shl(part, shift) if shift > 0 else self.f.lshr(part, -shift)
+                total = self.f.xor(total, part)
+            for bit, column in _singles(values):
+                # column where the bit is set: the bit spread over the word, and the column
+                spread = self.f.sub(0, self.f.and_(self.f.lshr(index, bit), 1))
+                total = self.f.xor(total, self.f.and_(spread, column))
+        return total
+
+    def thread_part(self, layout: LinearLayout, dim: str) -> tuple[V, int]:
+        """What lane and warp contribute to the output `dim` of a layout (i32), and the mask of bits that it may set."""
+        part = layout.sublayout([name for name in layout.in_sizes if name != "register"], [dim])
+        columns = {name: part.columns_of(name) for name in ("lane", "warp")}
+        reach = 0
+        for column in (*columns["lane"], *columns["warp"]):
+            reach |= column
+        return self.linear(columns), reach
+
+    def with_constant(self, part: tuple[V, int], value: int) -> V:
+        """``part ^ value``, as a sum where the bits are disjoint, so that constants fold into addresses."""
+        made, reach = part
+        if value & reach:
+            return self.f.xor(made, value)
+        return self.f.add(made, value, "nuw nsw")
+
+    def coordinates(self, layout: LinearLayout, dim: int) -> Tile:
+        """Coordinate along one dim of every register (i32)."""
+        name = list(layout.out_sizes)[dim]
+        part = self.thread_part(layout, name)
+        own = layout.sublayout(["register"], [name]).columns_of("register")
+        made: dict[int, V] = {}
+        result = []
+        for register in range(layout.in_sizes["register"]):
+            value = f2.multiply(own, register)
+            if value not in made:
+                made[value] = self.with_constant(part, value)
+            result.append(made[value])
+        return result
+
+    def inside(self, type_: Attribute) -> list[V]:
+        """Of every register of a tile whether it lies in the true shape (i1; literals where that is known)."""
+        layout, shape = layout_of(type_), shape_of(type_)
+        bounds = register_bounds(layout, shape)
+        tested = {axis for bound in bounds for axis in bound.tests}
+        places = {axis: self.coordinates(layout, axis) for axis in tested}
+        result = []
+        for register, bound in enumerate(bounds):
+            flag = const(I1, int(bound.inside is not False))
+            for axis in bound.tests:
+                flag = self.f.and_(flag, self.f.icmp("ult", places[axis][register], shape[axis]))
+            result.append(flag)
+        return result
+
+    def owns(self, layout: LinearLayout) -> V:
+        """Whether this thread is the first of those that hold its elements (i1; a literal if there are no copies)."""
+        masks = layout.free_masks()
+        free = const(I1, 1)
+        for dim, index in (("lane", self.lane), ("warp", self.warp)):
+            if mask := masks.get(dim, 0):
+                free = self.f.and_(free, self.f.icmp("eq", self.f.and_(index, mask), 0))
+        return free
+
+    def owned_registers(self, layout: LinearLayout) -> list[int]:
+        """Registers that hold no copy of another register of the same thread."""
+        mask = layout.free_masks().get("register", 0)
+        return [r for r in range(layout.in_sizes["register"]) if not r & mask]
+
+    def first_thread(self) -> V:
+        """Whether this is thread 0 of the block (i1)."""
+        return self.f.icmp("eq", self.thread, 0)
+
+    # -- shared memory -------------------------------------------------------------------------------
+
+    def scratch(self, op: Operation) -> V:
+        """Address of the scratch that `allocate` gave `op` in shared memory."""
+        if op not in self.scratch_offsets:
+            raise InternalError(f"{op.name} has no scratch in shared memory")
+        return self.f.shared(self.scratch_offsets[op])
+
+    # -- bodies --------------------------------------------------------------------------------------
+
+    def emit_block(self, block: Block) -> None:
+        """Emit the operations of a block but its terminator."""
+        for op in block.ops:
+            if op is block.last_op and op.name in _TERMINATORS:
+                return
+            self.emit(op)
+
+    def emit(self, op: Operation) -> None:
+        """Emit one operation, attributing it to its place in the user's source."""
+        emitter = EMITTERS.get(op.name)
+        if emitter is None:
+            raise CompilationError(f"{op.name} is not supported on CUDA", location_of(op))
+        place = location_of(op)
+        if place is not None:
+            self.f.at(place.line, place.col)
+        try:
+            emitter(self, op)
+        except (UnsupportedError, LanguageValueError) as error:
+            raise CompilationError(error.message, place, hint=error.hint) from error
+
+    def combine(self, block: Block, arguments: Sequence[V]) -> list[V]:
+        """Emit the body of a reduction or scan on scalars; gives the operands of its terminator."""
+        for argument, value in zip(block.args, arguments, strict=True):
+            self.values[argument] = value
+        self.emit_block(block)
+        assert block.last_op is not None
+        return [self.scalar(operand) for operand in block.last_op.operands]
+
+
+_TERMINATORS = frozenset({"scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return", "tt.return"})
+
+
+def _runs(columns: Sequence[int]) -> list[tuple[int, int]]:
+    """(left shift, mask of index bits) of the bits whose column is one bit, grouped by how far they move."""
+    groups: dict[int, int] = {}
+    for bit, column in enumerate(columns):
+        if column and not column & (column - 1):
+            shift = column.bit_length() - 1 - bit
+            groups[shift] = groups.get(shift, 0) | 1 << bit
+    return sorted(groups.items())
+
+
+def _singles(columns: Sequence[int]) -> list[tuple[int, int]]:
+    """Bits whose column has several bits."""
+    return [(bit, column) for bit, column in enumerate(columns) if column & (column - 1)]

@@ -1,0 +1,109 @@
+"""`scf.for`, `scf.if`, `scf.while`: structured control flow whose conditions are the same for all threads of a block.
+
+Tiles that a loop carries become one phi per register:
+
+    before -> head: phis; index < upper? -> body ... -> head
+                                \\-> exit: the phis are the results
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.llvm.types import I64, V
+from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
+from tilewright.ops.control import ForOp, IfOp, WhileOp
+
+
+def _flat(k: Kernel, values: Sequence[SSAValue]) -> list[V]:
+    """All registers of some values, one after another."""
+    out: list[V] = []
+    for value in values:
+        made = k.values[value]
+        out += [made.base] if isinstance(made, Buffer) else made if isinstance(made, list) else [made]
+    return out
+
+
+def _bind(k: Kernel, targets: Sequence[SSAValue], like: Sequence[SSAValue], flat: Sequence[V]) -> None:
+    """Define `targets`, of the form of the values `like`, from the registers that `_flat` gave."""
+    start = 0
+    for target, model in zip(targets, like, strict=True):
+        made = k.values[model]
+        if isinstance(made, list):
+            k.set(target, list(flat[start : start + len(made)]))
+            start += len(made)
+            continue
+        one = flat[start]
+        k.set(target, Buffer(one, made.layout, made.element, made.stride) if isinstance(made, Buffer) else one)
+        start += 1
+
+
+@emits("scf.for")
+def emit_for(k: Kernel, op: Operation) -> None:
+    """A counted loop; an unsigned comparison of bounds is made by widening them."""
+    assert isinstance(op, ForOp)
+    f, body = k.f, op.body.block
+    bounds = [k.scalar(value) for value in op.operands[:3]]
+    narrow = bounds[0].type
+    unsigned = op.properties.get("unsignedCmp") is not None and narrow is not I64
+    if unsigned:
+        bounds = [f.cast("zext", bound, I64) for bound in bounds]
+    carried = list(op.operands[3:])
+    with f.loop(*bounds, init=_flat(k, carried), unroll=False) as loop:
+        k.set(body.args[0], f.cast("trunc", loop.index, narrow) if unsigned else loop.index)
+        _bind(k, body.args[1:], carried, loop.values)
+        k.emit_block(body)
+        assert body.last_op is not None
+        loop.next(*_flat(k, body.last_op.operands))
+    _bind(k, op.results, carried, loop.results)
+
+
+@emits("scf.if")
+def emit_if(k: Kernel, op: Operation) -> None:
+    """A branch that all threads of the block take together."""
+    assert isinstance(op, IfOp)
+    yielded: list[SSAValue] = []
+
+    def side(number: int) -> Callable[[], list[V]]:
+        def emit() -> list[V]:
+            block = op.regions[number].blocks.first if op.regions[number].blocks else None
+            if block is None:
+                return []
+            k.emit_block(block)
+            assert block.last_op is not None
+            yielded[:] = block.last_op.operands
+            return _flat(k, yielded)
+
+        return emit
+
+    joined = k.f.if_else(k.scalar(op.cond), side(0), side(1))
+    if op.results:
+        _bind(k, op.results, yielded, joined)
+
+
+@emits("scf.while")
+def emit_while(k: Kernel, op: Operation) -> None:
+    """A loop whose first region decides and hands values on, to the second region and to the results."""
+    assert isinstance(op, WhileOp)
+    before, after = op.before.block, op.after.block
+    inits = list(op.operands)
+    handed: list[SSAValue] = []
+
+    def condition(values: list[V]) -> V:
+        _bind(k, before.args, inits, values)
+        k.emit_block(before)
+        end = before.last_op
+        assert end is not None
+        handed[:] = end.operands[1:]
+        return k.scalar(end.operands[0])
+
+    def trip(_: list[V]) -> list[V]:
+        _bind(k, after.args, handed, _flat(k, handed))
+        k.emit_block(after)
+        assert after.last_op is not None
+        return _flat(k, after.last_op.operands)
+
+    k.f.while_(_flat(k, inits), condition, trip)
+    _bind(k, op.results, handed, _flat(k, handed))

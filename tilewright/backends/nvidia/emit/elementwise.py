@@ -1,0 +1,129 @@
+"""Elementwise operations on a GPU: register by register, through the shared table of `backends/llvm`.
+
+`_NATIVE` replaces entries of that table where the hardware has something better, as Triton does: approximate division,
+square roots and powers of two on float, arithmetic on half, sums and products that may contract to fused
+multiply-adds. `ACCURACY` states what that costs. Conversions, which work on pairs of registers, are in `conversions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import Operation
+
+from tilewright.backends.llvm import elementwise as shared
+from tilewright.backends.llvm.casts import CAST_NAMES
+from tilewright.backends.llvm.minifloat import narrow, widen
+from tilewright.backends.llvm.types import V
+from tilewright.backends.nvidia.emit.context import Kernel, emits
+from tilewright.backends.nvidia.emit.conversions import convert
+from tilewright.backends.nvidia.emit.remainder import remainder
+from tilewright.ir.op import TileOp
+from tilewright.ops import families
+from tilewright.ops.spec import REGISTRY, Elementwise
+
+assert families.FAMILIES, "the registry is full once the families are imported"
+
+ACCURACY: dict[tuple[str, str], float] = {
+    ("divf", "f32"): 2, ("divf", "f16"): 1, ("divf", "bf16"): 1,
+    ("exp", "f32"): 64, ("exp2", "f32"): 2, ("sqrt", "f32"): 1, ("rsqrt", "f32"): 2,
+}  # fmt: skip
+"""Largest error in units in the last place of (entry, element type), where it is not that of the shared table.
+
+Figures of the PTX ISA for `div.full.f32`, `ex2.approx`, `sqrt.approx` and `rsqrt.approx`. `exp` multiplies by log2 e in
+float, which costs half a unit per unit of |x| up to the overflow at 88. Powers of two below 2^-126 become 0.
+"""
+
+Native = Callable[..., V]
+
+
+def compute(k: Kernel, name: str, *args: V, **attributes: Any) -> V:
+    """Entry `name` of the elementwise table on scalars of one thread, in the form that suits the hardware.
+
+    Args:
+        k: the kernel.
+        name: as in the shared table.
+        args: operands of one type.
+        attributes: of the operation, such as `predicate`.
+    """
+    forms, type_ = _NATIVE.get(name, {}), args[-1].type
+    native = forms.get(type_.elem)
+    if native is not None:
+        return native(k, *args, **attributes)
+    if type_.elem in ("half", "bfloat") and "float" in forms:
+        wide = forms["float"](k, *[widen(k.f, arg) for arg in args], **attributes)
+        return narrow(k.f, wide, type_)
+    return shared.emit(k.f, name, *args, **attributes)
+
+
+def _attributes(op: Operation) -> dict[str, Any]:
+    """Attributes that an entry of the table takes."""
+    assert isinstance(op, TileOp)
+    values = op.attr_values()
+    if "propagateNan" in values:
+        return {"propagate_nan": values["propagateNan"] != "none"}
+    return {"predicate": values["predicate"]} if "predicate" in values else {}
+
+
+def _emit(k: Kernel, op: Operation) -> None:
+    """Every register of the result from the same register of the operands; a scalar operand serves all of them."""
+    lowering = REGISTRY[op.name].lowering["cuda"]
+    assert isinstance(lowering, Elementwise)
+    tiles = [k.tile(operand) for operand in op.operands]
+    if lowering.name in CAST_NAMES:
+        k.set_like(op.results[0], convert(k, op, lowering.name, tiles[0]))
+        return
+    count, attributes = max(map(len, tiles)), _attributes(op)
+    columns = [tile if len(tile) == count else tile * count for tile in tiles]
+    k.set_like(op.results[0], [compute(k, lowering.name, *args, **attributes) for args in zip(*columns, strict=True)])
+
+
+for _spec in REGISTRY.values():
+    if isinstance(_spec.lowering.get("cuda"), Elementwise):
+        emits(_spec.name)(_emit)
+
+
+# --- what the hardware does better ----------------------------------------------------------------------------
+
+
+def _contracted(opcode: str) -> Native:
+    """A sum or product that LLVM may join with another to a fused multiply-add, if the options allow it."""
+    return lambda k, a, b: k.f.op(opcode, a, b, "contract" if k.options.enable_fp_fusion else "")
+
+
+def _intrinsic(name: str) -> Native:
+    """`llvm.<name>` of LLVM, overloaded on the type."""
+    return lambda k, *args: k.f.intrinsic(name, *args)
+
+
+def _nvvm(name: str) -> Native:
+    """`llvm.nvvm.<name>`, one instruction on floats."""
+    return lambda k, *args: k.f.call(f"llvm.nvvm.{name}", args[0].type, args)
+
+
+def _exp(k: Kernel, x: V) -> V:
+    return k.f.call("llvm.nvvm.ex2.approx.f32", x.type, (k.f.fmul(x, math.log2(math.e)),))
+
+
+def _compare(k: Kernel, a: V, b: V, *, predicate: str) -> V:
+    return shared.TABLE["cmpf"].emit(k.f, a, b, predicate=predicate)
+
+
+_NATIVE: dict[str, dict[str, Native]] = {
+    **{name: dict.fromkeys(("half", "float", "double"), _contracted(opcode))
+       for name, opcode in (("addf", "fadd"), ("subf", "fsub"), ("mulf", "fmul"))},
+    **{f"{name}f": {"half": _intrinsic(name)} for name in ("maxnum", "minnum", "maximum", "minimum")},
+    "fma": {"half": _intrinsic("fma"), "bfloat": _intrinsic("fma")},
+    "cmpf": {"half": _compare},
+    "divf": {"float": _nvvm("div.full")},
+    "remf": {"float": remainder, "double": remainder},
+    "exp": {"float": _exp},
+    "exp2": {"float": _nvvm("ex2.approx.ftz.f32")},
+    "sqrt": {"float": _nvvm("sqrt.approx.f")},
+    "rsqrt": {"float": _nvvm("rsqrt.approx.f")},
+}  # fmt: skip
+"""Table entry -> LLVM element type -> ``emit(kernel, *operands, **attributes)``."""
+
+__all__ = ["ACCURACY", "compute"]

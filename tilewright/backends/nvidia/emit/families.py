@@ -1,0 +1,41 @@
+"""All families of emitters: importing this file registers every one of them."""
+
+from __future__ import annotations
+
+from tilewright.backends.nvidia.emit import (
+    atomic,
+    control,
+    convert,
+    debug,
+    dot,
+    elementwise,
+    inline,
+    library,
+    gather,
+    memory,
+    program,
+    reduce,
+    scan,
+    shape,
+    shared,
+    warp_group,
+)
+
+LOADED = (
+    control,
+    memory,
+    program,
+    convert,
+    shared,
+    reduce,
+    scan,
+    shape,
+    gather,
+    atomic,
+    debug,
+    elementwise,
+    inline,
+    library,
+    dot,
+    warp_group,
+)

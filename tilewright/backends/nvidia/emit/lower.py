@@ -1,0 +1,123 @@
+"""Laid-out tile IR to the LLVM IR of one kernel.
+
+define ptx_kernel void @name(i64 pointer, i32 scalar, ..., [i64 log]) "nvvm.reqntid"="128" {
+  thread, lane, warp
+  the function's operations, each by the emitter of its family
+}
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Operation
+
+from tilewright.backends.llvm.casts import storage
+from tilewright.backends.llvm.types import I8, I64, PTR, T, V
+from tilewright.backends.nvidia.allocate import allocate
+from tilewright.backends.nvidia.arch import arch_of, features_of
+from tilewright.backends.nvidia.emit import families
+from tilewright.backends.nvidia.emit.context import Kernel
+from tilewright.backends.nvidia.facts import axis_facts
+from tilewright.backends.nvidia.module import NvModule
+from tilewright.base.errors import InternalError
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.ir.op import location_of
+from tilewright.ir.types import ir_name, is_pointer
+from tilewright.ops.function import FuncOp
+
+assert families.LOADED
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredKernel:
+    """A kernel as LLVM IR, and what its launch needs to know.
+
+    Args:
+        llvm: text of the module.
+        symbol: of the kernel.
+        shared_bytes: dynamic shared memory of a block.
+        num_warps: warps of a block.
+        asserts: texts of `tl.device_assert`, by number.
+        prints: formats of `tl.device_print`, by number.
+        needs_log: a last parameter takes the buffer to which assertions and prints write.
+        cluster: blocks of a cluster.
+    """
+
+    llvm: str
+    symbol: str
+    shared_bytes: int
+    num_warps: int
+    asserts: tuple[str, ...] = ()
+    prints: tuple[str, ...] = ()
+    needs_log: bool = False
+    cluster: int = 1
+
+
+def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKernel:
+    """Emit the kernel of a laid-out module.
+
+    Args:
+        module: laid-out tile IR with one function, its barriers in place.
+        options: compile options.
+        target: a CUDA target.
+
+    Raises:
+        CompilationError: something that the target cannot do, with its place.
+    """
+    function = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    arch = arch_of(target)
+    allocation = allocate(function)
+    llvm = NvModule(features_of(target))
+    symbol = re.sub(r"[^A-Za-z0-9_$]", "_", function.symbol)
+    block = function.body.block
+    needs_log = any(op.name in ("tt.assert", "tt.print") for op in function.walk())
+    parameters = [_parameter(argument.type) for argument in block.args]
+    if needs_log:
+        parameters.append(I64)
+    f = llvm.kernel(symbol, parameters, _attributes(options))
+    place = location_of(function)
+    if place is not None:
+        f.debug_scope(place.file, place.line)
+    k = Kernel(f, arch, options, axis_facts(function), allocation.offsets)
+    k.start()
+    for argument, value in zip(block.args, f.args, strict=False):
+        k.set(argument, _argument(k, value, argument.type))
+    if needs_log:
+        k.log = f.cast("inttoptr", f.args[-1], PTR)
+    k.emit_block(block)
+    _check_end(block.last_op)
+    f.ret()
+    return LoweredKernel(
+        llvm.render(), symbol, allocation.total, options.num_warps, tuple(k.asserts), tuple(k.prints), needs_log
+    )
+
+
+def _attributes(options: Options) -> str:
+    texts = [f'"nvvm.reqntid"="{32 * options.num_warps}"']
+    if options.maxnreg is not None:
+        texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
+    return " ".join(texts)
+
+
+def _parameter(type_: Attribute) -> T:
+    """Pointers are integers here: LLVM then adds no conversions between address spaces."""
+    if is_pointer(type_):
+        return I64
+    t = storage(ir_name(type_))
+    return I8 if t.bits == 1 else t
+
+
+def _argument(k: Kernel, value: V, type_: Attribute) -> V:
+    if is_pointer(type_):
+        return k.f.cast("inttoptr", value, PTR)
+    t = storage(ir_name(type_))
+    return k.f.cast("trunc", value, t) if t.bits == 1 else value
+
+
+def _check_end(op: Operation | None) -> None:
+    if op is None or op.name != "tt.return":
+        raise InternalError(f"a kernel ends with {op.name if op else 'nothing'}")

@@ -1,0 +1,269 @@
+"""Loads and stores of global memory, and address arithmetic.
+
+Registers of a thread that lie side by side in memory are accessed as one vector of up to 16 bytes:
+
+    @mask ld.global.v4.b32 {w0, w1, w2, w3}, [address];      words start as the values of elements that are off
+
+How many do is decided by the layout and by what the axis analysis knows: neighbours in the tile must be neighbours in
+memory, aligned, and under one mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.solver import Facts
+from tilewright.backends.llvm.casts import load_bool, storage, store_bool
+from tilewright.backends.llvm.types import I1, I8, I32, T, V, const, zero
+from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
+from tilewright.backends.nvidia.tgir import layout_of, memory_bits
+from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
+from tilewright.layouts.access import memory_vectors, unique_registers
+from tilewright.ops.facts import AxisFacts
+from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
+
+_WIDEST = 16  # bytes
+
+
+# --- vectors ------------------------------------------------------------------------------------------
+
+
+def vector_groups(k: Kernel, pointer: SSAValue, mask: SSAValue | None) -> list[tuple[int, ...]]:
+    """`access_groups` of a kernel."""
+    return access_groups(k.facts, pointer, mask)
+
+
+def access_groups(facts: Facts[AxisFacts], pointer: SSAValue, mask: SSAValue | None) -> list[tuple[int, ...]]:
+    """Registers of a tile of pointers that one instruction accesses, in memory order; without copies.
+
+    Args:
+        facts: what is known of the elements of tiles.
+        pointer: a tile of pointers, or one pointer.
+        mask: which elements are accessed.
+    """
+    if not shape_of(pointer.type):
+        return [(0,)]
+    layout = layout_of(pointer)
+    unique, table = unique_registers(layout)
+    first: dict[int, int] = {}
+    for register, number in enumerate(table):
+        first.setdefault(number, register)
+    axis, limit = fast_axis(facts[pointer], pointee_bytes(pointer), shape_of(pointer.type))
+    if mask is not None:
+        limit = min(limit, facts[mask].constancy[axis])
+    order = [axis, *(dim for dim in reversed(range(len(shape_of(pointer.type)))) if dim != axis)]
+    return [tuple(first[number] for number in group) for group in memory_vectors(unique, order, limit)]
+
+
+def fast_axis(facts: AxisFacts, bytes_: int, shape: Sequence[int]) -> tuple[int, int]:
+    """The dim along which pointers advance by one element, and how many elements one access may cover there.
+
+    Args:
+        facts: of the pointers (divisibility in bytes).
+        bytes_: size of an element.
+        shape: of the tile.
+    """
+    spans = [
+        min(run, max(1, divisor // bytes_), max(1, _WIDEST // bytes_))
+        for run, divisor in zip(facts.contiguity, facts.divisibility, strict=True)
+    ]
+    axis = max(range(len(shape)), key=lambda dim: (facts.contiguity[dim], dim))
+    return axis, spans[axis]
+
+
+def pointee_bytes(pointer: SSAValue) -> int:
+    """Bytes of what pointers of this type point to."""
+    return memory_bits(pointee(pointer)) // 8
+
+
+def pointee(pointer: SSAValue) -> TilePointerType:
+    """Element type behind a pointer or a tile of pointers."""
+    element = element_type(pointer.type)
+    assert isinstance(element, TilePointerType)
+    return element.pointee  # type: ignore[return-value]
+
+
+def memory_type(element: object) -> T:
+    """How an element lies in memory: i1 as a byte."""
+    t = storage(ir_name(element))  # type: ignore[arg-type]
+    return I8 if t is I1 else t
+
+
+# --- words --------------------------------------------------------------------------------------------
+
+
+def pack(k: Kernel, values: Sequence[V]) -> list[V]:
+    """Elements side by side as 32-bit words (one word of 8 or 16 bits if there are not more)."""
+    f = k.f
+    stored = [store_bool(f, v) if v.type is I1 else v for v in values]
+    t = stored[0].type
+    if t.elem == "ptr" or t.bits >= 32:
+        return [word for value in stored for word in f.to_words(value)]
+    if t.bits * len(stored) < 32:
+        whole = f.vector([f.cast("bitcast", v, t.as_int) for v in stored]) if len(stored) > 1 else stored[0]
+        return [f.cast("bitcast", whole, T(f"i{t.bits * len(stored)}"))]
+    per = 32 // t.bits
+    groups = [stored[i : i + per] for i in range(0, len(stored), per)]
+    return [f.cast("bitcast", f.vector([f.cast("bitcast", v, t.as_int) for v in group]), I32) for group in groups]
+
+
+def unpack(k: Kernel, words: Sequence[V], t: T, count: int) -> list[V]:
+    """The inverse of `pack`.
+
+    Args:
+        k: the kernel.
+        words: as `pack` gives them.
+        t: type of an element; i1 for bytes that are booleans.
+        count: number of elements.
+    """
+    f = k.f
+    stored = I8 if t is I1 else t
+    if stored.elem == "ptr" or stored.bits >= 32:
+        per = len(words) // count
+        return [f.from_words(words[i * per : (i + 1) * per], stored) for i in range(count)]
+    per = words[0].type.bits // stored.bits
+    out = []
+    for word in words:
+        whole = f.cast("bitcast", word, stored.as_int.vec(per)) if per > 1 else word
+        out += [f.cast("bitcast", v, stored) for v in f.elements(whole)]
+    return [load_bool(f, v) for v in out] if t is I1 else out
+
+
+def _class(word: V) -> str:
+    """Constraint letter of a word: a 16-bit register also serves bytes."""
+    return "r" if word.type.bits == 32 else "h"
+
+
+def _vector_suffix(words: Sequence[V]) -> tuple[str, str]:
+    """`.v4.b32` and how the operands are written around `{}`."""
+    count, bits = len(words), words[0].type.bits
+    return (f".v{count}.b{bits}" if count > 1 else f".b{bits}"), ("{%s}" if count > 1 else "%s")
+
+
+def policy_text(policy: CachePolicy, volatile: bool, *, store: bool) -> str:
+    """Qualifiers of `ld.global` or `st.global` (PTX ISA, "Cache Operators" and "Cache Eviction Priority Hints").
+
+    An operator and an eviction priority exclude each other: the operator wins.
+    """
+    if volatile:
+        return ".volatile.global"
+    if policy.modifier != "none" and policy.modifier in (
+        ("wb", "cg", "cs", "wt") if store else ("ca", "cg", "cs", "cv")
+    ):
+        return f".global.{policy.modifier}"
+    if policy.eviction in ("evict_first", "evict_last"):
+        return f".global.L1::{policy.eviction}"
+    return ".global"
+
+
+def global_load(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers: str = ".global") -> list[V]:
+    """Words from global memory.
+
+    Args:
+        k: the kernel.
+        address: of the first byte, aligned to all of them.
+        words: what is returned where `mask` is off; they tell number and size.
+        mask: i1.
+        qualifiers: between `ld` and the type.
+    """
+    if mask.const == 0:
+        return list(words)
+    suffix, braces = _vector_suffix(words)
+    count = len(words)
+    names = braces % ", ".join(f"${i}" for i in range(count))
+    narrow = words[0].type is I8  # no 8-bit registers: the byte arrives in one of 16
+    start = [k.f.cast("zext", word, T("i16")) for word in words] if narrow else list(words)
+    letter = _class(words[0])
+    outs = ",".join(f"={letter}" for _ in range(count))
+    ties = ",".join(str(i) for i in range(count))
+    types = [word.type for word in start]
+    if mask.const is not None:
+        made = k.f.ptx(f"ld{qualifiers}{suffix} {names}, [${count}];", f"{outs},l", [address], types)
+    else:
+        text = f"@${2 * count + 1} ld{qualifiers}{suffix} {names}, [${2 * count}];"
+        made = k.f.ptx(text, f"{outs},{ties},l,b", [*start, address, mask], types)
+    return [k.f.cast("trunc", word, I8) for word in made] if narrow else made
+
+
+def global_store(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers: str = ".global") -> None:
+    """Words to global memory where `mask` (i1); see `global_load`."""
+    if mask.const == 0:
+        return
+    suffix, braces = _vector_suffix(words)
+    count = len(words)
+    if words[0].type is I8:
+        words = [k.f.cast("zext", word, T("i16")) for word in words]
+    names = braces % ", ".join(f"${i + 1}" for i in range(count))
+    letters = ",".join(_class(word) for word in words)
+    guard = "" if mask.const is not None else f"@${count + 1} "
+    args = [address, *words, *([] if mask.const is not None else [mask])]
+    constraints = f"l,{letters}" + ("" if mask.const is not None else ",b")
+    k.f.ptx(f"{guard}st{qualifiers}{suffix} [$0], {names};", constraints, args)
+
+
+# --- operations ---------------------------------------------------------------------------------------
+
+
+@emits("tt.load")
+def emit_load(k: Kernel, op: Operation) -> None:
+    """A load; elements that are off get the value given for them, else zero."""
+    assert isinstance(op, LoadOp)
+    mask, other = [*op.masked, None, None][:2]
+    pointers = k.tile(op.ptr)
+    masks = k.tile(mask) if mask is not None else None
+    others = k.tile(other) if other is not None else None
+    attrs = op.attr_values()
+    qualifiers = policy_text(attrs["cachePolicy"], attrs["isVolatile"], store=False)
+    t = k.element(op.result)
+    inside = k.inside(op.ptr.type) if shape_of(op.ptr.type) else [const(I1, 1)]
+    made: dict[int, V] = {}
+    for group in vector_groups(k, op.ptr, mask):
+        head = group[0]
+        on = inside[head] if masks is None else k.f.and_(inside[head], masks[head])
+        start = pack(k, [others[r] for r in group] if others is not None else [zero(t)] * len(group))
+        words = global_load(k, pointers[head], start, on, qualifiers)
+        made.update(zip(group, unpack(k, words, t, len(group)), strict=True))
+    k.set_like(op.result, with_copies(op.ptr, made, len(pointers)))
+
+
+def with_copies(pointer: SSAValue, made: dict[int, V], count: int) -> Tile:
+    """All registers from those without copies."""
+    if len(made) == count:
+        return [made[register] for register in range(count)]
+    table = unique_registers(layout_of(pointer))[1]
+    by_number = {table[register]: value for register, value in made.items()}
+    return [by_number[number] for number in table]
+
+
+@emits("tt.store")
+def emit_store(k: Kernel, op: Operation) -> None:
+    """A store; each element is stored by one thread that holds it."""
+    assert isinstance(op, StoreOp)
+    mask = op.masked[0] if op.masked else None
+    pointers, values = k.tile(op.ptr), k.tile(op.value)
+    masks = k.tile(mask) if mask is not None else None
+    qualifiers = policy_text(op.attr_values()["cachePolicy"], False, store=True)
+    if shape_of(op.ptr.type):
+        inside, own = k.inside(op.ptr.type), k.owns(layout_of(op.ptr))
+    else:
+        inside, own = [const(I1, 1)], k.first_thread()
+    for group in vector_groups(k, op.ptr, mask):
+        head = group[0]
+        on = k.f.and_(own, inside[head])
+        if masks is not None:
+            on = k.f.and_(on, masks[head])
+        global_store(k, pointers[head], pack(k, [values[r] for r in group]), on, qualifiers)
+
+
+@emits("tt.addptr")
+def emit_addptr(k: Kernel, op: Operation) -> None:
+    """Pointer plus offset, counted in elements."""
+    base, offset = op.operands
+    t = memory_type(pointee(base))
+    made = [k.f.gep(p, o, elem=t) for p, o in zip(k.tile(base), k.tile(offset), strict=True)]
+    k.set_like(op.results[0], made)
+
+
+__all__ = ["access_groups", "fast_axis", "global_load", "global_store", "pack", "pointee", "unpack", "vector_groups", "with_copies"]

@@ -1,0 +1,263 @@
+"""`tt.reduce`: within registers, then across lanes, then across warps.
+
+    registers:  pairs of registers that differ along the axis          x[r] = body(x[r], x[r ^ d])
+    lanes:      butterflies                                            x[r] = body(x[r], shuffle_xor(x[r ^ d], m))
+    warps:      every warp stores its partial results; barrier; every thread loads those of its results and joins them
+
+What is combined with what follows from the layout: a difference of positions along which only the axis' coordinate
+changes joins two sets of elements, unless their union is there already, because the positions hold copies. The order
+of operands depends on coordinates alone, so that all copies of a result are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.llvm.types import I32, const
+from tilewright.backends.nvidia.allocate import scratch
+from tilewright.backends.nvidia.emit.context import Kernel, emits
+from tilewright.backends.nvidia.emit.partial import (
+    Combiner,
+    Partial,
+    Shelf,
+    common_layout,
+    elements,
+    ragged_bounds,
+    shelf_bytes,
+)
+from tilewright.backends.nvidia.emit.scratch import POSITION, Columns, Place, positions
+from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.base.errors import InternalError
+from tilewright.ir.types import shape_of
+from tilewright.layouts import f2
+from tilewright.layouts.linear import LinearLayout
+from tilewright.ops.reduce import ReduceOp
+
+# --- the plan -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Each position joins its elements with those of the position that differs by this.
+
+    Args:
+        register, lane: the difference.
+        later: parity that tells whether a position's own elements are the later ones along the axis.
+    """
+
+    register: int
+    lane: int
+    later: Columns
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionPlan:
+    """How the elements of a tile are joined along one dim.
+
+    Args:
+        registers: steps in registers; each leaves those without the highest bit of its difference.
+        lanes: butterflies between lanes, afterwards.
+        live: registers that are left.
+        rest: the coordinate in the result, flat, as a function of the position.
+        rest_bits: bits of that.
+        number: which of the partial results of its coordinate a position holds, as a function of the position.
+        firsts: the first coordinate along the axis of each partial result; one if the lanes finish.
+    """
+
+    registers: tuple[Step, ...]
+    lanes: tuple[Step, ...]
+    live: tuple[int, ...]
+    rest: Columns
+    rest_bits: int
+    number: Columns
+    firsts: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_reduction(layout: LinearLayout, axis: int) -> ReductionPlan:
+    """The plan for a tile laid out as `layout`, along `axis`."""
+    names = list(layout.out_sizes)
+    others = [name for dim, name in enumerate(names) if dim != axis]
+    along = layout.sublayout(POSITION, [names[axis]])
+    rest = layout.sublayout(POSITION, others)
+    widths = [len(layout.columns_of(dim)) for dim in POSITION]
+    joined = f2.Span()
+    found: dict[str, list[Step]] = {dim: [] for dim in POSITION}
+    dropped = 0
+    # Differences that keep the rest; each has as its highest bit one that no other has.
+    differences = f2.kernel(rest.columns)
+    by_kind = sorted(differences, key=lambda d: (_kind(d, widths), f2.multiply(along.columns, d)))
+    for difference in by_kind:
+        kind = _kind(difference, widths)
+        if kind == 0:
+            dropped |= 1 << difference.bit_length() - 1
+        if kind == 2:
+            continue
+        fresh, _ = joined.reduce(f2.multiply(along.columns, difference))
+        if fresh:
+            found[POSITION[kind]].append(_step(along, joined, difference, fresh, widths))
+            joined.add(fresh)
+    # Cosets of what the lanes have joined are numbered by the bits of their least member that can be set.
+    free = [bit for bit in range(along.outs[0][1]) if joined.reduce(1 << bit)[0] == 1 << bit]
+    number = {dim: [_gather(joined.reduce(c)[0], free) for c in along.columns_of(dim)] for dim in POSITION}
+    firsts = tuple(sum(1 << bit for i, bit in enumerate(free) if n >> i & 1) for n in range(1 << len(free)))
+    live = tuple(r for r in range(1 << widths[0]) if not r & dropped)
+    return ReductionPlan(
+        tuple(found["register"]),
+        tuple(found["lane"]),
+        live,
+        {dim: rest.columns_of(dim) for dim in POSITION},
+        sum(width for _, width in rest.outs),
+        number,
+        firsts,
+    )
+
+
+def _kind(difference: int, widths: Sequence[int]) -> int:
+    """Index in POSITION of what a difference reaches."""
+    top = difference.bit_length() - 1
+    return 0 if top < widths[0] else 1 if top < widths[0] + widths[1] else 2
+
+
+def _step(along: LinearLayout, joined: f2.Span, difference: int, fresh: int, widths: Sequence[int]) -> Step:
+    """Of two cosets of `joined` that differ by `fresh`, the one with its highest bit in the least member is later."""
+    top = fresh.bit_length() - 1
+    later = {dim: tuple(joined.reduce(c)[0] >> top & 1 for c in along.columns_of(dim)) for dim in POSITION}
+    return Step(difference & (1 << widths[0]) - 1, difference >> widths[0], later)
+
+
+def _gather(value: int, bits: Sequence[int]) -> int:
+    """The given bits of `value`, side by side."""
+    return sum((value >> bit & 1) << i for i, bit in enumerate(bits))
+
+
+# --- emission -----------------------------------------------------------------------------------------
+
+
+@scratch(ReduceOp.name)
+def reduce_scratch(op: Operation) -> int:
+    """Bytes of the partial results of all warps."""
+    plan, _ = _plan_of(op)
+    if len(plan.firsts) == 1:
+        return 0
+    return shelf_bytes([operand.type for operand in op.operands], len(plan.firsts) << plan.rest_bits)
+
+
+@emits(ReduceOp.name)
+def emit_reduce(k: Kernel, op: Operation) -> None:
+    """A reduction of any number of tiles by any body."""
+    plan, axis = _plan_of(op)
+    combiner = Combiner(k, op.regions[0].block)
+    size = shape_of(op.operands[0].type)[axis]
+    layout, tiles = common_layout(op), [k.tile(operand) for operand in op.operands]
+    parts = elements(k, layout, tiles, ragged_bounds(layout, axis, size))
+    live = dict(enumerate(parts))
+    for step in plan.registers:
+        top = 1 << step.register.bit_length() - 1
+        live = {r: _join(combiner, step, r, p, live[r ^ step.register]) for r, p in live.items() if not r & top}
+    live = {r: live[r] for r in plan.live}
+    whole_warp = _redux(combiner, plan, live)
+    if whole_warp:
+        live = whole_warp
+    else:
+        for step in plan.lanes:
+            live = _butterfly(combiner, step, live)
+    exchanged = len(plan.firsts) > 1
+    made = _across_warps(combiner, op, plan, live, size) if exchanged else _placed(op, plan, live)
+    for i, result in enumerate(op.results):
+        k.set_like(result, [partial.values[i] for partial in made])
+
+
+def _plan_of(op: Operation) -> tuple[ReductionPlan, int]:
+    assert isinstance(op, ReduceOp)
+    axis = int(op.attr_values()["axis"])
+    return plan_reduction(common_layout(op), axis), axis
+
+
+def _join(combiner: Combiner, step: Step, register: int, own: Partial, other: Partial) -> Partial:
+    if combiner.commutes:
+        return combiner.join(own, other)
+    k, shared = combiner.k, f2.multiply(step.later["register"], register)
+    flag = k.f.icmp("ne", k.linear({dim: step.later[dim] for dim in ("lane", "warp")}), shared)
+    return combiner.join(combiner.choose(flag, other, own), combiner.choose(flag, own, other))
+
+
+def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict[int, Partial]:
+    shuffled = {r: part.moved(lambda v: combiner.k.f.shuffle_xor(v, step.lane)) for r, part in live.items()}
+    return {r: _join(combiner, step, r, part, shuffled[r ^ step.register]) for r, part in live.items()}
+
+
+_REDUX = {
+    "arith.addi": "add", "arith.maxsi": "max", "arith.minsi": "min", "arith.maxui": "umax", "arith.minui": "umin",
+    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+}  # fmt: skip
+
+
+def _redux(combiner: Combiner, plan: ReductionPlan, live: dict[int, Partial]) -> dict[int, Partial] | None:
+    """One instruction for all lanes of a warp (PTX ISA, redux.sync), where it applies."""
+    k, kind = combiner.k, _REDUX.get(combiner.operation)
+    whole = len(plan.lanes) == 5 and not any(step.register for step in plan.lanes)
+    if kind is None or not whole or not k.arch.has_redux:
+        return None
+    if any(part.values[0].type is not I32 or part.present.const != 1 for part in live.values()):
+        return None
+    name = f"llvm.nvvm.redux.sync.{kind}"
+    return {r: part.moved(lambda v: k.f.call(name, I32, (v, const(I32, -1)))) for r, part in live.items()}
+
+
+def _across_warps(
+    combiner: Combiner, op: Operation, plan: ReductionPlan, live: dict[int, Partial], size: int
+) -> list[Partial]:
+    """Partial results through scratch, one row for each number; what lies outside of the tile is left there."""
+    k, count = combiner.k, len(plan.firsts) << plan.rest_bits
+    shelf = Shelf(k, k.scratch(op), [operand.type for operand in op.operands], count)
+    columns = {
+        dim: [number << plan.rest_bits | rest for number, rest in zip(plan.number[dim], plan.rest[dim])]
+        for dim in POSITION
+    }
+    for place, part in zip(positions(k, columns, list(live)), live.values(), strict=True):
+        shelf.put(place, part)
+    k.f.barrier()
+    rows = [number << plan.rest_bits for number, first in enumerate(plan.firsts) if first < size]
+    made: dict[Place, Partial] = {}
+    places = _result_places(k, op.results[0])
+    for place in places:
+        if place not in made:
+            made[place] = _tree(combiner, [shelf.get(place.plus(row)) for row in rows])
+    return [made[place] for place in places]
+
+
+def _result_places(k: Kernel, result: SSAValue) -> list[Place]:
+    """The flat coordinate of each register of the result."""
+    if not shape_of(result.type):
+        return [Place(const(I32, 0))]
+    layout = layout_of(result)
+    columns = {dim: layout.columns_of(dim) for dim in POSITION}
+    return positions(k, columns, range(layout.in_sizes["register"]))
+
+
+def _tree(combiner: Combiner, parts: list[Partial]) -> Partial:
+    """All of them joined, neighbours first."""
+    while len(parts) > 1:
+        pairs = [combiner.join(a, b) for a, b in zip(parts[::2], parts[1::2])]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
+
+
+def _placed(op: Operation, plan: ReductionPlan, live: dict[int, Partial]) -> list[Partial]:
+    """The registers of the result, each of them in the thread that needs it."""
+    by_rest = {f2.multiply(plan.rest["register"], register): part for register, part in live.items()}
+    if not shape_of(op.results[0].type):
+        return [by_rest[0]]
+    layout = layout_of(op.results[0])
+    if any(layout.columns_of(dim) != tuple(plan.rest[dim]) for dim in ("lane", "warp")):
+        raise InternalError(f"the result of a reduction of {op.operands[0].type} is not laid out as its slice")
+    own = layout.columns_of("register")
+    return [by_rest[f2.multiply(own, register)] for register in range(layout.in_sizes["register"])]
+
+
+__all__ = ["ReductionPlan", "Step", "emit_reduce", "plan_reduction", "reduce_scratch"]

@@ -1,0 +1,308 @@
+"""`ttng.warp_group_dot`: wgmma, with operands in shared memory named by descriptors; and its waits.
+
+The accumulator of a warp group is cut into blocks of 64 rows and up to 256 columns. A block is one statement of inline
+PTX, so that nothing comes between its instructions:
+
+    wgmma.fence
+    wgmma.mma_async d, descriptor a, descriptor b, ...      for every step of K, descriptors advanced in between
+    wgmma.commit_group                                      in the last block
+
+The descriptor of a matrix is the address of its first element in units of 16 bytes, two strides and the swizzle mode
+(PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", Matrix Descriptor Format).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, zero
+from tilewright.backends.nvidia.dots import STEP_BYTES
+from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
+from tilewright.backends.nvidia.emit.dot import FP8, narrowed, places, widened
+from tilewright.backends.nvidia.emit.memory import pack
+from tilewright.backends.nvidia.operands import operand_type
+from tilewright.backends.nvidia.tgir import layout_of, memdesc_shape
+from tilewright.backends.nvidia.tgir_ops import WarpGroupDotOp, WarpGroupDotWaitOp
+from tilewright.base.errors import InternalError
+from tilewright.ir.types import bit_width, ir_name
+from tilewright.layouts.f2 import LayoutError
+from tilewright.layouts.linear import LinearLayout
+from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled
+
+_WIDEST = 256  # columns of an instruction
+_MODE = {128: 1, 64: 2, 32: 3, 16: 0}  # swizzle mode of a descriptor
+_TYPES = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", **FP8}
+
+
+@emits("ttng.warp_group_dot")
+def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
+    """Start a product, and wait for it unless it is asynchronous."""
+    assert isinstance(op, WarpGroupDotOp)
+    attrs = op.attr_values()
+    product = _Product.of(k, op)
+    c = widened(k, op.c.type, k.tile(op.c))
+    count = int(attrs["maxNumImpreciseAcc"] or 0)
+    steps = range(product.steps)
+    every = max(1, count // product.step)
+    if count > 0 and every < product.steps and product.types[0] in FP8.values():
+        for first in steps[::every]:
+            part = _run(k, product, [zero(F32)] * len(c), steps[first : first + every])
+            c = [k.f.fadd(v, p) for v, p in zip(c, _wait(k, part, 0), strict=True)]
+        made = c
+    else:
+        made = _run(k, product, c, steps)
+        if not attrs["isAsync"]:
+            made = _wait(k, made, 0)
+    k.set(op.d, narrowed(k, op.d.type, made))
+
+
+@emits("ttng.warp_group_dot_wait")
+def emit_warp_group_dot_wait(k: Kernel, op: Operation) -> None:
+    """Wait until few enough products are in flight; those that are waited for may be used after it."""
+    assert isinstance(op, WarpGroupDotWaitOp)
+    inputs = [k.tile(value) for value in op.inputs]
+    done = _wait(k, [v for tile in inputs for v in tile], int(op.attr_values()["pendings"]))
+    for result, tile in zip(op.outputs, inputs, strict=True):
+        k.set(result, done[: len(tile)])
+        done = done[len(tile) :]
+
+
+def _wait(k: Kernel, registers: Sequence[V], pendings: int) -> Tile:
+    """Registers of products, not to be read before the wait: they go through it."""
+    text = f"wgmma.wait_group.sync.aligned {pendings};"
+    outs = [_letter(v.type) for v in registers]
+    ties = map(str, range(len(registers)))
+    constraints = ",".join([*(f"={letter}" for letter in outs), *ties, "~{memory}"])
+    return k.f.ptx(text, constraints, registers, [v.type for v in registers])
+
+
+def _letter(t: T) -> str:
+    return "f" if t is F32 else "r"
+
+
+# --- operands in shared memory ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An operand in shared memory, as descriptors see it.
+
+    Args:
+        layout: (offset) -> coordinates.
+        bits: of an element.
+        k_axis: the dim that is summed over.
+        swizzle: width in bytes.
+        transposed: the other dim is the fast one.
+    """
+
+    layout: LinearLayout
+    bits: int
+    k_axis: int
+    swizzle: int
+    transposed: bool
+
+    def offset(self, outer: int, k: int) -> int:
+        """Byte offset of an element that starts a row of core matrices."""
+        place = {f"dim{self.k_axis}": k, f"dim{1 - self.k_axis}": outer}
+        return _inverse(self.layout)(**place)["offset"] * self.bits // 8
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """(leading, stride) byte offsets of the descriptor.
+
+        The second leads to the next 8 rows of a panel; the first, for a transposed matrix, to the next panel. With K
+        fast an instruction stays in one panel, and the first is not used.
+        """
+        depth = self.layout.out_sizes[f"dim{self.k_axis}"]
+        return (depth * self.swizzle if self.transposed else 16), 8 * self.swizzle
+
+    @property
+    def template(self) -> int:
+        """The descriptor of a matrix at address 0."""
+        leading, stride = self.strides
+        return leading >> 4 << 16 | stride >> 4 << 32 | _MODE[self.swizzle] << 62
+
+
+@functools.lru_cache(maxsize=256)
+def _inverse(layout: LinearLayout) -> LinearLayout:
+    return layout.inverse()
+
+
+@functools.lru_cache(maxsize=256)
+def matrix_of(layout: LinearLayout, bits: int, k_axis: int) -> Matrix:
+    """Which swizzle and order a buffer has.
+
+    Raises:
+        InternalError: it has none that wgmma reads.
+    """
+    shape = tuple(layout.out_sizes.values())
+    for fast in (k_axis, 1 - k_axis):
+        for swizzle in SWIZZLE_ALIGNMENT:
+            try:
+                found = hardware_swizzled(shape, bits, swizzle, (fast, 1 - fast)) == layout
+            except LayoutError:
+                continue
+            if found and (fast == k_axis or bits == 16):
+                return Matrix(layout, bits, k_axis, swizzle, fast != k_axis)
+    raise InternalError(f"wgmma reads no buffer laid out as\n{layout}")
+
+
+# --- products -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block of the accumulator that one instruction covers.
+
+    Args:
+        registers: first and last + 1.
+        row, column: of its first element in warp 0.
+    """
+
+    registers: slice
+    row: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """What all instructions of one product share.
+
+    Args:
+        blocks: of the accumulator.
+        columns: of an instruction.
+        types: of the operands, as PTX names them.
+        result: type of the accumulator.
+        steps: instructions along K.
+        step: elements of K that one takes.
+        a: descriptor of A, or the words of each fragment by (row, k).
+        b: descriptor of B.
+        matrices: A (None in registers) and B.
+    """
+
+    blocks: tuple[_Block, ...]
+    columns: int
+    types: tuple[str, str]
+    result: T
+    steps: int
+    step: int
+    a: V | dict[tuple[int, ...], list[V]]
+    b: V
+    matrices: tuple[Matrix | None, Matrix]
+
+    @staticmethod
+    def of(k: Kernel, op: WarpGroupDotOp) -> _Product:
+        layout = layout_of(op.c)
+        columns, blocks = _blocks(layout)
+        element = operand_type(op.b)[1]
+        bits = bit_width(element)
+        step = STEP_BYTES * 8 // bits
+        depth = memdesc_shape(op.b.type)[0]
+        b = matrix_of(layout_of(op.b), bits, 0)
+        a: Matrix | None = None
+        source: V | dict[tuple[int, ...], list[V]]
+        if isinstance(k.values[op.a], Buffer):
+            a = matrix_of(layout_of(op.a), bits, 1)
+            source = _descriptor(k, k.buffer(op.a), a, layout, 0)
+        else:
+            source = _fragments(k, op.a, bits)
+        types = (_TYPES[ir_name(operand_type(op.a)[1])], _TYPES[ir_name(element)])
+        result = I32 if types[0] == "s8" else F32
+        target = _descriptor(k, k.buffer(op.b), b, layout, 1)
+        return _Product(blocks, columns, types, result, depth // step, step, source, target, (a, b))
+
+    @property
+    def instruction(self) -> str:
+        name = "s32" if self.result is I32 else "f32"
+        return f"wgmma.mma_async.sync.aligned.m64n{self.columns}k{self.step}.{name}.{self.types[0]}.{self.types[1]}"
+
+    @property
+    def flags(self) -> str:
+        """Immediates after the predicate: signs of the operands (floats), transposed operands (16 bits)."""
+        if self.result is I32:
+            return ""
+        transposed = [str(int(m.transposed)) for m in self.matrices if m is not None] if self.step == 16 else []
+        return ", " + ", ".join(["1", "1", *transposed])
+
+
+def _blocks(layout: LinearLayout) -> tuple[int, tuple[_Block, ...]]:
+    """Columns of an instruction, and the blocks of an accumulator in this layout."""
+    across = [basis[1] for basis in layout.bases()["warp"] if basis[1]]
+    columns = min([_WIDEST, layout.out_sizes["dim1"], *across])
+    at, size = places(layout), columns // 2
+    return columns, tuple(_Block(slice(start, start + size), *at[start]) for start in range(0, len(at), size))
+
+
+def _descriptor(k: Kernel, buffer: Buffer, matrix: Matrix, accumulator: LinearLayout, axis: int) -> V:
+    """Descriptor of what the warp group reads at K = 0, for the block at row (`axis` 0) or column (1) 0."""
+    columns = [0, 0, *(matrix.offset(basis[axis], 0) for basis in accumulator.bases()["warp"][2:])]
+    start = k.f.cast("ptrtoint", buffer.base, I32)
+    place = k.f.lshr(k.f.add(start, k.linear({"warp": columns})), 4)
+    return k.f.add(k.f.cast("zext", place, I64), const(I64, matrix.template))
+
+
+def _fragments(k: Kernel, value: SSAValue, bits: int) -> dict[tuple[int, ...], list[V]]:
+    """Four words for each fragment of an operand A in registers, by its first row and K."""
+    layout, registers = layout_of(value), k.tile(value)
+    size = 4 * 32 // bits
+    at, per_word = places(layout), 32 // bits
+    found = {}
+    for start in range(0, len(registers), size):
+        held = registers[start : start + size]
+        found[at[start]] = [
+            k.f.cast("bitcast", pack(k, held[i : i + per_word])[0], I32) for i in range(0, size, per_word)
+        ]
+    return found
+
+
+def _run(k: Kernel, product: _Product, c: Tile, steps: Sequence[int]) -> Tile:
+    """Start the products of some steps of K, committed as one group."""
+    made = list(c)
+    for block in product.blocks:
+        last = block is product.blocks[-1]
+        made[block.registers] = _run_block(k, product, block, made[block.registers], steps, last)
+    return made
+
+
+def _run_block(k: Kernel, product: _Product, block: _Block, c: Tile, steps: Sequence[int], last: bool) -> Tile:
+    """The instructions of one block as one statement: results, then arguments tied to them, then the operands."""
+    fresh = all(v.const == 0 for v in c)
+    args: list[V] = [] if fresh else list(c)
+    count = len(c)
+
+    def take(value: V) -> str:
+        args.append(value)
+        return f"${count + len(args) - 1}"
+
+    a, b = product.matrices
+    lines = ["{", ".reg .pred p, q;", ".reg .b64 da, db;", "setp.ne.b32 p, 1, 0;", "setp.ne.b32 q, 0, 0;"]
+    base_b = take(product.b)
+    base_a = take(product.a) if isinstance(product.a, V) else ""
+    lines.append("wgmma.fence.sync.aligned;")
+    accumulator = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
+    for number, step in enumerate(steps):
+        depth = step * product.step
+        lines.append(f"add.s64 db, {base_b}, {b.offset(block.column, depth) >> 4};")
+        if a is not None:
+            lines.append(f"add.s64 da, {base_a}, {a.offset(block.row, depth) >> 4};")
+            left = "da"
+        else:
+            assert isinstance(product.a, dict)
+            left = "{" + ", ".join(take(word) for word in product.a[block.row, depth]) + "}"
+        accumulate = "q" if fresh and number == 0 else "p"
+        lines.append(f"{product.instruction} {accumulator}, {left}, db, {accumulate}{product.flags};")
+    if last:
+        lines.append("wgmma.commit_group.sync.aligned;")
+    lines.append("}")
+    letter = _letter(product.result)
+    ties = [] if fresh else [str(i) for i in range(count)]
+    operands = ["l" if v.type is I64 else "r" for v in args[len(ties) :]]
+    constraints = ",".join([f"={letter}"] * count + ties + operands + ["~{memory}"])
+    return k.f.ptx("\\0A\\09".join(lines), constraints, args, [product.result] * count)
+
+
+__all__ = ["Matrix", "matrix_of"]

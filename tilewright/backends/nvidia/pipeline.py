@@ -1,0 +1,58 @@
+"""Tile IR to laid-out tile IR, ready for emission: the table of contents of the NVIDIA passes.
+
+::
+
+    tile IR --inline all--> --assign layouts--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import BoolAttr, ModuleOp
+
+from tilewright.backends.nvidia.arch import arch_of
+from tilewright.backends.nvidia.assign import lay_out
+from tilewright.backends.nvidia.barriers import place_barriers
+from tilewright.backends.nvidia.dots import plan_dot
+from tilewright.backends.nvidia.ordering import order_memory
+from tilewright.backends.nvidia.pipeliner import pipeline_loops
+from tilewright.base.errors import UnsupportedError
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.ops.function import FuncOp
+from tilewright.passes.cse import eliminate_common_subexpressions
+from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.inline import inline_calls
+from tilewright.passes.licm import hoist_loop_invariants
+
+
+def lay_out_module(module: ModuleOp, options: Options, target: Target) -> ModuleOp:
+    """Laid-out tile IR of a simplified module, which is consumed.
+
+    Args:
+        module: tile IR after `passes.pipeline`.
+        options: compile options.
+        target: a CUDA target.
+
+    Raises:
+        UnsupportedError: options that this back end does not have.
+    """
+    if options.num_ctas != 1:
+        raise UnsupportedError(f"num_ctas={options.num_ctas}: clusters are not supported yet", hint="use num_ctas=1")
+    arch = arch_of(target)
+    _inline_everything(module)
+    module = lay_out(module, options.num_warps, lambda op: plan_dot(op, options.num_warps, arch))
+    pipeline_loops(module, options.num_stages, arch)
+    hoist_loop_invariants(module)
+    eliminate_common_subexpressions(module)
+    eliminate_dead_code(module)
+    order_memory(module)
+    place_barriers(module)
+    return module
+
+
+def _inline_everything(module: ModuleOp) -> None:
+    """Functions marked `noinline` too: a call would have to pass tiles through memory."""
+    for op in module.ops:
+        if isinstance(op, FuncOp):
+            op.attributes["noinline"] = BoolAttr.from_bool(False)
+    inline_calls(module)

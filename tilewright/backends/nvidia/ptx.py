@@ -1,0 +1,91 @@
+"""LLVM IR text to PTX text, through llvmlite.
+
+::
+
+    text --parse, verify--> module --LLVM's -O2 without vectorisers--> module --NVPTX code generator--> PTX
+
+The emitters write one thread's scalars and vector accesses themselves, so LLVM must not vectorise: its loop vectoriser
+sees no vector unit, and the assembler refuses some of what its SLP vectoriser makes for sm_80.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from typing import Any
+
+from tilewright.backends.llvm import codegen
+from tilewright.backends.nvidia import libdevice
+from tilewright.backends.nvidia.arch import TRIPLE, Arch, features_of
+from tilewright.base.errors import InternalError
+
+# `mad.wide` keeps a 32-bit multiplication in address arithmetic, which saves registers.
+_LLVM_OPTIONS = ("--nvptx-mad-wide-opt",)
+
+
+def compile_ptx(text: str, arch: Arch, *, optimize: bool = True) -> str:
+    """Compile a module to PTX.
+
+    Args:
+        text: LLVM IR. It may use only intrinsics that `arch` has: over others LLVM ends the process.
+        arch: the architecture.
+        optimize: run LLVM's passes; without them the code generator alone.
+
+    Raises:
+        InternalError: LLVM rejects the text, which is kept in a file.
+    """
+    with codegen.lock:
+        machine = _machine(arch.capability)
+        module = _prepare(text, machine, optimize)
+        try:
+            return str(machine.emit_assembly(module))
+        except RuntimeError as error:
+            raise InternalError(
+                f"LLVM makes no PTX for {arch.cpu}: {error}", hint=f"please report this with the file {_kept(text)}"
+            ) from error
+
+
+def optimized(text: str, arch: Arch) -> str:
+    """The module as LLVM IR after the passes, for people to read. Arguments and errors as `compile_ptx`."""
+    with codegen.lock:
+        return str(_prepare(text, _machine(arch.capability), True))
+
+
+def _kept(text: str) -> str:
+    with tempfile.NamedTemporaryFile("w", suffix=".ll", prefix="tilewright-", delete=False) as file:
+        file.write(text)
+    return file.name
+
+
+@functools.cache
+def _machine(capability: int) -> Any:
+    import llvmlite.binding as llvm
+
+    _set_options()
+    codegen.initialize()
+    isa = features_of(capability)
+    target = llvm.Target.from_triple(isa.triple)
+    return target.create_target_machine(cpu=isa.cpu, features=isa.flags, opt=3, reloc="static")
+
+
+@functools.cache
+def _set_options() -> None:
+    """Options of the NVPTX back end; they hold for the process, and must be set before the first target machine."""
+    import llvmlite.binding as llvm
+
+    for option in _LLVM_OPTIONS:
+        llvm.set_option("tilewright", option)
+
+
+def _prepare(text: str, machine: Any, optimize: bool) -> Any:
+    import llvmlite.binding as llvm
+
+    library = libdevice.bitcode_for(text)  # raises, if it does, before LLVM holds anything
+    module = codegen.parsed(text, TRIPLE, machine)
+    libdevice.link(module, library)
+    if optimize:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.loop_interleaving = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    return module

@@ -1,0 +1,170 @@
+"""How the layouts of the operands and results of one operation go together: the rules of laid-out tile IR.
+
+The assignment of layouts follows them (`operand_layouts` backward from a demand, `result_layout` forward from an
+operand), the level's check holds them. An operation is *uniform* if all its tiles share one layout; the shape
+operations move no data but rename coordinates; the rest (reductions, joins, dots, ...) has rules of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.ir.op import TileOp
+from tilewright.ir.types import shape_of
+from tilewright.layouts import tile
+from tilewright.layouts.distributed import dim_names, sliced
+from tilewright.layouts.linear import LinearLayout
+from tilewright.layouts.padding import padded_shape
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
+from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
+from tilewright.ops.spec import REGISTRY, Elementwise
+
+ATOMICS = frozenset(op.name for op in (AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp))
+ACCESSES = ATOMICS | {LoadOp.name, StoreOp.name}
+_ALSO_UNIFORM = frozenset(
+    {"arith.constant", "arith.select", "tt.addptr", "tt.elementwise_inline_asm", "tt.extern_elementwise"}
+    | {"tt.make_range", "tt.splat", "ub.poison", ScanOp.name}
+)
+# Operations whose operands' layouts follow from the layout of the result.
+_MOVES = frozenset(op.name for op in (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp))
+
+_sliced = functools.lru_cache(maxsize=4096)(sliced)
+_narrow = functools.lru_cache(maxsize=4096)(tile.narrow_tile)
+_expand = functools.lru_cache(maxsize=4096)(tile.expand_tile)
+_transpose = functools.lru_cache(maxsize=4096)(tile.transpose_tile)
+_reshape = functools.lru_cache(maxsize=4096)(tile.reshape_tile)
+_join = functools.lru_cache(maxsize=4096)(tile.join_tiles)
+
+
+def is_tile(value: SSAValue) -> bool:
+    """Whether a value is a tile."""
+    return type(value.type) is TensorType
+
+
+@functools.cache
+def is_uniform(name: str) -> bool:
+    """Whether all tiles among operands and results of the operation have one layout."""
+    spec = REGISTRY.get(name)
+    elementwise = spec is not None and isinstance(spec.lowering.get("cuda"), Elementwise)
+    return elementwise or name in _ALSO_UNIFORM or name in ACCESSES
+
+
+def follows_result(op: Operation) -> bool:
+    """Whether the layouts of the operands follow from that of the result, whichever it is."""
+    return (op.name in _MOVES and not is_ragged(op)) or is_uniform(op.name)
+
+
+def is_ragged(op: Operation) -> bool:
+    """Whether a reshape or cat of padded tiles moves elements: padding would end up between them."""
+    if isinstance(op, ReshapeOp):
+        return not all(_padded_at_end(shape_of(value.type)) for value in (op.src, op.result))
+    return isinstance(op, CatOp) and not _is_power(shape_of(op.lhs.type)[0])
+
+
+def _padded_at_end(shape: Sequence[int]) -> bool:
+    """In row-major order the padding of such a tile follows all elements."""
+    inner = list(shape)
+    while inner and inner[0] == 1:
+        inner.pop(0)
+    return all(_is_power(size) for size in inner[1:])
+
+
+def _is_power(size: int) -> bool:
+    return not size & (size - 1)
+
+
+# --- from the result to the operands ------------------------------------------------------------------
+
+
+def operand_layouts(op: Operation, layout: LinearLayout) -> tuple[LinearLayout | None, ...]:
+    """Layouts that the operands need for a result laid out as `layout`; None for scalars.
+
+    Args:
+        op: an operation for which `follows_result`.
+        layout: of the result; of all tiles for an access.
+    """
+    if op.name not in _MOVES:
+        return tuple(layout if is_tile(operand) else None for operand in op.operands)
+    if isinstance(op, ReshapeOp):
+        return (_reshape(layout, padded_shape(shape_of(op.src.type))),)
+    if isinstance(op, TransOp):
+        order = _order(op)
+        return (_transpose(layout, tuple(order.index(axis) for axis in range(len(order)))),)
+    if isinstance(op, ExpandDimsOp):
+        return (_sliced(layout, _axis(op)),)
+    shapes = zip(shape_of(op.operands[0].type), shape_of(op.results[0].type), strict=True)
+    for axis, (have, want) in enumerate(shapes):
+        if have != want:
+            layout = _narrow(layout, axis)
+    return (layout,)
+
+
+# --- from an operand to the result --------------------------------------------------------------------
+
+
+def result_layout(op: Operation, layout: LinearLayout) -> LinearLayout | None:
+    """Layout of the result if the tiles that the operation takes are laid out as `layout` and nothing moves.
+
+    None where the operand does not determine it (broadcast, ragged reshape, dot, gather of other elements, ...) and for
+    a scalar result.
+    """
+    if is_uniform(op.name):
+        return layout
+    if is_ragged(op) or isinstance(op, (BroadcastOp, DotOp)):
+        return None
+    shape = padded_shape(shape_of(op.results[0].type))
+    if isinstance(op, ReduceOp):
+        return _sliced(layout, _axis(op)) if shape else None
+    if isinstance(op, ExpandDimsOp):
+        return _expand(layout, _axis(op))
+    if isinstance(op, TransOp):
+        return _transpose(layout, _order(op))
+    if isinstance(op, ReshapeOp):
+        return _reshape(layout, shape)
+    if isinstance(op, JoinOp):
+        return _join(layout)
+    if isinstance(op, SplitOp):
+        return _halves(layout)
+    return _stacked(layout) if isinstance(op, CatOp) else None
+
+
+def splittable(layout: LinearLayout) -> LinearLayout:
+    """`layout`, or one near it in which every thread holds both halves along the last dim (of size 2)."""
+    if tile.split_register(layout) is not None:
+        return layout
+    return _join(_sliced(layout, len(layout.outs) - 1))
+
+
+@functools.lru_cache(maxsize=1024)
+def _halves(layout: LinearLayout) -> LinearLayout | None:
+    """Layout of each half along the last dim."""
+    bit = tile.split_register(layout)
+    if bit is None:
+        return None
+    bases = {dim: [basis[:-1] for basis in group] for dim, group in layout.bases().items()}
+    del bases["register"][bit]
+    return LinearLayout.from_bases(bases, dict(list(layout.out_sizes.items())[:-1]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _stacked(layout: LinearLayout) -> LinearLayout:
+    """Layout of two tiles one after the other along dim 0: the highest register bit selects the tile."""
+    twice = layout * LinearLayout.identity(2, "register", "dim0")
+    return twice.transpose(ins=tuple(layout.in_sizes), outs=dim_names(len(layout.outs)))
+
+
+def _axis(op: TileOp) -> int:
+    return int(op.attr_values()["axis"])
+
+
+def _order(op: TransOp) -> tuple[int, ...]:
+    return tuple(op.attr_values()["order"])

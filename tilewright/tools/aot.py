@@ -1,0 +1,133 @@
+"""``tilewright compile``: a kernel of a file for a written signature, its stages as files, its figures as a table."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.dtypes import scalar_from_signature
+from tilewright.base.errors import ArgumentError
+from tilewright.base.target import Target
+from tilewright.runtime.ast_source import ASTSource, compile
+from tilewright.runtime.compiler import CompiledKernel
+from tilewright.runtime.jit import JITFunction
+from tilewright.runtime.specialize import Path as ArgumentPath
+
+_DIVISIBLE = [["tt.divisibility", 16]]
+
+
+def compile_file(
+    kernel: str, signature: str, target: Target | str | None, options: Mapping[str, Any]
+) -> CompiledKernel:
+    """Compile a kernel of a Python file.
+
+    Args:
+        kernel: path of the file and name of the function, `"add.py:add_kernel"`.
+        signature: an entry per parameter, see `read_signature`.
+        target: what to compile for; None for this machine.
+        options: compile options.
+
+    Raises:
+        ArgumentError: no such file or kernel, or the signature does not fit it.
+        CompilationError: the kernel is wrong.
+    """
+    fn = _load(kernel)
+    entries = read_signature(signature)
+    names = fn.arg_names
+    if len(entries) != len(names):
+        raise ArgumentError(
+            f"the signature has {len(entries)} entries, {fn.fn.__name__} has {len(names)} parameters",
+            hint=f"write one entry for each of {', '.join(names)}",
+        )
+    types = {name: kind for name, (kind, _, _) in zip(names, entries, strict=True) if kind}
+    constants = {name: value for name, (kind, value, _) in zip(names, entries, strict=True) if not kind}
+    facts: dict[ArgumentPath, list[list[Any]]] = {
+        (index,): _DIVISIBLE for index, (_, _, divisible) in enumerate(entries) if divisible
+    }
+    return compile(ASTSource(fn, types, constants, facts), target, options)
+
+
+def read_signature(text: str) -> list[tuple[str, Any, bool]]:
+    """Entries of a written signature.
+
+    Args:
+        text: separated by commas: types (`*fp32`), types of what is divisible by 16 (`*fp32:16`), and constants: Python
+            numbers, strings, True, False, None.
+
+    Returns:
+        (type, None, divisible) or ("", constant, False) for each.
+
+    Raises:
+        ArgumentError: an entry is neither.
+    """
+    entries: list[tuple[str, Any, bool]] = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        kind, _, fact = entry.partition(":")
+        if fact in ("", "16") and _is_type(kind):
+            entries.append((kind, None, bool(fact)))
+            continue
+        try:
+            entries.append(("", ast.literal_eval(entry), False))
+        except (ValueError, SyntaxError):
+            raise ArgumentError(
+                f"{entry!r} is neither a type nor a constant", hint='write "*fp32:16, *bf16, i32:16, fp32, 64, True"'
+            ) from None
+    return entries
+
+
+def _is_type(text: str) -> bool:
+    try:
+        return scalar_from_signature(text).signature != "void"
+    except ValueError:
+        return False
+
+
+def _load(kernel: str) -> JITFunction:
+    path, _, name = kernel.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise ArgumentError(f"there is no file {path or kernel}", hint="write FILE.py:KERNEL")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, name, None)
+    while found is not None and not isinstance(found, JITFunction):
+        found = getattr(found, "fn", None)  # autotuned kernels and kernels with heuristics
+    if found is None:
+        kernels = [key for key, value in vars(module).items() if isinstance(value, JITFunction)]
+        raise ArgumentError(f"{path} has no kernel {name!r}", hint=f"it has {', '.join(kernels) or 'none'}")
+    return found
+
+
+def show_compiled(console: Console, kernel: CompiledKernel, out: Path | None) -> None:
+    """Print the figures of a compiled kernel, and write its stages.
+
+    Args:
+        console: where to print.
+        kernel: what was compiled.
+        out: folder for one file per stage, or None.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = {"kernel": kernel.name, "target": str(kernel.target), "binary": f"{len(kernel.binary)} bytes"}
+    if kernel.target.backend == "cuda":
+        rows["registers"] = f"{kernel.n_regs} per thread, {kernel.n_spills} bytes spilled"
+        rows["shared memory"] = f"{kernel.metadata['shared']} bytes per program"
+        rows["occupancy"] = f"{kernel.occupancy:.0%} of the warps of a multiprocessor"
+    rows["time"] = "from the disk cache" if kernel.from_disk else f"{kernel.total_seconds * 1e3:.1f} ms"
+    for name, text in rows.items():
+        table.add_row(name, text)
+    console.print(table)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        kernel.asm["ttir"]  # a kernel from the disk cache has its binary only, until a text is asked for
+        for extension, made in kernel.asm.items():
+            (out / f"{kernel.name}.{extension}").write_bytes(made.encode() if isinstance(made, str) else made)
+        console.print(f"stages written to {out}: {', '.join(kernel.asm)}")
