@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz test-interop test-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz test-interop test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front en
 
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
+
+sanitize-gpu: $(VENV)/.gpu ## a representative set of GPU tests under compute-sanitizer (memory, then races in shared memory)
+	@for tool in memcheck racecheck; do \
+		compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m pytest -q -m sanitize tests/gpu || exit; done
 
 bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)

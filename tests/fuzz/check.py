@@ -89,7 +89,7 @@ def check(path: Path, *, interpreter: bool = True) -> Outcome:
 # --- arguments ---------------------------------------------------------------------------------------------
 
 
-def _contents(case: Loaded) -> dict[str, Array]:
+def contents(case: Loaded) -> dict[str, Array]:
     """Fresh contents of the array parameters, by name."""
     arrays = {p.name: filled(p, case.seed) for p in case.params if p.kind == "array"}
     for p in case.params:
@@ -108,7 +108,7 @@ def _spec(param: Param) -> ParamSpec:
     return ParamSpec(param.name, type_, {"divisibility": 16} if divisible else {})
 
 
-def _arguments(case: Loaded, arrays: dict[str, Any]) -> list[Any]:
+def arguments(case: Loaded, arrays: dict[str, Any]) -> list[Any]:
     return [arrays[p.name] if p.kind == "array" else p.value for p in case.params if p.kind != "constexpr"]
 
 
@@ -138,12 +138,12 @@ def _through_text(module: Any) -> Any:
 
 
 def run_reference(case: Loaded) -> dict[str, Array]:
-    arrays = _contents(case)
+    arrays = contents(case)
     module = _through_text(tile_ir(case))
     try:
         memory = Memory()
         addresses = {p.name: memory.register(arrays[p.name], p.name) for p in case.params if p.kind == "array"}
-        Evaluator(module, memory).launch("kernel", case.grid, _arguments(case, addresses))
+        Evaluator(module, memory).launch("kernel", case.grid, arguments(case, addresses))
     except Exception as error:
         raise _Stop("reference", error) from error
     return arrays
@@ -156,9 +156,9 @@ def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
         levels.verify(module)
     except Exception as error:
         raise _Stop("passes", error) from error
-    contents = _contents(case)
+    fresh = contents(case)
     guarded = {
-        p.name: Guarded(contents[p.name], aligned=p.aligned) for p in case.params if not p.alias and p.kind == "array"
+        p.name: Guarded(fresh[p.name], aligned=p.aligned) for p in case.params if not p.alias and p.kind == "array"
     }
     for p in case.params:
         if p.alias:
@@ -168,7 +168,7 @@ def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
     soften = soft_avx512.soften if soft_avx512.needed(isa) else None
     try:
         compiled = Compiled(module, Options(**case.options), passes=False, isa=isa, soften=soften)
-        compiled(case.grid, *_arguments(case, arrays))
+        compiled(case.grid, *arguments(case, arrays))
     except Exception as error:
         raise _Stop("cpu", error) from error
     return {name: array.copy() for name, array in arrays.items()}
@@ -176,7 +176,7 @@ def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
 
 def _interpreted(case: Loaded) -> dict[str, Array] | None:
     """Element types that numpy lacks are passed as torch tensors; None without torch."""
-    arrays = _contents(case)
+    arrays = contents(case)
     given: dict[str, Any] = dict(arrays)
     for p in case.params:
         if p.kind == "array":

@@ -1,74 +1,16 @@
-"""Small kernels that use every name of the language between them, and how to run them.
+"""Small kernels that use every name of the language between them; `language_case.CASES` has them by name.
 
-A `Case` is a kernel with its arguments; what it leaves in its arrays must be what the reference evaluator leaves there,
-or what `want` says where only a GPU can know. `names_used` tells which names a source file mentions.
+They run on a GPU (`test_language.py`), and where there is none on the simulated one (`tests/language/test_on_cuda.py`).
 """
 
 from __future__ import annotations
-
-import ast
-import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import tilewright as tw
 import tilewright.language as tl
-from tests.language.kernel_runner import run, running_on
+from tests.gpu.language_case import Array, N, add, floats, integers, zeros
 from tilewright.base.minifloat import from_memory, to_memory
-from tilewright.base.options import Options
-
-Array = np.ndarray[Any, Any]
-N = 64
-
-
-@dataclass(frozen=True)
-class Case:
-    """A kernel and what it is run on.
-
-    Args:
-        kernel: a jit function.
-        arrays: its array parameters, in order; each run gets copies.
-        constants: its compile-time parameters.
-            grid, options: of the launch.
-        want: gives the arrays after the run where the reference cannot.
-        least: compute capability that it needs.
-    """
-
-    kernel: Any
-    arrays: tuple[Array, ...]
-    constants: dict[str, Any] = field(default_factory=dict)
-    tolerance: float = 0.0
-    grid: tuple[int, ...] = (1,)
-    options: dict[str, Any] = field(default_factory=dict)
-    want: Callable[..., None] | None = None
-    least: int = 80
-
-
-CASES: dict[str, Case] = {}
-
-
-def _add(name: str, kernel: Any, *arrays: Array, **more: Any) -> None:
-    """A case; keywords that `Case` does not have are compile-time parameters of the kernel."""
-    own = {key: more.pop(key) for key in ("tolerance", "grid", "options", "want", "least") if key in more}
-    assert name not in CASES
-    CASES[name] = Case(kernel, arrays, more, **own)
-
-
-def _floats(*shape: int) -> Array:
-    return np.random.default_rng(3).uniform(0.25, 4.0, shape or (N,)).astype(np.float32)
-
-
-def _integers(*shape: int) -> Array:
-    return np.random.default_rng(4).integers(1, 100, shape or (N,)).astype(np.int32)
-
-
-def _out(*shape: int, dtype: Any = np.float32) -> Array:
-    return np.zeros(shape or (N,), dtype)
-
 
 # --- types ------------------------------------------------------------------------------------------------------
 
@@ -85,8 +27,8 @@ for _type in (
     tl.int1, tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64, tl.float16,
     tl.bfloat16, tl.float32, tl.float64, tl.float8e5, tl.float8e4b15,
 ):  # fmt: skip
-    _add(f"type {_type}", there_and_back, _floats(), _out(), T=_type, N=N)
-_add("type fp8e4nv", there_and_back, _floats(), _out(), T=tl.float8e4nv, N=N, least=89)
+    add(f"type {_type}", there_and_back, floats(), zeros(), T=_type, N=N)
+add("type fp8e4nv", there_and_back, floats(), zeros(), T=tl.float8e4nv, N=N, least=89)
 
 
 type_named = tl.constexpr_function(tl.str_to_ty)
@@ -109,7 +51,7 @@ def questions(x: tl.const, out, N: tl.constexpr):
     tl.store(places, pair[0].to(tl.int32) + pair[tl.slice(1, 2)][0].to(integer_type(32, True)))
 
 
-_add("types", questions, _floats(), _out(dtype=np.int32), N=N)
+add("types", questions, floats(), zeros(dtype=np.int32), N=N)
 
 
 # --- creation and shapes ------------------------------------------------------------------------------------------
@@ -122,7 +64,7 @@ def creation(out, N: tl.constexpr):
     tl.store(out + i, total * tl.num_programs(0) + tl.program_id(0) + i)
 
 
-_add("creation", creation, _out(), N=N)
+add("creation", creation, zeros(), N=N)
 
 
 @tw.jit
@@ -140,7 +82,7 @@ def shapes(x, out, M: tl.constexpr, N: tl.constexpr):
     tl.store(out + 4 * M * N, tl.item(tl.sum(tile, 1, keep_dims=True)[0:1, :]))
 
 
-_add("shapes", shapes, _integers(8, 16), _out(513, dtype=np.int32), M=8, N=16)
+add("shapes", shapes, integers(8, 16), zeros(513, dtype=np.int32), M=8, N=16)
 
 
 @tw.jit
@@ -151,7 +93,7 @@ def any_shape(x, out, M: tl.constexpr, N: tl.constexpr):
     tl.store(out + at, tile + tl.sum(tile, 0)[None, :] - tl.cumsum(tile, 1) + tile[..., -1][:, None])
 
 
-_add("any shape", any_shape, _integers(5, 7), _out(5, 7, dtype=np.int32), M=5, N=7)
+add("any shape", any_shape, integers(5, 7), zeros(5, 7, dtype=np.int32), M=5, N=7)
 
 
 @tw.jit
@@ -160,8 +102,8 @@ def order_of_programs(out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.
     tl.store(out + i * COLUMNS + j, tl.program_id(0) * COLUMNS + tl.program_id(1))
 
 
-_add(
-    "swizzle2d", order_of_programs, _out(5, 4, dtype=np.int32), grid=(5, 4), ROWS=5, COLUMNS=4, GROUP=2
+add(
+    "swizzle2d", order_of_programs, zeros(5, 4, dtype=np.int32), grid=(5, 4), ROWS=5, COLUMNS=4, GROUP=2
 )  # fmt: skip
 
 
@@ -174,7 +116,7 @@ def selection(x, index, out, counts, N: tl.constexpr):
     tl.store(counts + tl.arange(0, 16), tl.histogram(place, 16))
 
 
-_add("selection", selection, _floats(), _integers(), _out(), _out(16, dtype=np.int32), N=N)
+add("selection", selection, floats(), integers(), zeros(), zeros(16, dtype=np.int32), N=N)
 
 
 # --- memory -------------------------------------------------------------------------------------------------------
@@ -189,7 +131,7 @@ def block_pointers(x, out, M: tl.constexpr, N: tl.constexpr):
         source, target = tl.advance(source, (0, 8)), tl.advance(target, (0, 8))
 
 
-_add("block pointers", block_pointers, _floats(3, 20), _out(3, 20), M=3, N=20)
+add("block pointers", block_pointers, floats(3, 20), zeros(3, 20), M=3, N=20)
 
 
 @tw.jit
@@ -207,7 +149,7 @@ def descriptors(x, out, M: tl.constexpr, N: tl.constexpr):
     )
 
 
-_add("descriptors", descriptors, _floats(6, 20), _out(6, 20), M=6, N=20)
+add("descriptors", descriptors, floats(6, 20), zeros(6, 20), M=6, N=20)
 
 
 @tw.jit
@@ -220,7 +162,7 @@ def read_modify_write(memory, old, N: tl.constexpr):
     tl.store(old + i, tl.where(i < 50, a + b + c, 0))
 
 
-_add("atomics", read_modify_write, _integers(), _out(dtype=np.int32), N=N)
+add("atomics", read_modify_write, integers(), zeros(dtype=np.int32), N=N)
 
 
 @tw.jit
@@ -232,7 +174,7 @@ def wait_for_others(flags, out, N: tl.constexpr):
         tl.store(out + i, tl.atomic_poll(flags + i, i + 1).to(tl.int32))
 
 
-_add("atomic_poll", wait_for_others, _out(4, dtype=np.int32), _out(4, dtype=np.int32), grid=(2,), N=4)
+add("atomic_poll", wait_for_others, zeros(4, dtype=np.int32), zeros(4, dtype=np.int32), grid=(2,), N=4)
 
 
 @tw.jit
@@ -246,8 +188,8 @@ def _some_arrive(flags: Array, out: Array) -> None:
     out[:] = [0, 1, 1, 0, 0]
 
 
-_add(
-    "atomic_poll with a clock", wait_with_limits, np.array([1, 2, 2, 3], np.int32), _out(5, dtype=np.int32),
+add(
+    "atomic_poll with a clock", wait_with_limits, np.array([1, 2, 2, 3], np.int32), zeros(5, dtype=np.int32),
     want=_some_arrive, LIMIT=2000, N=4,
 )  # fmt: skip
 
@@ -265,8 +207,8 @@ def products(x, out, T: tl.constexpr, N: tl.constexpr):
     tl.store(out + at, total)
 
 
-for _type, _tolerance in ((tl.float16, 1e-5), (tl.bfloat16, 1e-5), (tl.float32, 1e-5)):
-    _add(f"dot {_type}", products, _floats(32, 32), _out(32, 32), T=_type, N=32, tolerance=_tolerance)
+for _type in (tl.float16, tl.bfloat16, tl.float32):
+    add(f"dot {_type}", products, floats(32, 32), zeros(32, 32), T=_type, N=32, tolerance=1e-5)
 
 
 @tw.jit
@@ -277,7 +219,7 @@ def scaled_products(x, scale, out, N: tl.constexpr):
     tl.store(out + at, total)
 
 
-_add("dot_scaled", scaled_products, _integers(32, 32) % 64, 120 + _integers(33) % 8, _out(32, 32), N=32, tolerance=1e-5)
+add("dot_scaled", scaled_products, integers(32, 32) % 64, 120 + integers(33) % 8, zeros(32, 32), N=32, tolerance=1e-5)
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------
@@ -295,8 +237,8 @@ for _function in (
     tl.cumsum, tl.softmax, tl.uint_to_uniform_float,
 ):  # fmt: skip
     _unsigned = _function is tl.uint_to_uniform_float
-    _x = _integers().astype(np.uint32) << 24 if _unsigned else _floats() / (3 if _function is tl.cumprod else 1)
-    _add(f"{_function.__name__} of one", of_one, _x, _out(), F=_function, N=N, tolerance=2e-5)
+    _x = integers().astype(np.uint32) << 24 if _unsigned else floats() / (3 if _function is tl.cumprod else 1)
+    add(f"{_function.__name__} of one", of_one, _x, zeros(), F=_function, N=N, tolerance=2e-5)
 
 
 @tw.jit
@@ -308,19 +250,19 @@ def of_two(x, y, out, F: tl.constexpr, N: tl.constexpr):
 for _function in (
     tl.math.div_rn, tl.math.fdiv, tl.math.maximum, tl.math.minimum, tl.add, tl.sub, tl.mul
 ):  # fmt: skip
-    _add(
+    add(
         f"{_function.__name__} of two",
         of_two,
-        _floats(),
-        _floats()[::-1].copy(),
-        _out(),
+        floats(),
+        floats()[::-1].copy(),
+        zeros(),
         F=_function,
         N=N,
         tolerance=1e-6,
     )
-for _function in (tl.cdiv, tl.math.umulhi):
-    _integral = [_integers().astype(np.uint32) << 20, _integers().astype(np.uint32)]
-    _add(f"{_function.__name__} of two", of_two, *_integral, _out(dtype=np.uint32), F=_function, N=N)
+for _function in (tl.standard.cdiv, tl.math.umulhi):
+    _integral = [integers().astype(np.uint32) << 20, integers().astype(np.uint32)]
+    add(f"{_function.__name__} of two", of_two, *_integral, zeros(dtype=np.uint32), F=_function, N=N)
 
 
 @tw.jit
@@ -330,7 +272,7 @@ def flags(x, out, N: tl.constexpr):
     tl.store(out + i, tl.logical_or(tl.logical_and(value > 20, value < 60), value == 70).to(tl.int32))
 
 
-_add("flags", flags, _integers(), _out(dtype=np.int32), N=N)
+add("flags", flags, integers(), zeros(dtype=np.int32), N=N)
 
 
 @tw.jit
@@ -340,7 +282,7 @@ def of_three(x, y, z, out, F: tl.constexpr, N: tl.constexpr):
 
 
 for _function in (tl.math.fma, tl.math.clamp):
-    _add(f"{_function.__name__} of three", of_three, _floats(), _floats() / 2, _floats() + 1, _out(), F=_function, N=N)
+    add(f"{_function.__name__} of three", of_three, floats(), floats() / 2, floats() + 1, zeros(), F=_function, N=N)
 
 
 @tw.jit
@@ -362,7 +304,7 @@ def reductions(x, n, out, whole, N: tl.constexpr):
     tl.store(whole + 3, tl.reduce_or(number > 98, 0).to(tl.int32))
 
 
-_add("reductions", reductions, _floats(), _integers(), _out(4), _out(4, dtype=np.int32), N=N, tolerance=1e-6)
+add("reductions", reductions, floats(), integers(), zeros(4), zeros(4, dtype=np.int32), N=N, tolerance=1e-6)
 
 
 @tw.jit
@@ -376,7 +318,7 @@ def sorting(x, out, N: tl.constexpr):
     tl.store(out + 3 * N + tl.arange(0, 8), tl.topk(value, 8))
 
 
-_add("sorting", sorting, _integers(), _out(3 * N + 8, dtype=np.int32), N=N)
+add("sorting", sorting, integers(), zeros(3 * N + 8, dtype=np.int32), N=N)
 
 
 @tw.jit
@@ -397,7 +339,7 @@ def random_numbers(out, words, SEED: tl.constexpr, N: tl.constexpr):
     tl.store(words + N + i, (e ^ f ^ g ^ h).to(tl.int32, bitcast=True))
 
 
-_add("random", random_numbers, _out(4 * N), _out(2 * N, dtype=np.int32), SEED=7, N=N, tolerance=1e-4)
+add("random", random_numbers, zeros(4 * N), zeros(2 * N, dtype=np.int32), SEED=7, N=N, tolerance=1e-4)
 
 
 # --- loops, hints, functions ---------------------------------------------------------------------------------------
@@ -420,7 +362,7 @@ def loops(x, out, N: tl.constexpr):
     tl.store(out + at, total + left)
 
 
-_add("loops", loops, _integers(), _out(dtype=np.int32), N=N)
+add("loops", loops, integers(), zeros(dtype=np.int32), N=N)
 
 
 @tl.constexpr_function
@@ -455,12 +397,10 @@ def functions(x, out, N: tl.constexpr):
     tl.store(out + i, line.at(i) + tl.map_elementwise(collatz, value) + collatz(tl.load(x)))
 
 
-_add("functions", functions, _integers() % 8 + 1, _out(dtype=np.int32), N=N)
+add("functions", functions, integers() % 8 + 1, zeros(dtype=np.int32), N=N)
 
 
-@tl.core.builtin
-def half_of(b, value):
-    return tl.mul.fn(b, value, 0.5)
+half_of = tl.core.builtin(lambda b, value: tl.mul.fn(b, value, 0.5), export=False)
 
 
 @tl.core.extern
@@ -472,10 +412,11 @@ def hyperbolic(value, _semantic=None):
 @tw.jit
 def extensions(x, out, N: tl.constexpr):
     i = tl.arange(0, N)
-    tl.store(out + i, hyperbolic(half_of(tl.load(x + i))))
+    value = half_of(tl.load(x + i))
+    tl.store(out + i, hyperbolic(value) + tl.extra.libdevice.tanh(value) - tl.extra.cuda.libdevice.tanh(value))
 
 
-_add("extern functions", extensions, _floats(), _out(), N=N, tolerance=1e-6)
+add("extern functions", extensions, floats(), zeros(), N=N, tolerance=1e-6)
 
 
 @tw.jit
@@ -492,7 +433,19 @@ def _one(out: Array) -> None:
     out[:] = 1
 
 
-_add("target_info", target_questions, _out(1, dtype=np.int32), want=_one, MAJOR=8)
+add("target_info", target_questions, zeros(1, dtype=np.int32), want=_one, MAJOR=8)
+
+
+@tw.jit
+def debugging(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value = tl.load(x + i)
+    tl.device_assert(value > 0, "positive", mask=i < 9)
+    tl.device_print("first", tl.load(x))
+    tl.store(out + i, value)
+
+
+add("debugging", debugging, integers(), zeros(dtype=np.int32), N=N, options={"debug": True})
 
 
 # --- what only a GPU has ---------------------------------------------------------------------------------------------
@@ -518,9 +471,9 @@ def _assembled(x: Array, y: Array, out: Array, small: Array) -> None:
     out[:-1], small[:], out[-1] = x * y - (x + y), (x ^ y).astype(np.int8), 7
 
 
-_add(
-    "inline assembly", assembly, _integers(), _integers()[::-1].copy(), _out(N + 1, dtype=np.int32),
-    _out(dtype=np.int8), want=_assembled, N=N,
+add(
+    "inline assembly", assembly, integers(), integers()[::-1].copy(), zeros(N + 1, dtype=np.int32),
+    zeros(dtype=np.int8), want=_assembled, N=N,
 )  # fmt: skip
 
 
@@ -543,7 +496,7 @@ def _measured(out: Array, small: Array) -> None:
     small[:] = from_memory(to_memory(tenths, tl.float8e4b15), tl.float8e4b15)
 
 
-_add("machine", machine, _out(4, dtype=np.int64), _out(16), want=_measured, options={"num_warps": 2})
+add("machine", machine, zeros(4, dtype=np.int64), zeros(16), want=_measured, options={"num_warps": 2})
 
 
 @tw.jit
@@ -553,42 +506,4 @@ def dependent_launch(out):
     tl.extra.cuda.gdc_launch_dependents()
 
 
-_add("dependent launch", dependent_launch, _out(1, dtype=np.int32), want=_one, least=90)
-
-
-# --- running ----------------------------------------------------------------------------------------------------------
-
-
-def check(case: Case, way: str) -> None:
-    """Run a case and compare its arrays with what they must be.
-
-    Args:
-        case: the case.
-        way: as for `running_on`: "cuda" or "simulated".
-    """
-    found, wanted = ([array.copy() for array in case.arrays] for _ in range(2))
-    launch: dict[str, Any] = {"grid": case.grid, "options": Options(**case.options), **case.constants}
-    with running_on(way):
-        run(case.kernel, *found, **launch)
-    if case.want is not None:
-        case.want(*wanted)
-    else:
-        with running_on("reference"):
-            run(case.kernel, *wanted, **launch)
-    for number, (got, want) in enumerate(zip(found, wanted, strict=True)):
-        what = f"array {number}"
-        if got.dtype.kind == "f":
-            np.testing.assert_allclose(got, want, rtol=case.tolerance, atol=case.tolerance / 10, err_msg=what)
-        else:
-            np.testing.assert_array_equal(got, want, err_msg=what)
-
-
-def names_used(path: Path) -> Iterator[Any]:
-    """Objects of the language that the source of a file mentions as `tl.x.y`, the modules on the way among them."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.insert(0, node.attr)
-            node = node.value
-        if isinstance(node, ast.Name) and node.id == "tl" and parts:
-            yield operator.attrgetter(".".join(parts))(tl)
+add("dependent launch", dependent_launch, zeros(1, dtype=np.int32), want=_one, least=90)

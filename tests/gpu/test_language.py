@@ -15,12 +15,14 @@ import pytest
 
 import tilewright as tw
 import tilewright.language as tl
-from tests.gpu.language_kernels import CASES, check
+from tests.gpu import language_kernels
+from tests.gpu.language_case import CASES, check
 from tests.language.kernel_runner import run, running_on
 from tilewright.backends.nvidia import backend
 from tilewright.language.extra import libdevice
 
-pytestmark = pytest.mark.gpu
+assert language_kernels.N  # importing the file fills CASES
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.*view is deprecated")]
 Array = np.ndarray[Any, Any]
 
 
@@ -58,8 +60,9 @@ def _mp(name: str, *before: float) -> Callable[[float], float]:
 
 
 SPECIAL: dict[str, tuple[Callable[[float], float], float, float]] = {
-    "erfc": (math.erfc, -3, 3), "erfcx": (lambda x: math.exp(x * x) * math.erfc(x), -2, 4), "lgamma": (math.lgamma, 3, 9),
-    "tgamma": (math.gamma, 0.5, 9), "normcdf": (lambda x: math.erfc(-x / math.sqrt(2)) / 2, -3, 3),
+    "erfc": (math.erfc, -3, 3), "erfcx": (lambda x: math.exp(x * x) * math.erfc(x), -2, 4),
+    "lgamma": (math.lgamma, 3, 9), "tgamma": (math.gamma, 0.5, 9),
+    "normcdf": (lambda x: math.erfc(-x / math.sqrt(2)) / 2, -3, 3),
     "erfinv": (lambda x: _mp("erfinv")(x), -0.9, 0.9), "erfcinv": (lambda x: _mp("erfinv")(1 - x), 0.1, 0.9),
     "normcdfinv": (lambda x: math.sqrt(2) * _mp("erfinv")(2 * x - 1), 0.55, 0.95),
     "j0": (lambda x: _mp("besselj", 0)(x), 0.1, 2), "j1": (lambda x: _mp("besselj", 1)(x), 0.1, 3),
@@ -103,9 +106,9 @@ def test_the_special_functions_are_those_that_the_cpu_refuses() -> None:
 
 
 @tw.jit
-def scaled_copy(source, target, factor, M: tl.constexpr, N: tl.constexpr):
+def scaled_copy(source, result, factor, M: tl.constexpr, N: tl.constexpr):
     row, column = tl.program_id(0) * M, tl.program_id(1) * N
-    target.store([row, column], source.load([row, column]) * factor)
+    result.store([row, column], source.load([row, column]) * factor)
 
 
 def test_descriptors_made_by_the_host() -> None:

@@ -86,9 +86,7 @@ class Held:
         return torch.from_numpy(signed).view(getattr(torch, names[self.type.name]))
 
 
-def build(
-    kernel: Any, *args: Any, options: Options | None = None, target: Target = CPU, **constants: Any
-) -> Any:
+def build(kernel: Any, *args: Any, options: Options | None = None, target: Target = CPU, **constants: Any) -> Any:
     """The verified module of `kernel` for arguments as :func:`run` takes them; its text reads back to the same."""
     fn = kernel if isinstance(kernel, BlockFunction) else BlockFunction(kernel)
     names = list(fn.signature.parameters)

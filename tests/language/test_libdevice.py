@@ -119,18 +119,31 @@ def test_elementary_functions(backend, rng, letter):
     check({"abs": np.abs(x)}, one, x)
 
 
+def check_fast(backend, expected, signature, *operands):
+    """As `check`; GPUs have instructions of about 20 bits for these functions, of 11 for the hyperbolic tangent."""
+    if backend != "cuda":
+        check(expected, signature, *operands, ulp=4)
+        return
+    found = evaluate(list(expected), signature, operands)
+    for name, want in expected.items():
+        want = want.astype(np.float64)
+        bound = np.abs(want) * (1e-3 if "tanh" in name else 1e-4) + 2e-5 * (1 + (want**2 if "tan" in name else 0))
+        close = np.abs(found[name] - want) <= bound
+        assert np.all(close | (found[name] == cast(want, "f"))), (name, found[name][~close], want[~close])
+
+
 def test_float32_only_functions(backend, rng):
     x = spread(rng, "f")
     p = np.abs(x) + np.float32(0.001)
-    check({f"fast_{n}f": getattr(np, n)(x.astype("f8")) for n in ("sin", "cos", "tan", "tanh", "exp")}, "f>f", x, ulp=4)
-    check({f"fast_{n}f": getattr(np, n)(p.astype("f8")) for n in ("log", "log2", "log10")}, "f>f", p, ulp=4)
-    check({"fast_exp10f": 10.0 ** x.astype("f8")}, "f>f", x, ulp=4)
+    of_all = {f"fast_{n}f": getattr(np, n)(x.astype("f8")) for n in ("sin", "cos", "tan", "tanh", "exp")}
+    check_fast(backend, of_all | {"fast_exp10f": 10.0 ** x.astype("f8")}, "f>f", x)
+    check_fast(backend, {f"fast_{n}f": getattr(np, n)(p.astype("f8")) for n in ("log", "log2", "log10")}, "f>f", p)
     check({"rsqrt_rn": 1 / np.sqrt(p.astype("f8"))}, "f>f", p)
     check({"saturatef": np.clip(x, 0, 1)}, "f>f", x)
     base = np.exp(rng.uniform(-1, 1, N)).astype("f4")
-    check({"fast_dividef": x.astype("f8") / base}, "ff>f", x, base, ulp=1)
+    check({"fast_dividef": x.astype("f8") / base}, "ff>f", x, base, ulp=2 if backend == "cuda" else 1)
     power = evaluate(["fast_powf"], "ff>f", [base, x])["fast_powf"]
-    np.testing.assert_allclose(power, base.astype("f8") ** x, rtol=1e-5)
+    np.testing.assert_allclose(power, base.astype("f8") ** x, rtol=1e-4 if backend == "cuda" else 1e-5)
 
 
 @pytest.mark.parametrize("letter", ["f", "d"])

@@ -10,10 +10,10 @@ from tests.meta.sources import ROOT
 
 PROBE = """
 import json, sys, time
-start = time.perf_counter()
+start = time.process_time()
 import tilewright
 import tilewright.language
-print(json.dumps([time.perf_counter() - start, sorted({name.split(".")[0] for name in sys.modules})]))
+print(json.dumps([time.process_time() - start, sorted({name.split(".")[0] for name in sys.modules})]))
 """
 
 
@@ -30,5 +30,6 @@ def test_import_loads_no_heavy_library():
 
 
 def test_import_is_quick():
-    # The budget is 0.3 s on a quiet machine (`make bench` measures it); this catches an import gone wrong.
+    # The budget is 0.3 s on a quiet machine (`make bench` measures it); this catches an import gone wrong. CPU time,
+    # as other programs on the machine must not fail it.
     assert min(_probe()[0] for _ in range(3)) < 1.0

@@ -1,16 +1,26 @@
 """Tensor descriptors as text: `tt.make_tensor_descriptor`, `tt.descriptor_load`, `tt.descriptor_store`.
 
-Modules printed by Triton hold them; `passes/decompose.py` rewrites them before a back end or the evaluator sees them.
-Kernels of our own front end never do: it takes descriptors apart while it builds (`ops/tensor_descriptor.py`).
+Modules printed by Triton hold them, and those of our front end for targets with a copy engine that moves whole blocks;
+for all others it takes descriptors apart while it builds (`ops/tensor_descriptor.py`). `passes/decompose.py` rewrites
+those that no back end takes as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, param_def, result_def, traits_def
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    param_def,
+    result_def,
+    traits_def,
+)
 from xdsl.irdl import var_operand_def as variadic
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -18,10 +28,12 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
+from tilewright.ir.attrs import I32
 from tilewright.ir.types import TilePointerType, i32, i64, pointer_type, shape_of, tile_type
 from tilewright.ops.spec import Call, Decompose, Lowering, OpSpec, register
 
 _DECOMPOSED: dict[str, Lowering] = {"cpu": Decompose(), "cuda": Decompose()}
+PAD_NAN = 2  # value of the attribute `padding`, as Triton numbers the options; absent: zero
 
 
 @irdl_attr_definition
@@ -67,10 +79,32 @@ class MakeTensorDescOp(FlatOp):
     """Descriptor of the tensor at a pointer; operands: base, then sizes (i32), then strides (i64)."""
 
     name = "tt.make_tensor_descriptor"
+    ATTRS: ClassVar = {"padding": I32}
     base = operand_def()
     extents = variadic()
     result = result_def()
+    padding = opt_prop_def()
     traits = traits_def(Pure())
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the tensor."""
+        return (len(self.operands) - 1) // 2
+
+    @property
+    def sizes(self) -> Sequence[SSAValue]:
+        """Sizes of the tensor, i32."""
+        return self.operands[1 : 1 + self.rank]
+
+    @property
+    def strides(self) -> Sequence[SSAValue]:
+        """Distances between neighbours in elements, i64."""
+        return self.operands[1 + self.rank :]
+
+    @property
+    def pads_nan(self) -> bool:
+        """Whether what lies outside of the tensor reads as NaN."""
+        return bool(self.attr_values()["padding"] == PAD_NAN)
 
     @classmethod
     def parse(cls, parser: Parser) -> MakeTensorDescOp:
@@ -89,10 +123,9 @@ class MakeTensorDescOp(FlatOp):
         return make(cls, resolve(parser, [base, *sizes, *strides], types), [result], attributes)
 
     def print(self, printer: Printer) -> None:
-        rank = (len(self.operands) - 1) // 2
         printer.print_string(" ")
         printer.print_operand(self.base)
-        for part in (self.operands[1 : 1 + rank], self.operands[1 + rank :]):
+        for part in (self.sizes, self.strides):
             printer.print_string(", ")
             _print_indices(printer, part)
         print_attrs(printer, self)

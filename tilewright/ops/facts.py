@@ -29,7 +29,7 @@ class AxisFacts:
         divisibility: per dim, power of two dividing the first element of each such run.
         constancy: per dim, length of the aligned runs of equal elements.
         constant: the value of every element, when it is known.
-        nonnegative: no element is below zero (sums and products are taken not to overflow).
+        nonnegative: no element is below zero (sums and products are taken not to overflow, scalar divisors positive).
     """
 
     contiguity: tuple[int, ...]
@@ -179,7 +179,11 @@ def mul(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
 
 
 def div(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a / b: dividing a run without negative numbers by a power of two makes constant runs."""
+    """a / b: dividing a run without negative numbers by a power of two makes constant runs.
+
+    A scalar that divides is taken to be positive, as sizes and numbers of blocks are: the usual numbering of programs
+    by groups leaves nothing known of the sign of a block's number otherwise.
+    """
     a, b = args
     known = _folded(op, args, _quotient)
     if known:
@@ -197,7 +201,8 @@ def div(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     exact = divisor > 0 and power_of_two_divisor(divisor) == divisor
     ones = (1,) * a.rank
     divisibility = tuple(max(1, d // divisor) if exact else 1 for d in a.divisors(ones))
-    return AxisFacts(ones, divisibility, constancy, None, a.nonnegative and b.nonnegative)
+    positive = b.nonnegative or (b.constant is None and not shape_of(_result(op)))
+    return AxisFacts(ones, divisibility, constancy, None, a.nonnegative and positive)
 
 
 def rem(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:

@@ -6,7 +6,7 @@ calls. These operations have no numpy reference: the evaluator of `backends/refe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ from tilewright.ir.asm import (
 )
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import dtype_of, element_type, i1, is_pointer, shape_of
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, register
+from tilewright.ops.spec import Array, ByHand, Call, Decompose, Lowering, OpSpec, register
 
 BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 
@@ -314,17 +314,18 @@ def infer_condition_first(call: Call) -> Sequence[Attribute]:
     return call.result_types
 
 
-def register_control(op: type[TileOp], infer: Any, summary: str) -> None:
+def register_control(op: type[TileOp], infer: Any, summary: str, lowering: Mapping[str, Lowering] = BY_HAND) -> None:
     """Register an operation that only steers control: the evaluator and the back ends treat it by hand."""
-    register(OpSpec(op, infer, None, BY_HAND, summary=summary))
+    register(OpSpec(op, infer, None, lowering, summary=summary))
 
 
 register_control(FuncOp, infer_nothing, "a kernel or a function called by one")
 register_control(ReturnOp, infer_nothing, "return from a function")
 register_control(CallOp, infer_asked, "call of a function of the module")
-register_control(BranchOp, infer_nothing, "jump to a block")
-register_control(CondBranchOp, infer_condition_first, "jump to one of two blocks")
-register_control(UnreachableOp, infer_nothing, "end of a block that is never reached")
+_STRUCTURED: dict[str, Lowering] = {"cpu": Decompose(), "cuda": Decompose()}  # by passes/structure.py
+register_control(BranchOp, infer_nothing, "jump to a block", _STRUCTURED)
+register_control(CondBranchOp, infer_condition_first, "jump to one of two blocks", _STRUCTURED)
+register_control(UnreachableOp, infer_nothing, "end of a block that is never reached", _STRUCTURED)
 
 
 def _reference_poison(call: Call) -> Array:

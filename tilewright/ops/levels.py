@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from tilewright.base.errors import VerificationError
 from tilewright.ir.levels import Level, tile_type_rule
 from tilewright.ir.levels import verify as verify_level
 from tilewright.ir.op import TileOp
 from tilewright.ops import families
+from tilewright.ops.descriptor import TensorDescType
 from tilewright.ops.spec import REGISTRY, call_of, spec_of
 
 
@@ -32,9 +33,14 @@ def check_types(op: Operation) -> None:
 
 @functools.cache
 def ttir() -> Level:
-    """Tile IR: every registered operation, on tiles and scalars."""
+    """Tile IR: every registered operation, on tiles, scalars and descriptors."""
     assert families.FAMILIES
-    return Level("ttir", frozenset(REGISTRY), tile_type_rule, check_types)
+    return Level("ttir", frozenset(REGISTRY), type_rule, check_types)
+
+
+def type_rule(type_: Attribute) -> str | None:
+    """Says what is wrong with a type of tile IR, or `None`."""
+    return tile_type_rule(type_.block if isinstance(type_, TensorDescType) else type_)
 
 
 def verify(module: ModuleOp) -> None:

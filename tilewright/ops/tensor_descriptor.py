@@ -2,7 +2,8 @@
 
 A descriptor is a record of a pointer, sizes (int32) and strides (int64): it may be a kernel argument, assigned, carried
 by loops and passed to functions. Every access becomes ordinary pointers and a mask: what lies outside of the tensor
-reads as padding and is never written.
+reads as padding and is never written. For GPUs with a copy engine loads and stores first stay operations of their own
+(`ops/descriptor.py`), for the back end to choose.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import builtins
 from collections.abc import Iterable
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError
+from tilewright.ir.types import to_ir
 from tilewright.ops import atomic_functions as atomics
 from tilewright.ops.block_access import (
     Block,
@@ -25,9 +29,11 @@ from tilewright.ops.block_access import (
     store_value,
 )
 from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
-from tilewright.ops.casts import bitcast_to
+from tilewright.ops.casts import bitcast_to, cast_to
+from tilewright.ops.descriptor import PAD_NAN, DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.memory_functions import load, store
 from tilewright.ops.operators import add, and_, equal, where
+from tilewright.ops.target import cuda_capability_geq
 from tilewright.ops.value_types import base_value, tensor_descriptor_type, tuple_type, type_of
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
@@ -200,9 +206,36 @@ def make_tensor_descriptor(
 # --- load and store ---------------------------------------------------------------------------------------------
 
 
+def _stays_whole(b: Emitter, desc: tensor_descriptor) -> bool:
+    """Whether accesses to blocks become operations of their own: the target may have better than pointers and masks.
+
+    Capability 9.0 is the first with such a copy engine (PTX ISA, cp.async.bulk.tensor). What is evaluated at once has
+    no use for them.
+    """
+    built = isinstance(desc.base.handle, SSAValue)
+    return built and cuda_capability_geq(b.target, 9) and desc.dtype.primitive_bitwidth >= 8
+
+
+def _whole(b: Emitter, desc: tensor_descriptor, offsets: Any) -> builtins.tuple[Any, list[Any]]:
+    """A descriptor as one value, and offsets into it."""
+    sizes = [cast_to(b, to_tensor(b, n), dtypes.int32).handle for n in desc.shape]
+    strides = [cast_to(b, to_tensor(b, n), dtypes.int64).handle for n in desc.strides]
+    checked = integer_offsets(b, offsets, len(sizes), "a tensor descriptor")
+    type_ = TensorDescType(to_ir(desc.block_type))
+    padding = PAD_NAN if desc.padding == "nan" else None
+    (made,) = b.op(
+        MakeTensorDescOp, desc.base.handle, sizes, strides, attrs={"padding": padding}, result_types=(type_,)
+    )
+    return made, [cast_to(b, offset, dtypes.int32).handle for offset in checked]
+
+
 def _load(b: Emitter, desc: tensor_descriptor, block: Block) -> tensor:
     mask = block.mask(range(len(block.block_shape)))
     loaded: tensor = load.fn(b, block.pointers(), mask, block.padding(desc.padding, desc.dtype))
+    return loaded
+
+
+def _rounded(b: Emitter, desc: tensor_descriptor, loaded: tensor) -> tensor:
     return _rounded_to_tf32(b, loaded) if desc.rounds_to_tf32 else loaded
 
 
@@ -234,7 +267,11 @@ def load_tensor_descriptor(b: Emitter, desc: Any, offsets: Any) -> tensor:
         ShapeError: another number of offsets. DTypeError: an offset of 64 bits.
     """
     made = checked_descriptor(desc, "tl.load_tensor_descriptor")
-    return _load(b, made, made.block(b, offsets))
+    if _stays_whole(b, made):
+        whole, indices = _whole(b, made, offsets)
+        (handle,) = b.op(DescriptorLoadOp, whole, indices)
+        return _rounded(b, made, tensor(handle, made.block_type))
+    return _rounded(b, made, _load(b, made, made.block(b, offsets)))
 
 
 @builtin
@@ -250,6 +287,11 @@ def store_tensor_descriptor(b: Emitter, desc: Any, offsets: Any, value: Any) -> 
         ShapeError: another number of offsets, or a value of another shape. DTypeError: an offset of 64 bits.
     """
     made = checked_descriptor(desc, "tl.store_tensor_descriptor")
+    if _stays_whole(b, made):
+        stored = store_value(b, value, made.dtype, made.block_type.shape)
+        whole, indices = _whole(b, made, offsets)
+        b.op(DescriptorStoreOp, whole, stored.handle, indices)
+        return
     _store(b, made, made.block(b, offsets), value)
 
 
@@ -290,7 +332,7 @@ def descriptor_gather(b: Emitter, desc: Any, x_offsets: Any, y_offset: Any) -> t
         ShapeError, DTypeError: the descriptor or the row numbers are not of these forms.
     """
     made = checked_descriptor(desc, "gather")
-    return _load(b, made, _rows(b, made, x_offsets, y_offset, "gather"))
+    return _rounded(b, made, _load(b, made, _rows(b, made, x_offsets, y_offset, "gather")))
 
 
 @builtin(export=False)

@@ -1,18 +1,19 @@
 """Decomposition: tensor descriptors in tile IR become pointers, masks, loads and stores.
 
-Kernels of our own front end have no descriptor operations: it takes descriptors apart while it builds. Modules printed
-by Triton have them:
+Modules printed by Triton have descriptor operations, and those of our front end for targets that can use them:
 
     %d = tt.make_tensor_descriptor %p, [%m, %n], [%s, %one]     ->   (the scalars themselves)
     %v = tt.descriptor_load %d[%i, %j]                          ->   tt.load (base + ...), (0 <= %i + ... < %m), padding
+
+Descriptors that the host passed as one argument stay here, as a launch can describe them to a copy engine; the back end
+of such a target then decides which of them it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType
@@ -23,6 +24,7 @@ from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
+from tilewright.ops.function import FuncOp
 from tilewright.ops.tensor_descriptor import (
     load_tensor_descriptor,
     store_tensor_descriptor,
@@ -32,19 +34,41 @@ from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 from tilewright.passes.rewriting import erase, replace
 
-_PAD_NAN = 2  # value of the attribute `padding`, as Triton numbers the options
-
 Known = dict[SSAValue, tensor_descriptor]
 
 
-def decompose(root: Operation) -> bool:
-    """Rewrite every descriptor operation below `root`; says whether there was one.
+def is_from_host(maker: MakeTensorDescOp) -> bool:
+    """Whether a descriptor is one that the host passed: its parts are arguments of the kernel marked as such."""
+    parts = [value for value in maker.operands if not isinstance(value.owner, ConstantOp)]
+    marks = {_mark(value) for value in parts}
+    return maker.base in parts and len(marks) == 1 and None not in marks
+
+
+def _mark(value: SSAValue) -> Attribute | None:
+    """What an argument of a kernel that belongs to a descriptor of the host is marked with, the same for all parts."""
+    if not isinstance(value, BlockArgument):
+        return None
+    function = value.block.parent_op()
+    if not isinstance(function, FuncOp) or not function.is_kernel:
+        return None
+    return function.arg_attributes(value.index).get("tt.host_descriptor")
+
+
+def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_from_host) -> bool:
+    """Rewrite the descriptor operations below `root`; says whether there was one to rewrite.
+
+    Args:
+        root: of tile IR, calls inlined.
+        keep: tells the descriptors that stay, with the operations on them.
 
     Raises:
         UnsupportedError: a descriptor is an argument, or is handed on by a loop or branch.
     """
-    made = [op for op in root.walk() if isinstance(op, MakeTensorDescOp)]
-    users = [op for op in root.walk() if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
+    makers = [op for op in root.walk() if isinstance(op, MakeTensorDescOp)]
+    kept = {op.result for op in makers if keep(op)}
+    made = [op for op in makers if op.result not in kept]
+    accesses = [op for op in root.walk() if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
+    users = [op for op in accesses if op.desc not in kept]
     if not made and not users:
         return False
     known: Known = {op.result: _descriptor(op) for op in made}
@@ -71,17 +95,13 @@ def _value(value: SSAValue) -> tensor:
 
 
 def _descriptor(op: MakeTensorDescOp) -> tensor_descriptor:
-    rank = (len(op.operands) - 1) // 2
     assert isinstance(op.result.type, TensorDescType)
-    padding = op.attributes.get("padding")
-    nan = isinstance(padding, IntegerAttr) and padding.value.data == _PAD_NAN
-    strides = [_stride(value) for value in op.operands[1 + rank :]]
     parts = [
         _value(op.base),
-        tile_tuple(map(_value, op.operands[1 : 1 + rank])),
-        tile_tuple(strides),
+        tile_tuple(map(_value, op.sizes)),
+        tile_tuple(map(_stride, op.strides)),
         tile_tuple(map(constexpr, shape_of(op.result.type.block))),
-        constexpr("nan" if nan else "zero"),
+        constexpr("nan" if op.pads_nan else "zero"),
         constexpr(False),
     ]
     return tensor_descriptor._make(parts)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +32,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.base.version import __version__
 from tilewright.frontend.hashing import content_hash
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
 from tilewright.passes.stages import Stage, run_stages
@@ -292,7 +294,8 @@ def _tile_ir(
 def parameter_specs(specialization: Specialization) -> list[entry.ParamSpec]:
     """What the front end is told of each parameter."""
     rows = zip(specialization.names, specialization.types, specialization.keys, strict=True)
-    return [entry.ParamSpec(name, _language_value(kind, key), _promises(kind, key)) for name, kind, key in rows]
+    marks = itertools.count()
+    return [entry.ParamSpec(name, _language_value(kind, key), _promises(kind, key, marks)) for name, kind, key in rows]
 
 
 def _language_value(kind: Any, key: Any) -> Any:
@@ -303,17 +306,25 @@ def _language_value(kind: Any, key: Any) -> Any:
     return constexpr(key) if kind == CONSTEXPR else scalar_from_signature(kind)
 
 
-def _promises(kind: Any, key: Any) -> Any:
-    """Facts about a run-time argument; for a tuple one mapping per run-time value in it."""
+def _promises(kind: Any, key: Any, marks: Iterator[int]) -> Any:
+    """Facts about a run-time argument; for a tuple one mapping per run-time value in it.
+
+    Args:
+        kind, key: of the argument.
+        marks: for descriptors of which a copy engine can be told: all parts of one have the same.
+    """
     if not isinstance(kind, tuple):
         return {"divisibility": ALIGNMENT} if kind != CONSTEXPR and key == DIVISIBLE else {}
     out: list[dict[str, int]] = []
     for inner_kind, inner_key in zip(kind, key, strict=True):
-        found = _promises(inner_kind, inner_key)
+        found = _promises(inner_kind, inner_key, marks)
         if isinstance(inner_kind, tuple):
             out.extend(found)
         elif inner_kind != CONSTEXPR:
             out.append(found)
+    if isinstance(kind, tensor_descriptor) and key[0] == DIVISIBLE:
+        mark = next(marks)
+        return [{**facts, "host_descriptor": mark} for facts in out]
     return out
 
 

@@ -282,10 +282,22 @@ def _specialize_int(value: int, param: Param) -> tuple[str, Any]:
 
 
 def _specialize_descriptor(value: tensor_descriptor, param: Param) -> tuple[SlotType, Key]:
-    """A tensor descriptor: sizes are int32, strides int64, block shape and padding constants."""
+    """A tensor descriptor: sizes are int32, strides int64, block shape and padding constants.
+
+    The base counts as aligned only if a tensor map can describe the tensor.
+    """
     typed = [replace(param, fixed_type=kind) for kind in ("", "i32", "i64", "", "", "")]
+    if not _has_map(value):
+        typed[0] = replace(typed[0], specialize_alignment=False)
     pairs = [specialize(item, one) for item, one in zip(value, typed, strict=True)]
     return _tuple_like(value, [p[0] for p in pairs]), _tuple_like(value, [p[1] for p in pairs])
+
+
+def _has_map(value: tensor_descriptor) -> bool:
+    """Whether GPUs with a copy engine can be told where the tensor is (CUDA Driver API, cuTensorMapEncodeTiled)."""
+    size = max(1, scalar_from_signature(value.base.dtype).primitive_bitwidth // 8)
+    steps = [stride * size for stride in value.strides[:-1]]
+    return all(0 < step < 1 << 40 and step % ALIGNMENT == 0 for step in steps) and min(value.shape) > 0
 
 
 def _tuple_like(value: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:

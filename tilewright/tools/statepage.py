@@ -21,9 +21,9 @@ _HEAD = """\
 
 Written by `make docs` from the namespace `tilewright.language` and the list of names in `tilewright/tools/surface.py`;
 edit those. "CPU" is compiled code, "interpreter" the mode in which kernels run as Python (of the same functions),
-"CUDA" compiled code for NVIDIA GPUs. A refused name exists and raises an error that says what the table says; remarks
-on the CPU hold for the interpreter too. Every name has a kernel in `tests/gpu/language_kernels.py`, which runs on a GPU,
-and on machines without one is compiled and simulated.
+"CUDA" compiled code for NVIDIA GPUs. A refused name exists and raises an error that says what the table says; what is
+said of the CPU holds for the interpreter too. Every name has a kernel in `tests/gpu/language_kernels.py`: it runs on a
+GPU, and where there is none it is compiled and simulated.
 """
 
 

@@ -80,7 +80,8 @@ REMARKS: dict[str, dict[str, str]] = {
     "atomic_poll": {"cpu": _CLOCK},
     "core.builtin": {"": "the function's first parameter is the emitter, as in this library"},
     "core.extern_elementwise": {
-        "cpu": "symbols of libdevice that have a mathematical operation", "cuda": "symbols of libdevice"
+        "cpu": "symbols of libdevice that have a mathematical operation",
+        "cuda": "symbols of libdevice",
     },
     "dot_scaled": {"": "decoded and multiplied in bfloat16 (float16 beside float16)"},
     "make_block_ptr": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
@@ -95,5 +96,5 @@ REMARKS: dict[str, dict[str, str]] = {
     "map_elementwise": {"cuda": "the elements are computed one after the other"},
     "extra.cuda.gdc_wait": {"cuda": _PDL},
     "extra.cuda.gdc_launch_dependents": {"cuda": _PDL},
-    "extra.libdevice": {"cuda": "functions that are no operation or instruction need libdevice.10.bc (nvidia-nvvm)"},
+    "extra.cuda.libdevice": {"cuda": "what is neither operation nor instruction needs libdevice.10.bc (nvidia-nvvm)"},
 }

@@ -154,7 +154,9 @@ def test_exchanged_carried_tiles() -> None:
 def test_scratch_of_tiles_that_do_not_meet_is_shared() -> None:
     plan = _plan(SOFTMAX)
     assert plan.scratch_bytes <= 256 * 4 + 64
-    big = _plan(matmul_text(128, 128, 64))
+    # Every second block of columns of A is left out, so that no two trips are joined to one product.
+    text = matmul_text(128, 128, 64, mask_k=False)
+    big = _plan(text.replace("%adv = arith.constant dense<64>", "%adv = arith.constant dense<128>"))
     kept = sum(cache.panels.size + cache.state.size for cache in big.caches)
     assert big.scratch_bytes - kept <= 4 * (128 * 128 + 128 * 80) + 1024
 

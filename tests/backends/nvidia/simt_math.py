@@ -76,7 +76,8 @@ def _narrowed(name: str, mode: str) -> Callable[[Array, Array], Array]:
     type_ = dtype(name)
 
     def convert(high: Array, low: Array) -> Array:
-        values = minifloat.round_to(np.stack([low, high], 1), type_, rounding={"rn": "rtne", "rz": "rtz"}[mode])
+        pair = np.stack(np.broadcast_arrays(low, high), 1)
+        values = minifloat.round_to(pair, type_, rounding={"rn": "rtne", "rz": "rtz"}[mode])
         return minifloat.to_memory(values, type_) if name == "bf16" else values
 
     return convert

@@ -51,6 +51,17 @@ def rounded(t: Ty, x: Array) -> Array:
     return np.where(np.isnan(x), bits >> 16 | 0x40, near).astype(np.uint16)
 
 
+def computed(t: Ty, x: Array) -> Array:
+    """A float that arithmetic gives: `rounded`, and every NaN the one that the hardware makes (0x7fff...)."""
+    x = rounded(t, x)
+    if t.elem not in _NAN:
+        return x
+    return np.where(np.isnan(x), np.array(_NAN[t.elem]).view(x.dtype), x)
+
+
+_NAN = {"half": np.uint16(0x7FFF), "float": np.uint32(0x7FFFFFFF)}
+
+
 # --- arithmetic -------------------------------------------------------------------------------------------
 
 
@@ -64,7 +75,7 @@ def _integer(function: Callable[[Array, Array], Array]):
 
 
 def _float(function: Callable[[Array, Array], Array]):
-    return lambda t, a, b: rounded(t, function(widened(t, a), widened(t, b)))
+    return lambda t, a, b: computed(t, function(widened(t, a), widened(t, b)))
 
 
 def _divide(t: Ty, a: Array, b: Array) -> Array:
@@ -205,7 +216,7 @@ def saturate(source: Ty, to: Ty, is_signed: bool, x: Array) -> Array:
 
 
 def _unary_float(function: Callable[[Array], Array]):
-    return lambda t, a: rounded(t, function(widened(t, a).astype(np.float64)))
+    return lambda t, a: computed(t, function(widened(t, a).astype(np.float64)))
 
 
 def _minmax(function: Callable[[Array, Array], Array], is_signed: bool):
@@ -231,7 +242,7 @@ def _extreme(pick: Callable[[Array, Array], Array], propagate: bool):
 def _fma(t: Ty, a: Array, b: Array, c: Array) -> Array:
     # A product of two floats is exact in double; the sum is then rounded twice, which differs in very rare cases.
     wide = np.longdouble if t.elem == "double" else np.float64
-    return rounded(t, widened(t, a).astype(wide) * widened(t, b).astype(wide) + widened(t, c).astype(wide))
+    return computed(t, widened(t, a).astype(wide) * widened(t, b).astype(wide) + widened(t, c).astype(wide))
 
 
 def _count_bits(t: Ty, x: Array) -> Array:

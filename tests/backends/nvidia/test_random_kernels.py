@@ -10,7 +10,7 @@ import pytest
 from tests.backends.nvidia import simt_math, simt_tensor
 from tests.backends.nvidia.simt import run_kernel
 from tests.fuzz.case import Loaded, load
-from tests.fuzz.check import _arguments, _contents, compare, run_reference, tile_ir
+from tests.fuzz.check import arguments, compare, contents, run_reference, tile_ir
 from tests.fuzz.generator import Profile, generate
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.lower import emit_kernel
@@ -24,12 +24,12 @@ CAPABILITIES = (80, 90, 120)
 
 def run_on_simulator(case: Loaded, capability: int) -> dict[str, np.ndarray]:
     """Contents of the arrays after the kernel has run on the simulated GPU."""
-    options, target, arrays = Options(**case.options), target_of(capability), _contents(case)
+    options, target, arrays = Options(**case.options), target_of(capability), contents(case)
     module = tile_ir(case)
     run_passes(module)
     kernel = emit_kernel(lay_out_module(module, options, target), options, target)
-    arguments = _arguments(case, arrays) + [np.zeros(64, np.int32)] * kernel.needs_log
-    run_kernel(kernel.llvm, kernel.symbol, case.grid, kernel.num_warps, arguments, kernel.shared_bytes)
+    values = arguments(case, arrays) + [np.zeros(64, np.int32)] * kernel.needs_log
+    run_kernel(kernel.llvm, kernel.symbol, case.grid, kernel.num_warps, values, kernel.shared_bytes)
     return arrays
 
 

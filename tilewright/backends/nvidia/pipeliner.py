@@ -24,6 +24,7 @@ from itertools import chain
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.facts import axis_facts
 from tilewright.backends.nvidia.operands import stage_operands
@@ -96,8 +97,9 @@ def _pipeline(loop: ForOp, function: FuncOp, num_stages: int, arch: Arch) -> Non
         return
     replaced = {p.alloc for p in prefetches}
     others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
-    room = arch.shared_limit - sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
-    stages = min(num_stages, room // ring_bytes(prefetches))
+    taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
+    taken += max(scratch_bytes(op) for op in loop.walk())
+    stages = min(num_stages, (arch.shared_limit - taken) // ring_bytes(prefetches))
     if stages >= 2:
         _Pipeliner(loop, prefetches, stages).run()
 
@@ -182,7 +184,7 @@ class _Pipeliner:
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
         index = self._carry(first, outside)
-        self._wait_for_copies(index)
+        self._wait_for_copies()
         stages = self._read(rings, index)
         place = self._start_products(asynchronous) or max(stages, key=lambda op: list(self.body.ops).index(op))
         self._copy_ahead(place, rings, index, reach)
@@ -300,12 +302,13 @@ class _Pipeliner:
         self.loop = made
         return index
 
-    def _wait_for_copies(self, index: SSAValue) -> None:
+    def _wait_for_copies(self) -> None:
         first = self.body.first_op
         assert first is not None
         b = _Builder(first)
         b.effect(AsyncWaitOp, num=self.ahead - 1)
         if any(p.alloc is not None and feeds_wgmma(p.alloc.result) for p in self.prefetches):
+            # cp.async writes through the generic proxy (PTX ISA, wgmma, "Async Proxy").
             b.effect(FenceAsyncSharedOp)
 
     def _read(self, rings: Sequence[SSAValue], index: SSAValue) -> list[Operation]:

@@ -2,8 +2,8 @@
 
 A load qualifies if its tile reaches a product of the loop, nothing in the loop writes memory, its addresses and mask
 are cheap functions of the loop's counter and carried values, and cp.async can move it: 4 bytes or more at a time,
-zeros where the mask is off. The buffer is the one that wgmma reads, if the tile goes there as it is; else its rows are
-swizzled so that ldmatrix reads them without conflicts.
+zeros where the mask is off. The buffer is the one that the product reads, if the tile goes there as it is; else one
+with swizzled rows, from which the tile is read where it was loaded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Prefetch:
         load: the load.
         ring: type of one buffer.
         order: the buffer holds the tile with its dims in this order; None for as it is.
-        alloc: the buffer of a wgmma that a stage of the ring stands for; None if the tile is read from the ring.
+        alloc: the buffer of a product that a stage of the ring stands for; None if tiles are read from the ring.
     """
 
     load: LoadOp
@@ -83,13 +83,10 @@ def _reaches_product(load: LoadOp) -> bool:
     while todo:
         for use in todo.pop().uses:
             user = use.operation
-            if isinstance(user, DotOp | WarpGroupDotOp) and use.index < 2:
-                return True
-            if (
-                user.parent_block() is body
-                and user not in seen
-                and not isinstance(user, DotOp | WarpGroupDotOp | LoadOp)
-            ):
+            if isinstance(user, DotOp | WarpGroupDotOp):
+                if use.index < 2:
+                    return True
+            elif user.parent_block() is body and user not in seen and not isinstance(user, LoadOp):
                 seen.add(user)
                 todo += user.results
     return False

@@ -59,7 +59,8 @@ def _conversion(name: str) -> Builtin:
             raise _refused(b, name, meaning, "convert with x.to(dtype)")
         if dtypes.float8e4b15 not in (to_tensor(b, arg).dtype, unwrap(dst_ty)):
             raise LanguageTypeError(f"tl.extra.cuda.{name} converts from or to fp8e4b15", hint="write x.to(dtype)")
-        return cast.fn(b, arg, dst_ty, fp_downcast_rounding)
+        converted: tensor = cast.fn(b, arg, dst_ty, fp_downcast_rounding)
+        return converted
 
     return _described(function, name, meaning)
 
