@@ -45,7 +45,7 @@ class Race:
     Args:
         subject, case: names.
         example: file of `examples/` with the kernel.
-        floor: the ratio to Triton that must be reached.
+        floor: the ratio to Triton that must be reached; 0 for rows that are there to be looked at.
         work: operations or bytes of a call.
         unit: "TB/s" or "TFLOP/s".
         configs: configurations that both sides may choose from.
@@ -92,9 +92,9 @@ class Row:
 # --- the two flavours of an example -----------------------------------------------------------------------
 
 
-def flavour(example: str, ours: bool) -> ModuleType:
-    """A module of `examples/` as it is, or with Triton in Tilewright's place."""
-    text = (EXAMPLES / f"{example}.py").read_text()
+def flavour(example: str, ours: bool, folder: Path = EXAMPLES) -> ModuleType:
+    """A module of `examples/` (or another folder) as it is, or with Triton in Tilewright's place."""
+    text = (folder / f"{example}.py").read_text()
     if not ours:
         text = text.replace("import tilewright as triton", "import triton")
         text = text.replace("import tilewright.language as tl", "import triton.language as tl")
@@ -255,34 +255,52 @@ def _layer_norm(rows: int, columns: int) -> Race:
     return Race("layer norm", f"f16 {rows}x{columns}", "layer_norm", 0.95, work, "TB/s", configs, prepare)
 
 
-def _matmul(n: int, dtype: torch.dtype, name: str) -> Race:
+def _matmul(n: int, dtype: torch.dtype, name: str, floor: float, precision: str = "tf32") -> Race:
+    """A square product; 8-bit floats, which tensor cores take along K alone, have B as a transposed view."""
+
     def prepare() -> Any:
         a = torch.randn(n, n, device="cuda").to(dtype)
         b = torch.randn(n, n, device="cuda").to(dtype)
+        narrow = dtype.itemsize == 1
+        b = b.T if narrow else b
+        kind = torch.float16 if narrow else dtype
 
         def make(module: ModuleType, config: Config) -> tuple[Function, torch.Tensor]:
-            out = torch.empty(n, n, device="cuda", dtype=dtype)
+            out = torch.empty(n, n, device="cuda", dtype=kind)
             grid = (-(-n // config["BLOCK_M"]) * -(-n // config["BLOCK_N"]),)
-            kind = module.tl.float32
+            accumulator = module.tl.float32
 
             def call() -> None:
                 module.matmul_kernel[grid](
                     a, b, out, n, n, n, a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0),
-                    out.stride(1), GROUP_M=8, ACC_TYPE=kind, PRECISION="tf32", EVEN_K=True, **config,
+                    out.stride(1), GROUP_M=8, ACC_TYPE=accumulator, PRECISION=precision, EVEN_K=True, **config,
                 )  # fmt: skip
 
             return call, out
 
-        out = torch.empty(n, n, device="cuda", dtype=dtype)
-        return make, lambda: torch.mm(a, b, out=out)
+        one = torch.ones((), device="cuda")
+        out = torch.empty(n, n, device="cuda", dtype=kind)
 
+        def rival() -> torch.Tensor:
+            if narrow:
+                return torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=kind)
+            torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+            return torch.mm(a, b, out=out)
+
+        return make, rival
+
+    shapes: tuple[tuple[int, int, int, int, int], ...] = (
+        (128, 128, 64, 4, 3), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4)
+    )  # fmt: skip
+    if dtype == torch.float32:
+        shapes = ((128, 128, 32, 8, 3), (128, 128, 16, 8, 3), (64, 128, 32, 4, 3), (128, 64, 32, 4, 3))
+    elif dtype.itemsize == 1:
+        shapes = ((128, 256, 128, 8, 3), (128, 256, 128, 8, 4), (128, 128, 128, 8, 4))
     configs = tuple(
         {"BLOCK_M": m, "BLOCK_N": n_, "BLOCK_K": k, "num_warps": warps, "num_stages": stages}
-        for m, n_, k, warps, stages in (
-            (128, 128, 64, 4, 3), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4)
-        )
-    )  # fmt: skip
-    return Race("matmul", f"{name} {n}^3", "matmul", 0.7, 2.0 * n**3, "TFLOP/s", configs, prepare)
+        for m, n_, k, warps, stages in shapes
+    )
+    return Race("matmul", f"{name} {n}^3", "matmul", floor, 2.0 * n**3, "TFLOP/s", configs, prepare)
 
 
 def _attention(heads: int, n_ctx: int, head_dim: int, causal: bool) -> Race:
@@ -317,9 +335,12 @@ RACES: tuple[Race, ...] = (
     _add(1 << 27),
     _softmax(8192, 8192),
     _layer_norm(8192, 8192),
-    _matmul(4096, torch.bfloat16, "bf16"),
-    _matmul(4096, torch.float16, "f16"),
-    _matmul(8192, torch.bfloat16, "bf16"),
+    _matmul(4096, torch.bfloat16, "bf16", 0.7),
+    _matmul(4096, torch.float16, "f16", 0.7),
+    _matmul(8192, torch.bfloat16, "bf16", 0.7),
+    _matmul(8192, torch.float8_e4m3fn, "fp8", 0.0),
+    _matmul(4096, torch.float32, "tf32", 0.0),
+    _matmul(4096, torch.float32, "f32", 0.0, "ieee"),
     _attention(32, 4096, 128, False),
     _attention(32, 4096, 128, True),
 )
@@ -337,6 +358,22 @@ def warm_up(console: Console) -> None:
             flavour("vector_add", ours).add(x, x, BLOCK=128)
         except Exception as error:
             console.print(f"warm-up: {type(error).__name__}: {error}", markup=False)
+
+
+def launch_seconds(rounds: int) -> dict[str, float]:
+    """Median seconds that the caller spends on a launch of an empty kernel with six tensors, for both sides."""
+    tensors = [torch.empty(16, device="cuda") for _ in range(6)]
+    kernels = {name: flavour("kernels", name == "ours", Path(__file__).parent) for name in ("ours", "triton")}
+    times: dict[str, list[float]] = {name: [] for name in kernels}
+    for number in range(rounds + 1):
+        for name, module in kernels.items():
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(200):
+                module.empty_kernel[(1,)](*tensors)
+            seconds = (time.perf_counter() - begin) / 200
+            times[name] += [seconds] if number else []  # the first compiles
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def rows(only: str, rounds: int, console: Console) -> Iterator[Row]:
@@ -364,10 +401,10 @@ def draw(console: Console, found: list[Row]) -> None:
 
 
 def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e6:.{1 if seconds < 1e-4 else 0}f} µs"
 
 
-def document(found: list[Row]) -> dict[str, Any]:
+def document(found: list[Row], launches: dict[str, float]) -> dict[str, Any]:
     """Everything measured, with machine and versions."""
     import triton
 
@@ -381,6 +418,7 @@ def document(found: list[Row]) -> dict[str, Any]:
             "tilewright": tilewright.__version__, "triton": triton.__version__, "torch": torch.__version__,
             "cuda": torch.version.cuda,
         },
+        "launch_seconds": launches,
         "rows": [
             {
                 "subject": row.race.subject, "case": row.race.case, "unit": row.race.unit, "rate": row.rate,
@@ -405,8 +443,10 @@ def main(only: str, rounds: int, out: Path | None) -> None:
     console = Console(width=160)
     found = list(rows(only, rounds, console))
     draw(console, found)
+    launches = launch_seconds(rounds)
+    console.print(f"launch: {_us(launches['ours'])}, Triton {_us(launches['triton'])}")
     path = out or RESULTS / f"{torch.cuda.get_device_name().lower().replace(' ', '-')}.json"
-    path.write_text(json.dumps(document(found), indent=1).replace("NaN", "null") + "\n")
+    path.write_text(json.dumps(document(found, launches), indent=1).replace("NaN", "null") + "\n")
     console.print(f"written to {path}", markup=False)
 
 

@@ -78,6 +78,11 @@ class Module:
         self._globals.setdefault(name, f"@{name} = {linkage}global [{count} x {t.text}] zeroinitializer, align {align}")
         return V(PTR, f"@{name}")
 
+    def external(self, name: str, type_: str, align: int, space: int = 0) -> None:
+        """Declare a global that lies elsewhere, once; `type_` is LLVM's text, such as `[0 x i8]`."""
+        where = f"addrspace({space}) " if space else ""
+        self._globals.setdefault(name, f"@{name} = external {where}global {type_}, align {align}")
+
     def string(self, text: str) -> V:
         """Address of a private NUL-terminated constant; equal texts share one."""
         name = self._strings.setdefault(text, f"text.{len(self._strings)}")

@@ -27,6 +27,7 @@ from tilewright.backends.nvidia.tgir import MemDescType, memdesc_bytes, memdesc_
 from tilewright.backends.nvidia.tgir_ops import (
     AsyncCopyOp,
     AsyncWaitOp,
+    InitBarrierOp,
     LocalAllocOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
@@ -203,7 +204,8 @@ class _Order:
         for op in reversed(numbers):
             inner = [last[nested] for region in op.regions for block in region.blocks for nested in block.ops]
             last[op] = max([numbers[op], *inner])
-        waits: dict[type[Operation], list[int]] = {AsyncCopyOp: [], WarpGroupDotOp: []}
+        # Barriers stay what they are to the end.
+        waits: dict[type[Operation], list[int]] = {AsyncCopyOp: [], WarpGroupDotOp: [], InitBarrierOp: []}
         for op, number in numbers.items():
             if isinstance(op, AsyncWaitOp) and not op.attr_values()["num"]:
                 waits[AsyncCopyOp].append(number)

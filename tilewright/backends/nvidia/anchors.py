@@ -25,6 +25,7 @@ from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.facts import AxisFacts
 
 _WIDEST = 16  # bytes of one lane's access
@@ -33,6 +34,7 @@ _LINE = 128  # bytes that shared memory moves per cycle
 _BARRIER = 32  # cycles, roughly, that a warp waits for the others
 _ADDRESSING = frozenset(
     {"tt.addptr", "tt.bitcast", "ttg.convert_layout", SplatOp.name, BroadcastOp.name, ExpandDimsOp.name}
+    | {MakeTensorDescOp.name}
 )
 # Accesses share a layout unless that makes one of them this much dearer: a conversion costs about as much.
 _TOLERANCE = 2.0

@@ -64,6 +64,7 @@ _MEMORY, _LIBRARY, _ACCUMULATOR = 1, 2, 3
 _MOST_CARRIED = 4
 # How many operations back a tile may be computed once more rather than converted.
 _DEEPEST = 4
+_VECTOR_BITS = 128  # of one thread's access to shared memory
 
 
 def lay_out(module: ModuleOp, num_warps: int, dots: DotPlanner) -> ModuleOp:
@@ -286,6 +287,14 @@ class _States:
         layout = self.known[op.operands[0]].layout
         return State(layout and result_layout(op, layout), 0)
 
+    def _block_load(self, op: Operation) -> State:
+        """A block comes through shared memory, from where rows are read in vectors."""
+        shape = padded_shape(shape_of(op.results[0].type))
+        vector = _VECTOR_BITS // memory_bits(element_type(op.results[0].type))
+        self.operands[op] = (None,) * len(op.operands)
+        least = max(1, math.prod(shape) // (WARP * self.num_warps))
+        return State(blocked(shape, self.num_warps, None, min(vector, least)), _MEMORY)
+
     def _dot(self, op: Operation) -> State:
         assert isinstance(op, DotOp)
         plan = self.dots.get(op) or self.dots.setdefault(op, self._planner(op))
@@ -312,7 +321,7 @@ class _States:
         return State(layout, _LIBRARY)
 
     def _reported(self, op: Operation) -> State:
-        """Prints and assertions take tiles as they are."""
+        """Prints, assertions and stores through descriptors take tiles as they are."""
         self.operands[op] = tuple(self.own(value) if is_tile(value) else None for value in op.operands)
         return FLEXIBLE
 
@@ -330,6 +339,8 @@ _SPECIAL: dict[str, Callable[[_States, Operation], State]] = {
     GatherOp.name: _States._gather,
     PrintOp.name: _States._reported,
     AssertOp.name: _States._reported,
+    DescriptorLoadOp.name: _States._block_load,
+    DescriptorStoreOp.name: _States._reported,
 }
 
 

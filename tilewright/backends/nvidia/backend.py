@@ -80,6 +80,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             cluster=kernel.cluster,
             asserts=list(kernel.asserts),
             needs_log=kernel.needs_log,
+            tensor_maps=list(kernel.tensor_maps),
             stored=[],
         )
         return kernel

@@ -31,10 +31,14 @@ from tilewright.backends.nvidia.tgir_ops import (
     AsyncCommitOp,
     AsyncCopyOp,
     AsyncWaitOp,
+    InitBarrierOp,
     LocalAllocOp,
     LocalLoadOp,
     LocalStoreOp,
     MemDescIndexOp,
+    TmaLoadOp,
+    TmaStoreOp,
+    WaitBarrierOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
@@ -197,6 +201,8 @@ class _Analysis:
         done, pending, copies, products = state.done, state.open, state.copies, state.products
         if isinstance(op, AsyncCopyOp):
             pending |= accesses
+        elif isinstance(op, TmaLoadOp):
+            pass  # one thread writes what every thread waits for before it looks
         elif isinstance(op, AsyncCommitOp):
             copies, pending = _appended(copies, pending), _NOTHING
         elif isinstance(op, AsyncWaitOp):
@@ -251,8 +257,11 @@ def _buffers(op: Operation) -> Iterable[tuple[SSAValue, bool, bool]]:
         return
     for operand in op.operands:
         if isinstance(operand.type, MemDescType):
-            reads = isinstance(op, (LocalLoadOp, WarpGroupDotOp, DotOp))
-            writes = isinstance(op, (LocalStoreOp, AsyncCopyOp))
+            reads = isinstance(op, (LocalLoadOp, WarpGroupDotOp, DotOp, TmaStoreOp, WaitBarrierOp))
+            writes = isinstance(op, (LocalStoreOp, AsyncCopyOp, InitBarrierOp))
+            if isinstance(op, TmaLoadOp):
+                writes = operand is op.dst
+                reads = not writes
             if not (reads or writes):
                 raise InternalError(f"the barrier pass does not know what {op.name} does to its buffer")
             yield operand, reads, writes

@@ -28,6 +28,7 @@ from tilewright.layouts.distributed import (
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.layouts.shared import hardware_swizzled, widest_swizzle
+from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
@@ -176,7 +177,7 @@ def _computed_beside(value: SSAValue, user: Operation) -> bool:
     owner = value.owner
     while isinstance(owner, TransOp):
         owner = owner.operands[0].owner
-    if not isinstance(owner, Operation) or isinstance(owner, LoadOp):
+    if not isinstance(owner, Operation) or isinstance(owner, LoadOp | DescriptorLoadOp):
         return False
     return owner.parent_block() is user.parent_block()
 

@@ -102,7 +102,7 @@ class NvFunction(Function):
 
     def shared(self, offset: Operand = 0) -> V:
         """Address of a byte of the block's shared memory; `offset` is an i32."""
-        self.module.external_shared()
+        self.module.external("shared", "[0 x i8]", 1024, space=3)  # a launch gives its size
         return self.shared_at(V(SHARED_PTR, "@shared"), offset)
 
     def shared_at(self, base: V, offset: Operand) -> V:

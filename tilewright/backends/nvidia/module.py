@@ -31,9 +31,5 @@ class NvModule(Module):
         function = self._functions[name] = NvFunction(self, name, ret, params, "internal", attributes)
         return function
 
-    def external_shared(self) -> None:
-        """Declare the array whose size a launch gives: all shared memory of the block."""
-        self._globals.setdefault("shared", "@shared = external addrspace(3) global [0 x i8], align 1024")
-
 
 __all__ = ["NvModule"]

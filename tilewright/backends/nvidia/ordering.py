@@ -22,7 +22,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.backends.nvidia.anchors import bases_of
 from tilewright.backends.nvidia.relations import ATOMICS
 from tilewright.backends.nvidia.tgir import layout_of
-from tilewright.backends.nvidia.tgir_ops import AsyncCopyOp
+from tilewright.backends.nvidia.tgir_ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
 from tilewright.ir.types import shape_of
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import BarrierOp
@@ -136,9 +136,9 @@ def _later(access: _Access) -> _Access:
 
 
 def _accesses_of(op: Operation) -> _State:
-    if isinstance(op, (LoadOp, AsyncCopyOp)):
+    if isinstance(op, (LoadOp, AsyncCopyOp, TmaLoadOp)):
         kind = "read"
-    elif isinstance(op, StoreOp):
+    elif isinstance(op, (StoreOp, TmaStoreOp)):
         kind = "write"
     elif op.name in ATOMICS:
         kind = "atomic"

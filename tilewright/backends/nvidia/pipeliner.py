@@ -11,7 +11,8 @@ that computes their addresses and masks is written once more for the trip ahead,
         index = index + 1 mod n
     async_wait 0
 
-Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
+Blocks of descriptors are copied by the copy engine instead: the loop waits for the barrier of a stage, which counts the
+bytes that arrive there. Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
 while the next are started; the copies then follow the wait for the trip before. Barriers are placed later, by
 `barriers`, which understands rings.
 """
@@ -26,9 +27,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import Arch
+from tilewright.backends.nvidia.descriptors import block_bytes
 from tilewright.backends.nvidia.facts import axis_facts
 from tilewright.backends.nvidia.operands import stage_operands
 from tilewright.backends.nvidia.prefetch import Prefetch, address_slice, plan_prefetches, ring_bytes
+from tilewright.backends.nvidia.staging import Builder, make_barrier, read_load, transposed
 from tilewright.backends.nvidia.tgir import (
     MemDescType,
     layout_of,
@@ -42,24 +45,20 @@ from tilewright.backends.nvidia.tgir_ops import (
     AsyncCommitOp,
     AsyncCopyOp,
     AsyncWaitOp,
-    ConvertLayoutOp,
     FenceAsyncSharedOp,
     LocalAllocOp,
-    LocalLoadOp,
     LocalStoreOp,
     MemDescIndexOp,
+    TmaLoadOp,
+    WaitBarrierOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
-from tilewright.ir.op import TileOp
 from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
-from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, WhileOp
-from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, MulIOp, SelectOp, SubIOp
+from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.shape import TransOp
 from tilewright.passes.rewriting import erase, replace
 
 
@@ -99,60 +98,13 @@ def _pipeline(loop: ForOp, function: FuncOp, num_stages: int, arch: Arch) -> Non
     others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
     taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
     taken += max(scratch_bytes(op) for op in loop.walk())
+    loads = {p.load for p in prefetches}
+    taken += sum(block_bytes(op) for op in loop.walk() if op not in loads)
     stages = min(num_stages, (arch.shared_limit - taken) // ring_bytes(prefetches))
     if stages >= 2:
-        _Pipeliner(loop, prefetches, stages).run()
-
-
-# --- building -----------------------------------------------------------------------------------------------------
-
-
-class _Builder:
-    """Inserts operations before one of them.
-
-    Args:
-        before: the operation that follows.
-    """
-
-    def __init__(self, before: Operation) -> None:
-        self.before = before
-
-    def insert(self, op: Operation) -> Operation:
-        """Put an operation there."""
-        block = self.before.parent_block()
-        assert block is not None
-        block.insert_op_before(op, self.before)
-        return op
-
-    def effect(
-        self, cls: type[TileOp], operands: Sequence[SSAValue] = (), types: Sequence[Attribute] = (), **attrs: object
-    ) -> Operation:
-        """Make an operation at the place of the next."""
-        op = cls.build_op(operands, types, attrs)
-        op.location = self.before.location
-        return self.insert(op)
-
-    def make(self, cls: type[TileOp], operands: Sequence[SSAValue], type_: Attribute, **attrs: object) -> SSAValue:
-        """Make an operation; gives its result."""
-        return self.effect(cls, operands, [type_], **attrs).results[0]
-
-    def number(self, value: int, type_: Attribute = i32) -> SSAValue:
-        """A constant."""
-        return self.insert(ConstantOp.of(value, type_)).results[0]
-
-    def binary(self, cls: type[TileOp], a: SSAValue, b: SSAValue) -> SSAValue:
-        """An operation on two numbers of one type."""
-        return self.make(cls, [a, b], a.type)
-
-    def compare(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """An integer comparison."""
-        return self.make(CmpIOp, [a, b], i1, predicate=predicate)
-
-    def clone(self, ops: Sequence[Operation], known: dict[SSAValue, SSAValue]) -> None:
-        """Write operations again, on other values; `known` learns their results."""
-        for op in ops:
-            made = self.insert(op.clone(known))
-            made.location = op.location
+        blocks = sum(p.is_block for p in prefetches)
+        barrier = make_barrier(function, stages, blocks) if blocks else None
+        _Pipeliner(loop, prefetches, stages, barrier).run()
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -165,26 +117,32 @@ class _Pipeliner:
         loop: the loop.
         prefetches: the loads to copy ahead.
         stages: buffers of each ring.
+        barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
     """
 
-    def __init__(self, loop: ForOp, prefetches: Sequence[Prefetch], stages: int) -> None:
-        self.loop, self.prefetches, self.stages = loop, prefetches, stages
+    def __init__(
+        self, loop: ForOp, prefetches: Sequence[Prefetch], stages: int, barrier: SSAValue | None = None
+    ) -> None:
+        self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
+        self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
         self.ahead = stages - 1
         self.body = loop.body.block
-        found = address_slice(chain.from_iterable(p.load.operands[:2] for p in prefetches), self.body)
+        found = address_slice(chain.from_iterable(p.address for p in prefetches), self.body)
         assert found is not None, "a load was chosen whose address cannot be computed ahead"
         self.slice = [op for op in self.body.ops if op in found[0]]
         self.carried = sorted(found[1])
 
     def run(self) -> None:
         """Replace the loop."""
-        outside = _Builder(self.loop)
+        outside = Builder(self.loop)
         asynchronous = self._asynchronous()
         rings = [outside.make(LocalAllocOp, [], self._ring_type(p)) for p in self.prefetches]
+        if self.barrier is not None:
+            outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
         index = self._carry(first, outside)
-        self._wait_for_copies()
+        self._wait_for_copies(rings, index)
         stages = self._read(rings, index)
         place = self._start_products(asynchronous) or max(stages, key=lambda op: list(self.body.ops).index(op))
         self._copy_ahead(place, rings, index, reach)
@@ -196,7 +154,7 @@ class _Pipeliner:
 
     # -- copies ------------------------------------------------------------------------------------------
 
-    def _prologue(self, b: _Builder, rings: Sequence[SSAValue]) -> list[SSAValue]:
+    def _prologue(self, b: Builder, rings: Sequence[SSAValue]) -> list[SSAValue]:
         """Copies of the first trips, if there are so many; gives the carried values of the first trip after them."""
         loop, values = self.loop, [self.loop.iter_args[i] for i in self.carried]
         runs = b.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
@@ -213,7 +171,7 @@ class _Pipeliner:
 
     def _copy(
         self,
-        b: _Builder,
+        b: Builder,
         rings: Sequence[SSAValue],
         index: SSAValue,
         values: Sequence[SSAValue],
@@ -237,30 +195,36 @@ class _Pipeliner:
         known: dict[SSAValue, SSAValue] = {self.body.args[0]: counter, **dict(zip(arguments, values, strict=True))}
         b.clone(self.slice, known)
         for prefetch, ring in zip(self.prefetches, rings, strict=True):
-            self._copy_load(b, prefetch, b.make(MemDescIndexOp, [ring, index], prefetch.ring), known, valid)
-        b.effect(AsyncCommitOp)
+            buffer = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
+            if self.barrier is not None and prefetch.is_block:
+                desc, *indices = (known.get(value, value) for value in prefetch.address)
+                b.effect(TmaLoadOp, [desc, buffer, self.barrier, index, valid, *indices])
+            else:
+                self._copy_load(b, prefetch, buffer, known, valid)
+        if self.by_threads:
+            b.effect(AsyncCommitOp)
         end = self.body.last_op
         assert end is not None
         return [known.get(end.operands[i], end.operands[i]) for i in self.carried]
 
     @staticmethod
     def _copy_load(
-        b: _Builder, prefetch: Prefetch, buffer: SSAValue, known: Mapping[SSAValue, SSAValue], valid: SSAValue
+        b: Builder, prefetch: Prefetch, buffer: SSAValue, known: Mapping[SSAValue, SSAValue], valid: SSAValue
     ) -> None:
-        pointers, *masks = (known.get(value, value) for value in prefetch.load.operands[:2])
+        pointers, *masks = (known.get(value, value) for value in prefetch.address)
         type_ = with_layout(tile_type(shape_of(pointers.type), i1), layout_of(pointers))
         mask = b.make(SplatOp, [valid], type_)
         if masks:
             mask = b.make(AndIOp, [masks[0], mask], type_)
         if prefetch.order is not None:
-            pointers, mask = (_transposed(b, value, prefetch.order) for value in (pointers, mask))
+            pointers, mask = (transposed(b, value, prefetch.order) for value in (pointers, mask))
         b.effect(AsyncCopyOp, [pointers, buffer, mask])
 
     def _copy_ahead(self, after: Operation, rings: Sequence[SSAValue], index: SSAValue, reach: SSAValue) -> None:
         """In the loop, copy a later trip to the buffer that the trip before this one has read."""
         loop, following = self.loop, after.next_op
         assert following is not None
-        b = _Builder(following)
+        b = Builder(following)
         counter = self.body.args[0]
         valid = b.compare("ugt", b.binary(SubIOp, loop.ub, counter), reach)
         free = b.binary(SubIOp, index, b.number(1))
@@ -275,14 +239,14 @@ class _Pipeliner:
 
     # -- the body ----------------------------------------------------------------------------------------
 
-    def _carry(self, first: Sequence[SSAValue], outside: _Builder) -> SSAValue:
+    def _carry(self, first: Sequence[SSAValue], outside: Builder) -> SSAValue:
         """Make the loop carry what the copies need, and the number of the buffer to read, which is returned."""
         old, end = self.loop, self.body.last_op
         assert end is not None
         extra = [*first, outside.number(0)]
         arguments = [self.body.insert_arg(value.type, len(self.body.args)) for value in extra]
         index = arguments[-1]
-        b = _Builder(end)
+        b = Builder(end)
         following = b.binary(AddIOp, index, b.number(1))
         wraps = b.compare("eq", following, b.number(self.stages))
         wrapped = b.make(SelectOp, [wraps, b.number(0), following], i32)
@@ -302,12 +266,18 @@ class _Pipeliner:
         self.loop = made
         return index
 
-    def _wait_for_copies(self) -> None:
+    def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue) -> None:
         first = self.body.first_op
         assert first is not None
-        b = _Builder(first)
-        b.effect(AsyncWaitOp, num=self.ahead - 1)
-        if any(p.alloc is not None and feeds_wgmma(p.alloc.result) for p in self.prefetches):
+        b = Builder(first)
+        if self.barrier is not None:
+            pairs = zip(self.prefetches, rings, strict=True)
+            filled = [b.make(MemDescIndexOp, [ring, index], p.ring) for p, ring in pairs if p.is_block]
+            b.effect(WaitBarrierOp, [self.barrier, index, *filled])
+        if self.by_threads:
+            b.effect(AsyncWaitOp, num=self.ahead - 1)
+        copied = [p.alloc.result for p in self.prefetches if p.alloc is not None and not p.is_block]
+        if any(map(feeds_wgmma, copied)):
             # cp.async writes through the generic proxy (PTX ISA, wgmma, "Async Proxy").
             b.effect(FenceAsyncSharedOp)
 
@@ -315,30 +285,16 @@ class _Pipeliner:
         """Read the buffers where the loads were; gives an operation at each place."""
         places = []
         for prefetch, ring in zip(self.prefetches, rings, strict=True):
-            b = _Builder(prefetch.load)
+            b = Builder(prefetch.load)
             stage = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
             if prefetch.alloc is not None:
                 replace(prefetch.alloc, [stage])
-            self._read_load(b, prefetch, stage)
+            read_load(b, prefetch, stage)
             last = prefetch.load.prev_op
             assert last is not None
             places.append(last)
             erase(prefetch.load)
         return places
-
-    @staticmethod
-    def _read_load(b: _Builder, prefetch: Prefetch, stage: SSAValue) -> None:
-        """Give every user of a load the tile, in the layout in which it wants it."""
-        result, order = prefetch.load.result, prefetch.order
-        for user in [use.operation for use in result.uses]:
-            if isinstance(user, TransOp) and user.result.first_use is None:  # its buffer is the ring's now
-                erase(user)
-            elif isinstance(user, ConvertLayoutOp) and order is None:
-                replace(user, [b.make(LocalLoadOp, [stage], user.result.type)])
-        if result.first_use is not None:
-            loaded = result.type if order is None else _transposed_type(result.type, order)
-            tile = b.make(LocalLoadOp, [stage], loaded)
-            result.replace_all_uses_with(tile if order is None else _transposed(b, tile, _inverse(order)))
 
     # -- products ----------------------------------------------------------------------------------------
 
@@ -372,23 +328,24 @@ class _Pipeliner:
         assert following is not None
         for dot in dots:
             dot.properties["isAsync"] = BoolAttr.from_bool(True)
-        return _wait_for(_Builder(following), [dot.d for dot in dots], len(dots))
+        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots))
 
     def _finish(self, dots: Sequence[WarpGroupDotOp]) -> None:
         """After the loop: no product and no copy is under way any more."""
         following = self.loop.next_op
         assert following is not None
-        b = _Builder(following)
+        b = Builder(following)
         end = self.body.last_op
         assert end is not None
         if dots:
             waited = {result for dot in dots for use in dot.d.uses for result in use.operation.results}
             results = [r for r, value in zip(self.loop.results, end.operands, strict=True) if value in waited]
             _wait_for(b, results, 0)
-        b.effect(AsyncWaitOp, num=0)
+        if self.by_threads:
+            b.effect(AsyncWaitOp, num=0)
 
 
-def _wait_for(b: _Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
+def _wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
     """A wait for products through which their results go."""
     users = [(value, list(value.uses)) for value in values]
     wait = b.effect(WarpGroupDotWaitOp, values, [value.type for value in values], pendings=pendings)
@@ -396,19 +353,6 @@ def _wait_for(b: _Builder, values: Sequence[SSAValue], pendings: int) -> Operati
         for use in uses:
             use.operation.operands[use.index] = result
     return wait
-
-
-def _transposed(b: _Builder, value: SSAValue, order: tuple[int, ...]) -> SSAValue:
-    return b.make(TransOp, [value], _transposed_type(value.type, order), order=order)
-
-
-def _transposed_type(type_: Attribute, order: tuple[int, ...]) -> Attribute:
-    shape = tuple(shape_of(type_)[axis] for axis in order)
-    return with_layout(tile_type(shape, element_type(type_)), transpose_tile(layout_of(type_), order))
-
-
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(order.index(axis) for axis in range(len(order)))
 
 
 # --- fences -------------------------------------------------------------------------------------------------------
@@ -430,7 +374,7 @@ def fence_operands(function: Operation) -> None:
             continue
         following = op.next_op
         if feeds_wgmma(stored) and following is not None:
-            _Builder(following).effect(FenceAsyncSharedOp)
+            Builder(following).effect(FenceAsyncSharedOp)
 
 
 __all__ = ["pipeline_loops"]

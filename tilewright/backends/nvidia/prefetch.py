@@ -21,19 +21,21 @@ from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
 from tilewright.backends.nvidia.operands import buffer_layout
 from tilewright.backends.nvidia.tgir import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
 from tilewright.backends.nvidia.tgir_ops import LocalAllocOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tma import buffer_type
 from tilewright.ir.types import element_type, is_pointer, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.debug import BarrierOp
+from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
 
 _LEAST_COPY = 4  # bytes of the smallest cp.async
-_HARMLESS = frozenset({"tt.load", "tt.assert", "tt.print", "scf.yield", "scf.if", "llvm.intr.assume"})
+_HARMLESS = frozenset({"tt.load", "tt.descriptor_load", "tt.assert", "tt.print", "scf.yield", "scf.if", "llvm.intr.assume"})
 # Without side effects, but too dear to be done twice in every trip, or not to be done for a trip that there is not.
 _DEAR = frozenset({"tt.dot", "ttg.convert_layout", "tt.reduce", "tt.scan", "tt.gather", "tt.histogram", "tt.load"})
 
@@ -49,10 +51,24 @@ class Prefetch:
         alloc: the buffer of a product that a stage of the ring stands for; None if tiles are read from the ring.
     """
 
-    load: LoadOp
+    load: LoadOp | DescriptorLoadOp
     ring: MemDescType
     order: tuple[int, ...] | None = None
     alloc: LocalAllocOp | None = None
+
+    @property
+    def address(self) -> Sequence[SSAValue]:
+        """What the copy of another trip needs anew: pointers and mask, or descriptor and indices."""
+        return _address(self.load)
+
+    @property
+    def is_block(self) -> bool:
+        """Whether the copy engine moves it."""
+        return isinstance(self.load, DescriptorLoadOp)
+
+
+def _address(load: LoadOp | DescriptorLoadOp) -> Sequence[SSAValue]:
+    return load.operands[:2] if isinstance(load, LoadOp) else load.operands
 
 
 def plan_prefetches(loop: ForOp, facts: Facts[AxisFacts]) -> list[Prefetch]:
@@ -65,7 +81,7 @@ def plan_prefetches(loop: ForOp, facts: Facts[AxisFacts]) -> list[Prefetch]:
     if any(_may_write(op) for op in loop.walk() if op is not loop):
         return []
     body = loop.body.block
-    loads = [op for op in body.ops if isinstance(op, LoadOp) and shape_of(op.result.type)]
+    loads = [op for op in body.ops if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
     made = (_prefetch(op, facts) for op in loads if _reaches_product(op) and _is_movable(op, body))
     return [prefetch for prefetch in made if prefetch is not None]
 
@@ -78,7 +94,7 @@ def _may_write(op: Operation) -> bool:
     return isinstance(op, BarrierOp) or not (internal or is_side_effect_free(op))
 
 
-def _reaches_product(load: LoadOp) -> bool:
+def _reaches_product(load: LoadOp | DescriptorLoadOp) -> bool:
     body, seen, todo = load.parent_block(), set[Operation](), [load.result]
     while todo:
         for use in todo.pop().uses:
@@ -95,10 +111,11 @@ def _reaches_product(load: LoadOp) -> bool:
 # --- addresses ----------------------------------------------------------------------------------------------------
 
 
-def _is_movable(load: LoadOp, body: Block) -> bool:
-    """Whether address and mask can be computed some trips ahead, and what is off is zero."""
-    zero = load.other is None or (isinstance(load.other.owner, ConstantOp) and load.other.owner.splat_value == 0)
-    return zero and address_slice(load.operands[:2], body) is not None
+def _is_movable(load: LoadOp | DescriptorLoadOp, body: Block) -> bool:
+    """Whether address and mask can be computed some trips ahead, and what is off is zero (for cp.async)."""
+    other = load.other if isinstance(load, LoadOp) else None
+    zero = other is None or (isinstance(other.owner, ConstantOp) and other.owner.splat_value == 0)
+    return zero and address_slice(_address(load), body) is not None
 
 
 def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operation], set[int]] | None:
@@ -136,16 +153,27 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
 # --- buffers ------------------------------------------------------------------------------------------------------
 
 
-def _prefetch(load: LoadOp, facts: Facts[AxisFacts]) -> Prefetch | None:
+def block_prefetch(load: DescriptorLoadOp) -> Prefetch:
+    """The buffer for what the copy engine brings: that of a product, if it lies there as the engine writes it."""
+    usual = buffer_type(load.desc.type)
+    for order, alloc in _buffers(load):
+        type_ = alloc.result.type
+        assert isinstance(type_, MemDescType)
+        if _as_loaded(layout_of(type_), order) == layout_of(usual):
+            return Prefetch(load, type_, order, alloc)
+    return Prefetch(load, usual)
+
+
+def _prefetch(load: LoadOp | DescriptorLoadOp, facts: Facts[AxisFacts]) -> Prefetch | None:
+    if isinstance(load, DescriptorLoadOp):
+        return block_prefetch(load)
     element = element_type(load.result.type)
     if is_pointer(element):
         return None
     for order, alloc in _buffers(load):
         type_ = alloc.result.type
         assert isinstance(type_, MemDescType)
-        layout = layout_of(type_)
-        here = layout if order is None else transpose_tile(layout, _inverse(order))
-        if _copy_bytes(load, here, facts) >= _LEAST_COPY:
+        if _copy_bytes(load, _as_loaded(layout_of(type_), order), facts) >= _LEAST_COPY:
             return Prefetch(load, type_, order, alloc)
     shape = shape_of(load.result.type)
     layout = buffer_layout(layout_of(load.result), shape, memory_bits(element))
@@ -154,7 +182,12 @@ def _prefetch(load: LoadOp, facts: Facts[AxisFacts]) -> Prefetch | None:
     return Prefetch(load, memdesc_type(shape, element, layout))
 
 
-def _buffers(load: LoadOp) -> Iterable[tuple[tuple[int, ...] | None, LocalAllocOp]]:
+def _as_loaded(layout: LinearLayout, order: tuple[int, ...] | None) -> LinearLayout:
+    """A buffer seen with its dims in the order of the load."""
+    return layout if order is None else transpose_tile(layout, inverse_order(order))
+
+
+def _buffers(load: LoadOp | DescriptorLoadOp) -> Iterable[tuple[tuple[int, ...] | None, LocalAllocOp]]:
     """Buffers into which the tile goes as it is or transposed, and the order of its dims there."""
     for use in load.result.uses:
         user = use.operation
@@ -174,7 +207,8 @@ def _copy_bytes(load: LoadOp, buffer: LinearLayout, facts: Facts[AxisFacts]) -> 
     return len(pieces[0]) * memory_bits(element_type(load.result.type)) // 8
 
 
-def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+def inverse_order(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
     return tuple(order.index(axis) for axis in range(len(order)))
 
 
@@ -183,4 +217,4 @@ def ring_bytes(prefetches: Iterable[Prefetch]) -> int:
     return sum(memdesc_bytes(prefetch.ring) for prefetch in prefetches)
 
 
-__all__ = ["Prefetch", "address_slice", "plan_prefetches", "ring_bytes"]
+__all__ = ["Prefetch", "address_slice", "block_prefetch", "inverse_order", "plan_prefetches", "ring_bytes"]

@@ -16,7 +16,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.core import OpResult
 
 from tilewright.backends.nvidia.tgir import memdesc_count
-from tilewright.backends.nvidia.tgir_ops import LocalAllocOp, MemDescIndexOp
+from tilewright.backends.nvidia.tgir_ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
 from tilewright.base.errors import InternalError
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 
@@ -80,6 +80,8 @@ def roots_of(value: SSAValue) -> set[Root]:
             found.add((maker, stage))
         elif isinstance(maker, MemDescIndexOp):
             pending.append((maker.src, stage_of(maker.index, memdesc_count(maker.src.type))))
+        elif isinstance(maker, InitBarrierOp):
+            pending.append((maker.src, stage))
         else:
             pending += [(source, stage) for source in sources(value)]
     return found

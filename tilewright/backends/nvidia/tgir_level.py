@@ -24,13 +24,17 @@ from tilewright.backends.nvidia.tgir_ops import (
     OPS,
     AsyncCopyOp,
     ConvertLayoutOp,
+    InitBarrierOp,
     LocalAllocOp,
     LocalLoadOp,
     LocalStoreOp,
     MemDescIndexOp,
+    TmaLoadOp,
+    TmaStoreOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
+from tilewright.backends.nvidia.tma import plan_of
 from tilewright.base.errors import VerificationError
 from tilewright.ir.levels import Level, tile_type_rule
 from tilewright.ir.levels import verify as verify_level
@@ -41,6 +45,7 @@ from tilewright.layouts.distributed import WARP_SIZE, dim_names
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.dot import DotOp
 from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.levels import type_rule
 from tilewright.ops.spec import REGISTRY, Call, spec_of
 
 
@@ -66,7 +71,7 @@ def _type_rule(type_: Attribute, num_warps: int) -> str | None:
     if isinstance(type_, MemDescType):
         return _buffer_rule(type_)
     if not isinstance(type_, TensorType):
-        return tile_type_rule(type_)
+        return type_rule(type_)
     if not isinstance(type_.encoding, LayoutAttr):
         return f"{type_} has no layout"
     layout, shape = layout_of(type_), padded_shape(shape_of(type_))
@@ -156,6 +161,11 @@ def _check_movement(op: TileOp) -> None:
     elif isinstance(op, WarpGroupDotOp):
         (m, k), (rows, n) = _extent(op.a), _extent(op.b)
         _require(op, k == rows and _extent(op.c) == _extent(op.d) == (m, n) and layout_of(op.c) == layout_of(op.d))
+    elif isinstance(op, InitBarrierOp):
+        _require(op, op.result.type == op.src.type)
+    elif isinstance(op, (TmaLoadOp, TmaStoreOp)):
+        plan, buffer = plan_of(op.desc.type), op.dst if isinstance(op, TmaLoadOp) else op.src
+        _require(op, plan is not None and sorted(_extent(buffer)) == sorted(plan.shape))
     elif isinstance(op, WarpGroupDotWaitOp):
         _require(op, list(op.operand_types) == list(op.result_types))
     num = op.properties.get("num") or op.properties.get("pendings")

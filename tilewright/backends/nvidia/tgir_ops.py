@@ -1,4 +1,4 @@
-"""The operations that exist only in laid-out tile IR: conversions, shared memory, asynchronous copies, warp-group dots.
+"""The operations that exist only in laid-out tile IR: conversions, shared memory, copies that run on, warp-group dots.
 
 All other operations are those of tile IR, on types that carry layouts. Text is MLIR's generic form. Names and operands
 follow the `ttg` and `ttng` dialects of Triton, whose users know them.
@@ -156,9 +156,66 @@ class FenceAsyncSharedOp(LaidOutOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
 
+@irdl_op_definition
+class InitBarrierOp(LaidOutOp):
+    """Barriers (mbarrier) in a buffer of i64, one per stage: a phase of each ends when `count` copies have.
+
+    The result is the buffer. At the start of a kernel only: each thread counts the phases of every stage from there.
+    """
+
+    name = "ttng.init_barrier"
+    ATTRS: ClassVar = {"count": I32}
+    src = operand_def()
+    result = result_def()
+    count = prop_def()
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class TmaLoadOp(LaidOutOp):
+    """Start the copy of a block to a buffer by the copy engine, if `pred` holds (i1); operands end with the indices.
+
+    A barrier of as many stages as there are buffers is signalled in stage `stage` (i32) when all of it is there.
+    """
+
+    name = "ttng.async_tma_copy_global_to_local"
+    desc = operand_def()
+    dst = operand_def()
+    barrier = operand_def()
+    stage = operand_def()
+    pred = operand_def()
+    indices = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class TmaStoreOp(LaidOutOp):
+    """Copy a buffer to a block by the copy engine, and have one thread wait for the end; operands end with the indices.
+
+    The buffer may be written again after a barrier. What was stored to it needs a fence and a barrier before.
+    """
+
+    name = "ttng.tma_copy_local_to_global"
+    desc = operand_def()
+    src = operand_def()
+    indices = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class WaitBarrierOp(LaidOutOp):
+    """Each thread waits until stage `stage` (i32) of a barrier has ended another phase: the buffers are filled."""
+
+    name = "ttng.wait_barrier"
+    barrier = operand_def()
+    stage = operand_def()
+    buffers = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
 OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
-    WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp,
+    WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp,
 )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class CopyPlan:
     """How blocks of one shape are moved.
 
     Args:
+        shape: of the block.
         layout: of the buffer.
         swizzle: width of its pattern in bytes; 0 for none.
         box: sizes of what one instruction moves.
@@ -42,6 +43,7 @@ class CopyPlan:
         box_bytes: bytes of one.
     """
 
+    shape: tuple[int, ...]
     layout: LinearLayout
     swizzle: int
     box: tuple[int, ...]
@@ -59,7 +61,8 @@ def plan_copy(shape: tuple[int, ...], bits: int) -> CopyPlan | None:
     """
     *outer, row = shape
     size, rows = math.prod(shape) * bits // 8, math.prod(outer)
-    if any(n & (n - 1) for n in shape) or size < _LEAST or row * bits // 8 < _LEAST_ROW or max(outer, default=1) > _LONGEST:
+    powers = not any(n & (n - 1) for n in shape)
+    if not powers or size < _LEAST or row * bits // 8 < _LEAST_ROW or max(outer, default=1) > _LONGEST:
         return None
     swizzle = widest_swizzle(shape, bits)
     if rows > 1 and swizzle > _LEAST_ROW and size >= SWIZZLE_ALIGNMENT[swizzle]:
@@ -69,7 +72,7 @@ def plan_copy(shape: tuple[int, ...], bits: int) -> CopyPlan | None:
     boxes = row // width
     if boxes > (_MOST_BOXES if swizzle or rows == 1 else 1):
         return None
-    return CopyPlan(layout, swizzle, (*outer, width), boxes, size // boxes)
+    return CopyPlan(shape, layout, swizzle, (*outer, width), boxes, size // boxes)
 
 
 def plan_of(type_: Attribute) -> CopyPlan | None:

@@ -8,6 +8,7 @@ hold copies) are answered here, from the layout alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,12 +42,14 @@ class Buffer:
         layout: (offset) -> coordinates of one, offsets in elements.
         element: element type of tile IR.
         stride: bytes from one buffer to the next.
+        phases: of barriers: the thread's variable in which bit k is the parity of the phase of stage k that is next.
     """
 
     base: V
     layout: LinearLayout
     element: Attribute
     stride: int = 0
+    phases: V | None = None
 
 
 Value = V | Tile | Buffer
@@ -216,6 +219,12 @@ class Kernel:
             result.append(made[value])
         return result
 
+    def equal_registers(self, value: SSAValue) -> list[int] | None:
+        """Of every register of a tile the first one that is known to hold an equal element; None if all may differ."""
+        shape = shape_of(value.type)
+        runs = self.facts[value].constancy if shape else ()
+        return None if all(run == 1 for run in runs) else _first_of_runs(layout_of(value), runs)
+
     def inside(self, type_: Attribute) -> list[V]:
         """Of every register of a tile whether it lies in the true shape (i1; literals where that is known)."""
         layout, shape = layout_of(type_), shape_of(type_)
@@ -261,9 +270,8 @@ class Kernel:
     def emit_block(self, block: Block) -> None:
         """Emit the operations of a block but its terminator."""
         for op in block.ops:
-            if op is block.last_op and op.name in _TERMINATORS:
-                return
-            self.emit(op)
+            if op.name not in _TERMINATORS:
+                self.emit(op)
 
     def emit(self, op: Operation) -> None:
         """Emit one operation, attributing it to its place in the user's source."""
@@ -288,6 +296,19 @@ class Kernel:
 
 
 _TERMINATORS = frozenset({"scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return", "tt.return"})
+
+
+@functools.lru_cache(maxsize=1024)
+def _first_of_runs(layout: LinearLayout, runs: tuple[int, ...]) -> list[int]:
+    """Of every register the first whose element lies in the same run, for runs of these lengths along each dim."""
+    own = layout.sublayout(["register"], list(layout.out_sizes))
+    first: dict[tuple[int, ...], int] = {}
+    result = []
+    for register in range(layout.in_sizes["register"]):
+        # Runs are aligned powers of two: lanes and warps move all elements of one alike.
+        run = tuple(c // length for c, length in zip(own(register=register).values(), runs, strict=True))
+        result.append(first.setdefault(run, register))
+    return result
 
 
 def _runs(columns: Sequence[int]) -> list[tuple[int, int]]:

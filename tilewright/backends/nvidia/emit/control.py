@@ -45,13 +45,13 @@ def emit_for(k: Kernel, op: Operation) -> None:
     """A counted loop; an unsigned comparison of bounds is made by widening them."""
     assert isinstance(op, ForOp)
     f, body = k.f, op.body.block
-    bounds = [k.scalar(value) for value in op.operands[:3]]
-    narrow = bounds[0].type
+    low, high, step = (k.scalar(value) for value in op.operands[:3])
+    narrow = low.type
     unsigned = op.properties.get("unsignedCmp") is not None and narrow is not I64
     if unsigned:
-        bounds = [f.cast("zext", bound, I64) for bound in bounds]
+        low, high, step = (f.cast("zext", bound, I64) for bound in (low, high, step))
     carried = list(op.operands[3:])
-    with f.loop(*bounds, init=_flat(k, carried), unroll=False) as loop:
+    with f.loop(low, high, step, init=_flat(k, carried), unroll=False) as loop:
         k.set(body.args[0], f.cast("trunc", loop.index, narrow) if unsigned else loop.index)
         _bind(k, body.args[1:], carried, loop.values)
         k.emit_block(body)

@@ -68,7 +68,11 @@ def _attributes(op: Operation) -> dict[str, Any]:
 
 
 def _emit(k: Kernel, op: Operation) -> None:
-    """Every register of the result from the same register of the operands; a scalar operand serves all of them."""
+    """Every register of the result from the same register of the operands; a scalar operand serves all of them.
+
+    Registers that are known to be equal are computed once: those of equal operands, and those in one run of equal
+    elements, as of a mask whose bound is a multiple of the vectors of a thread.
+    """
     lowering = REGISTRY[op.name].lowering["cuda"]
     assert isinstance(lowering, Elementwise)
     tiles = [k.tile(operand) for operand in op.operands]
@@ -77,7 +81,15 @@ def _emit(k: Kernel, op: Operation) -> None:
         return
     count, attributes = max(map(len, tiles)), _attributes(op)
     columns = [tile if len(tile) == count else tile * count for tile in tiles]
-    k.set_like(op.results[0], [compute(k, lowering.name, *args, **attributes) for args in zip(*columns, strict=True)])
+    equal, rows = k.equal_registers(op.results[0]), list(zip(*columns, strict=True))
+    made: dict[tuple[str, ...], V] = {}
+    registers = []
+    for register in equal if equal is not None else range(count):
+        key = tuple(arg.ref for arg in rows[register])
+        if key not in made:
+            made[key] = compute(k, lowering.name, *rows[register], **attributes)
+        registers.append(made[key])
+    k.set_like(op.results[0], registers)
 
 
 for _spec in REGISTRY.values():

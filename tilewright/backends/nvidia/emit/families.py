@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.backends.nvidia.emit import (
     atomic,
+    bulk,
     control,
     convert,
     debug,
@@ -27,6 +28,7 @@ LOADED = (
     program,
     convert,
     shared,
+    bulk,
     reduce,
     scan,
     shape,

@@ -1,6 +1,6 @@
 """Laid-out tile IR to the LLVM IR of one kernel.
 
-define ptx_kernel void @name(i64 pointer, i32 scalar, ..., [i64 log]) "nvvm.reqntid"="128" {
+define ptx_kernel void @name(i64 pointer, i32 scalar, ..., [tensor maps], [i64 log]) "nvvm.reqntid"="128" {
   thread, lane, warp
   the function's operations, each by the emitter of its family
 }
@@ -22,14 +22,18 @@ from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.facts import axis_facts
 from tilewright.backends.nvidia.module import NvModule
+from tilewright.backends.nvidia.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
+from tilewright.backends.nvidia.tma import recipe_of
 from tilewright.base.errors import InternalError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
+from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp
 
 assert families.LOADED
+_TENSOR_MAP = f'byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class LoweredKernel:
         prints: formats of `tl.device_print`, by number.
         needs_log: a last parameter takes the buffer to which assertions and prints write.
         cluster: blocks of a cluster.
+        tensor_maps: what describes the tensor maps that follow the parameters (see `tensormap.encode`).
     """
 
     llvm: str
@@ -55,6 +60,7 @@ class LoweredKernel:
     prints: tuple[str, ...] = ()
     needs_log: bool = False
     cluster: int = 1
+    tensor_maps: tuple[Recipe, ...] = ()
 
 
 def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKernel:
@@ -75,7 +81,9 @@ def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKe
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", function.symbol)
     block = function.body.block
     needs_log = any(op.name in ("tt.assert", "tt.print") for op in function.walk())
-    parameters = [_parameter(argument.type) for argument in block.args]
+    descriptors = [op for op in function.walk() if isinstance(op, MakeTensorDescOp)]
+    parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
+    parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
     if needs_log:
         parameters.append(I64)
     f = llvm.kernel(symbol, parameters, _attributes(options))
@@ -86,14 +94,17 @@ def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKe
     k.start()
     for argument, value in zip(block.args, f.args, strict=False):
         k.set(argument, _argument(k, value, argument.type))
+    for descriptor, value in zip(descriptors, f.args[len(block.args) :], strict=False):
+        k.set(descriptor.result, value)
     if needs_log:
         k.log = f.cast("inttoptr", f.args[-1], PTR)
     k.emit_block(block)
     _check_end(block.last_op)
     f.ret()
     return LoweredKernel(
-        llvm.render(), symbol, allocation.total, options.num_warps, tuple(k.asserts), tuple(k.prints), needs_log
-    )
+        llvm.render(), symbol, allocation.total, options.num_warps, tuple(k.asserts), tuple(k.prints), needs_log,
+        tensor_maps=tuple(map(recipe_of, descriptors)),
+    )  # fmt: skip
 
 
 def _attributes(options: Options) -> str:
