@@ -25,6 +25,7 @@ from tilewright.ops.block_access import (
     check_padding,
     checked_base,
     integer_offsets,
+    is_one,
     scalars,
     store_value,
 )
@@ -219,7 +220,8 @@ def _stays_whole(b: Emitter, desc: tensor_descriptor) -> bool:
 def _whole(b: Emitter, desc: tensor_descriptor, offsets: Any) -> builtins.tuple[Any, list[Any]]:
     """A descriptor as one value, and offsets into it."""
     sizes = [cast_to(b, to_tensor(b, n), dtypes.int32).handle for n in desc.shape]
-    strides = [cast_to(b, to_tensor(b, n), dtypes.int64).handle for n in desc.strides]
+    one = b.constant(1, dtypes.int64)  # and not one that is widened, which would hide that it is known
+    strides = [(one if is_one(n) else cast_to(b, to_tensor(b, n), dtypes.int64)).handle for n in desc.strides]
     checked = integer_offsets(b, offsets, len(sizes), "a tensor descriptor")
     type_ = TensorDescType(to_ir(desc.block_type))
     padding = PAD_NAN if desc.padding == "nan" else None

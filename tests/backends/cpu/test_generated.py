@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.backends.cpu.harness import Compiled
-from tests.sample_kernels import expected, from_memory, is_runnable, kernel_of, max_ulp
-from tilewright.ir.types import element_type
-from tilewright.ops import text  # noqa: F401  (loads every family)
-from tilewright.ops.spec import REGISTRY, OpSpec, Refused, Sample
+from tests.sample_checks import check_samples, runnable
+from tilewright.ops.spec import OpSpec
 
-RUNNABLE = [
-    spec
-    for spec in REGISTRY.values()
-    if spec.samples is not None
-    and spec.reference is not None
-    and not isinstance(spec.lowering["cpu"], Refused)
-    and any(is_runnable(spec, s) for s in spec.samples(np.random.default_rng(0)))
-]
-
-
-def describe(sample: Sample, found: np.ndarray, want: np.ndarray) -> str:
-    """Types and attributes of the sample, and the first lanes that differ."""
-    types = ", ".join(str(t) for t in (*sample.operand_types, *sample.result_types))
-    lanes = np.flatnonzero(~((found == want) | ((found != found) & (want != want))))[:6]
-    rows = [f"  lane {i}: got {found.flat[i]!r}, want {want.flat[i]!r}" for i in lanes]
-    if all(o is None or o.size == found.size for o in sample.operands):
-        rows = [
-            f"{row} of {[o.flat[i] for o in sample.operands if o is not None]}"
-            for row, i in zip(rows, lanes, strict=True)
-        ]
-    return "\n".join([f"{types} {dict(sample.attrs)}", *rows])
+RUNNABLE = runnable("cpu")
 
 
 @pytest.mark.parametrize("spec", RUNNABLE, ids=[s.name for s in RUNNABLE])
 def test_samples_agree_with_the_reference(spec: OpSpec) -> None:
-    assert spec.samples is not None
-    for number, sample in enumerate(spec.samples(np.random.default_rng(7))):
-        if not is_runnable(spec, sample):
-            continue
-        kernel = kernel_of(spec, sample)
-        outputs = kernel.outputs()
-        Compiled(kernel.module, passes=False)((1,), *kernel.inputs, *outputs)
-        for got, want, type_ in zip(outputs, expected(spec, sample), kernel.result_types, strict=True):
-            element = element_type(type_)
-            found = from_memory(got, element)
-            difference = max_ulp(found, want, element)
-            assert difference <= sample.max_ulp, f"sample {number}: {difference} ulp\n{describe(sample, found, want)}"
+    check_samples(spec, lambda module, arrays: Compiled(module, passes=False)((1,), *arrays))

@@ -491,6 +491,10 @@ def parse_module(text: str) -> Module:
     """All functions and globals of a module."""
     module = Module({}, {})
     function, block = None, []
+    named = dict(re.findall(r"^(%[\w.]+) = type (.*)$", text, re.MULTILINE))
+    text = re.sub(r"^%[\w.]+ = type .*\n", "", text, flags=re.MULTILINE)
+    if named:
+        text = re.sub("|".join(rf"{re.escape(name)}\b" for name in named), lambda found: named[found[0]], text)
     for line in text.splitlines():
         stripped = line.strip()
         if function is not None:

@@ -31,6 +31,7 @@ class Module:
         self._declared: dict[str, str] = {}
         self._globals: dict[str, str] = {}
         self._strings: dict[str, str] = {}
+        self._structs: dict[str, str] = {}
         self._metadata: list[str] = []
         self._metadata_index: dict[str, str] = {}
         self._unit = ""
@@ -77,6 +78,12 @@ class Module:
         linkage = "" if exported else "internal "
         self._globals.setdefault(name, f"@{name} = {linkage}global [{count} x {t.text}] zeroinitializer, align {align}")
         return V(PTR, f"@{name}")
+
+    def struct(self, fields: Sequence[T]) -> T:
+        """A struct with these fields, as a type with a name of its own: its text would fill every use."""
+        body = ", ".join(field.text for field in fields)
+        name = self._structs.setdefault(body, f"%fields.{len(self._structs)}")
+        return T(name)
 
     def external(self, name: str, type_: str, align: int, space: int = 0) -> None:
         """Declare a global that lies elsewhere, once; `type_` is LLVM's text, such as `[0 x i8]`."""
@@ -138,7 +145,8 @@ class Module:
 
     def render(self) -> str:
         """The module as LLVM assembly text."""
-        parts = [*self._globals.values()]
+        parts = [f"{name} = type {{ {body} }}" for body, name in self._structs.items()]
+        parts += self._globals.values()
         parts += [function.render() for function in self._functions.values()]
         parts += [text for name, text in self._declared.items() if name not in self._functions]
         if self._unit:

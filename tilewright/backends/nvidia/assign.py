@@ -30,6 +30,7 @@ from tilewright.backends.nvidia.anchors import (
     conversion_cycles,
     cycles,
 )
+from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.dots import DotPlan, SharedOperand
 from tilewright.backends.nvidia.relations import (
     ACCESSES,
@@ -41,14 +42,16 @@ from tilewright.backends.nvidia.relations import (
     splittable,
 )
 from tilewright.backends.nvidia.relayout import Form, Plan, Shared, rewrite
+from tilewright.backends.nvidia.tgir import memory_bits
 from tilewright.base.errors import CompilationError
 from tilewright.ir.op import location_of
-from tilewright.ir.types import shape_of
+from tilewright.ir.types import element_type, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.control import ConditionOp, ForOp, FuncOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import AssertOp, PrintOp
+from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.memory import LoadOp

@@ -141,7 +141,7 @@ class NvFunction(Function):
         Returns:
             The results.
         """
-        ret = VOID if not results else results[0] if len(results) == 1 else T(_struct(results))
+        ret = VOID if not results else results[0] if len(results) == 1 else self.module.struct(results)
         keyword = "sideeffect " if effect else ""
         call = f'call {ret.text} asm {keyword}"{text}", "{constraints}"({", ".join(a.typed for a in args)})'
         if not results:
@@ -149,10 +149,6 @@ class NvFunction(Function):
             return []
         made = self.emit(ret, call)
         return [made] if len(results) == 1 else [self.extract_value(made, i, t) for i, t in enumerate(results)]
-
-
-def _struct(types: Sequence[T]) -> str:
-    return "{ " + ", ".join(t.text for t in types) + " }"
 
 
 __all__ = ["SHARED_PTR", "NvFunction"]

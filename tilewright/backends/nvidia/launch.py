@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.backends.llvm.slots import coerce, natural_format
-from tilewright.backends.nvidia import driver
+from tilewright.backends.nvidia import driver, tensormap
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.libcuda import FAULTS, cuda
-from tilewright.backends.nvidia.stub import HEADER, Record, launch_stub, parameter_format
+from tilewright.backends.nvidia.stub import HEADER, TENSOR_MAP, Record, launch_stub, parameter_format
 from tilewright.base.errors import DeviceAssertionError, GridError, OutOfResources, TilewrightError
 
 Launch = Callable[..., None]
@@ -86,7 +86,8 @@ def make_launch(
         `launch(gx, gy, gz, *values)`: the grid (positive integers), then an address or number per run-time parameter.
     """
     facts = kernel.metadata
-    types = [*facts["types"], *(["*u8"] if facts["needs_log"] else [])]
+    maps = facts.get("tensor_maps", ())
+    types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
     form, size = parameter_format(types)
     function = kernel.on(ordinal)
     record = Record(
@@ -94,18 +95,23 @@ def make_launch(
         cooperative, programmatic,
     )  # fmt: skip
     log = driver.Memory(_LOG_BYTES, ordinal) if facts["needs_log"] else None
-    values = (log.address,) if log else ()
+    last = (log.address,) if log else ()
+
+    def hidden(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *last
+
     reader = driver.stream_reader() if stream is None else lambda _: stream
     launch = _launch_function(
-        _packers(types, form), record, ordinal, reader, facts["cluster"], values, _Explain(facts["name"], ordinal)
-    )
+        _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or log else None,
+        _Explain(facts["name"], ordinal),
+    )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     return _checked(launch, log, reader, facts) if log and facts["asserts"] else launch
 
 
 def _launch_function(
     packers: tuple[Pack, Pack], record: Record, ordinal: int, reader: Callable[[int], int], cluster: int,
-    hidden: tuple[int, ...], explain: _Explain,
+    hidden: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None, explain: _Explain,
 ) -> Launch:  # fmt: skip
     pack, convert = packers
     run, address = launch_stub(), record.address
@@ -122,9 +128,9 @@ def _launch_function(
             raise explain(code, gx, gy, gz)
         recent[ordinal] = name
 
-    if cluster == 1 and not hidden:
-        return launch
-    return lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values, *hidden)
+    if hidden is None:
+        return launch if cluster == 1 else lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values)
+    return lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values, *hidden(values))
 
 
 def _packers(types: list[str], form: str) -> tuple[Pack, Pack]:
@@ -133,7 +139,10 @@ def _packers(types: list[str], form: str) -> tuple[Pack, Pack]:
     plain = struct.Struct(HEADER + form).pack
 
     def converting(record: int, stream: int, gx: int, gy: int, gz: int, *values: Any) -> bytes:
-        slots = [coerce(value, kind, natural_format(kind)) for value, kind in zip(values, types, strict=True)]
+        slots = [
+            value if kind == TENSOR_MAP else coerce(value, kind, natural_format(kind))
+            for value, kind in zip(values, types, strict=True)
+        ]
         return plain(record, stream, gx, gy, gz, *slots)
 
     return (converting if "bf16" in types else plain), converting

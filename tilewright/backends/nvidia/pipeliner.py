@@ -12,9 +12,11 @@ that computes their addresses and masks is written once more for the trip ahead,
     async_wait 0
 
 Blocks of descriptors are copied by the copy engine instead: the loop waits for the barrier of a stage, which counts the
-bytes that arrive there. Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
-while the next are started; the copies then follow the wait for the trip before. Barriers are placed later, by
-`barriers`, which understands rings.
+bytes that arrive there.
+
+Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
+while the next are started; the copies then follow the wait for the trip before. Barriers of the block are placed later,
+by `barriers`, which understands rings.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import Arch

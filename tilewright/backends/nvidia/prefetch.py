@@ -1,9 +1,10 @@
 """Which loads of a loop are worth copying to shared memory ahead of time, and what their buffers look like.
 
 A load qualifies if its tile reaches a product of the loop, nothing in the loop writes memory, its addresses and mask
-are cheap functions of the loop's counter and carried values, and cp.async can move it: 4 bytes or more at a time,
-zeros where the mask is off. The buffer is the one that the product reads, if the tile goes there as it is; else one
-with swizzled rows, from which the tile is read where it was loaded.
+are cheap functions of the loop's counter and carried values, and it can be copied: by cp.async, 4 bytes or more at a
+time and zeros where the mask is off, or by the copy engine if it goes through a descriptor. The buffer is the one that
+the product reads, if the tile goes there as it is; else one with swizzled rows, from which the tile is read where it
+was loaded.
 """
 
 from __future__ import annotations
@@ -35,9 +36,14 @@ from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
 
 _LEAST_COPY = 4  # bytes of the smallest cp.async
-_HARMLESS = frozenset({"tt.load", "tt.descriptor_load", "tt.assert", "tt.print", "scf.yield", "scf.if", "llvm.intr.assume"})
+_HARMLESS = frozenset(
+    {"tt.load", "tt.descriptor_load", "tt.assert", "tt.print", "scf.yield", "scf.if", "llvm.intr.assume"}
+)
 # Without side effects, but too dear to be done twice in every trip, or not to be done for a trip that there is not.
-_DEAR = frozenset({"tt.dot", "ttg.convert_layout", "tt.reduce", "tt.scan", "tt.gather", "tt.histogram", "tt.load"})
+_DEAR = frozenset(
+    {"tt.dot", "ttg.convert_layout", "tt.reduce", "tt.scan", "tt.gather", "tt.histogram", "tt.load"}
+    | {"tt.descriptor_load"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Building laid-out tile IR: operations inserted before another, barriers of the copy engine, tiles read from buffers."""
+"""Building laid-out tile IR: operations inserted before another, tiles read from the buffers to which they were copied,
+and the barriers of the copy engine.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ from tilewright.backends.llvm.identity import ByteCache
 from tilewright.backends.llvm.slots import natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.libcuda import Cuda
+from tilewright.backends.nvidia.tensormap import MAP_ALIGNMENT, MAP_BYTES
 
+TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
 HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8
 HEADER_BYTES = struct.calcsize(HEADER)
 # Words of the record: cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, context, function, bytes of
@@ -175,16 +177,16 @@ class Record:
 
 
 def parameter_format(types: Sequence[str]) -> tuple[str, int]:
-    """`struct` format of a kernel's parameters, each at a multiple of its size as the PTX ABI has it, and its size.
+    """`struct` format of a kernel's parameters, each aligned as the PTX ABI has it, and its size.
 
     Args:
-        types: signature types in order.
+        types: signature types in order, or `TENSOR_MAP`.
     """
     text, size = "", 0
     for kind in types:
-        form = natural_format(kind)
+        form = f"{MAP_BYTES}s" if kind == TENSOR_MAP else natural_format(kind)
         bytes_ = struct.calcsize(f"={form}")
-        padding = -size % bytes_
+        padding = -size % (MAP_ALIGNMENT if kind == TENSOR_MAP else bytes_)
         text += f"{padding}x{form}" if padding else form
         size += padding + bytes_
     return text, size

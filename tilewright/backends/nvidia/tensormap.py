@@ -8,13 +8,19 @@ Source: CUDA Driver API, "Tensor Map Object Management".
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tilewright.backends.nvidia import driver
 from tilewright.backends.nvidia.libcuda import cuda
 from tilewright.base.errors import ArgumentError
 
 MAP_BYTES = 128
-_ALIGNMENT = 64  # of the map itself
+MAP_ALIGNMENT = 64  # of the map itself, in memory and among the parameters of a kernel
+Recipe = Mapping[str, Any]
+"""How a launch describes a tensor: `element`, `box`, `swizzle` and `nan_padding` as for `encode_tiled`; `base`, `shape`
+and `strides` in pairs, of which one is None: [number of a parameter, constant]."""
 # CUtensorMapDataType by signature type; 8-bit floats travel as bytes.
 _TYPES = {
     "u8": 0, "i8": 0, "u1": 0, "fp8e4nv": 0, "fp8e5": 0, "u16": 1, "i16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5,
@@ -61,8 +67,8 @@ def encode_tiled(
     _check(
         not swizzle or box[-1] * size <= swizzle, f"rows of {box[-1] * size} bytes do not fit a swizzle of {swizzle}"
     )
-    memory = (ctypes.c_ubyte * (MAP_BYTES + _ALIGNMENT))()
-    start = ctypes.addressof(memory) + -ctypes.addressof(memory) % _ALIGNMENT
+    memory = (ctypes.c_ubyte * (MAP_BYTES + MAP_ALIGNMENT))()
+    start = ctypes.addressof(memory) + -ctypes.addressof(memory) % MAP_ALIGNMENT
     cuda().call(
         "cuTensorMapEncodeTiled",
         start,
@@ -80,6 +86,36 @@ def encode_tiled(
         doing=f"describing a tensor of {'x'.join(map(str, shape))} {element}",
     )
     return ctypes.string_at(start, MAP_BYTES)
+
+
+def encode(recipe: Recipe, values: Sequence[Any], ordinal: int) -> bytes:
+    """The map for one launch; equal ones are made once.
+
+    Args:
+        recipe: of the compiled kernel.
+        values: its parameters in order.
+        ordinal: the GPU.
+
+    Raises:
+        ArgumentError, DriverError: as `encode_tiled`.
+    """
+
+    def of(pair: Sequence[int | None]) -> int:
+        return int(pair[1] if pair[0] is None else values[pair[0]])
+
+    return _encoded(
+        ordinal, of(recipe["base"]), recipe["element"], tuple(map(of, recipe["shape"])),
+        tuple(map(of, recipe["strides"])), tuple(recipe["box"]), recipe["swizzle"], recipe["nan_padding"],
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1024)
+def _encoded(
+    ordinal: int, address: int, element: str, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...],
+    swizzle: int, nan_padding: bool,
+) -> bytes:  # fmt: skip
+    with driver.current(ordinal):
+        return encode_tiled(address, element, shape, strides, box, swizzle=swizzle, nan_padding=nan_padding)
 
 
 def _check(holds: bool, message: str) -> None:

@@ -15,12 +15,14 @@ import math
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from tilewright.backends.nvidia.tensormap import Recipe
 from tilewright.backends.nvidia.tgir import MemDescType, memdesc_type, memory_bits
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled, row_major, widest_swizzle
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 
 _LONGEST = 256  # elements of a box along a dim
@@ -93,7 +95,7 @@ def _block(type_: Attribute) -> TensorType[Attribute]:
     return type_.block
 
 
-def element_name(type_: Attribute) -> str:
+def _element_name(type_: Attribute) -> str:
     """Signature type of the elements of a descriptor type, as the engine sees them: it moves others as integers."""
     element = element_type(_block(type_))
     return _FLOATS.get(ir_name(element)) or f"u{memory_bits(element)}"
@@ -102,7 +104,30 @@ def element_name(type_: Attribute) -> str:
 def is_movable(maker: MakeTensorDescOp) -> bool:
     """Whether the engine can move the blocks of a descriptor, padding included."""
     type_ = maker.result.type
-    return plan_of(type_) is not None and not (maker.pads_nan and element_name(type_) not in _FLOATS.values())
+    return plan_of(type_) is not None and not (maker.pads_nan and _element_name(type_) not in _FLOATS.values())
 
 
-__all__ = ["CopyPlan", "buffer_type", "element_name", "is_movable", "plan_copy", "plan_of"]
+def recipe_of(maker: MakeTensorDescOp) -> Recipe:
+    """How a launch makes the tensor map of a descriptor of the host."""
+    plan = plan_of(maker.result.type)
+    assert plan is not None
+    return {
+        "element": _element_name(maker.result.type),
+        "base": _source(maker.base),
+        "shape": [_source(value) for value in maker.sizes],
+        "strides": [_source(value) for value in maker.strides],
+        "box": list(plan.box),
+        "swizzle": plan.swizzle,
+        "nan_padding": maker.pads_nan,
+    }
+
+
+def _source(value: SSAValue) -> list[int | None]:
+    """[parameter, None] or [None, constant]."""
+    if isinstance(value, BlockArgument):
+        return [value.index, None]
+    assert isinstance(value.owner, ConstantOp), "a descriptor of the host is made of parameters and constants"
+    return [None, int(value.owner.splat_value)]
+
+
+__all__ = ["CopyPlan", "buffer_type", "is_movable", "plan_copy", "plan_of", "recipe_of"]

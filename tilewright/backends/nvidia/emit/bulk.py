@@ -1,0 +1,121 @@
+"""Copies by the copy engine (TMA), and the barriers in shared memory that tell when they have arrived.
+
+One thread starts a copy; all threads wait for its barrier, each counting the phases that it has seen:
+
+    @thread 0   mbarrier.arrive.expect_tx [barrier], bytes
+    @thread 0   cp.async.bulk.tensor.2d.shared::cta.global [buffer], [map, {column, row}], [barrier]     for every box
+    ...
+    wait:       mbarrier.try_wait.parity [barrier], parity;  not yet? -> wait
+                parity ^= 1
+
+Source: PTX ISA, "Data Movement and Conversion Instructions: Tensor copy", "mbarrier", "Async proxy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.llvm.types import I1, I32, I64, VOID, V, const
+from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
+from tilewright.backends.nvidia.tgir import layout_of, memdesc_count
+from tilewright.backends.nvidia.tgir_ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
+from tilewright.backends.nvidia.tma import CopyPlan, plan_of
+from tilewright.ops.descriptor import MakeTensorDescOp
+
+_TENSOR = "llvm.nvvm.cp.async.bulk.tensor"
+_NO_HINT = (const(I64, 0), const(I1, 0))  # of a cache policy
+
+
+@emits(MakeTensorDescOp.name)
+def emit_descriptor(k: Kernel, op: Operation) -> None:
+    """Nothing: the launch passes a tensor map."""
+    assert op.results[0] in k.values
+
+
+# --- barriers -----------------------------------------------------------------------------------------
+
+
+@emits(InitBarrierOp.name)
+def emit_init_barrier(k: Kernel, op: Operation) -> None:
+    """One thread makes the barriers; every thread waits for phase 0 of each first."""
+    assert isinstance(op, InitBarrierOp)
+    f, buffer = k.f, k.buffer(op.src)
+    with f.if_(k.first_thread()):
+        for stage in range(memdesc_count(op.src.type)):
+            place = f.shared_at(buffer.base, stage * buffer.stride)
+            f.call("llvm.nvvm.mbarrier.init.shared", VOID, (place, const(I32, int(op.attr_values()["count"]))))
+        f.call("llvm.nvvm.fence.proxy.async.shared_cta", VOID, ())
+    phases = f.alloca(I32, align=4)
+    f.store(const(I32, 0), phases, align=4)
+    k.set(op.result, Buffer(buffer.base, layout_of(op.src), buffer.element, buffer.stride, phases))
+
+
+@emits(WaitBarrierOp.name)
+def emit_wait_barrier(k: Kernel, op: Operation) -> None:
+    """Wait for the phase of a stage that is next for this thread."""
+    assert isinstance(op, WaitBarrierOp)
+    f, barrier, stage = k.f, k.buffer(op.barrier), k.scalar(op.stage)
+    assert barrier.phases is not None
+    seen = f.load(I32, barrier.phases, align=4)
+    parity = f.and_(f.lshr(seen, stage), 1)
+    place = _stage(k, barrier, stage)
+
+    def under_way(_: list[V]) -> V:
+        ended = f.call("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", I1, (place, parity))
+        return f.not_(ended)
+
+    f.while_([], under_way, lambda values: values)
+    f.ptx("", "~{memory}", [])  # LLVM takes the test to concern the barrier alone: no access may move before it
+    f.store(f.xor(seen, f.shl(const(I32, 1), stage)), barrier.phases, align=4)
+
+
+def _stage(k: Kernel, barrier: Buffer, stage: V) -> V:
+    return k.f.shared_at(barrier.base, k.f.mul(stage, barrier.stride, "nuw nsw"))
+
+
+# --- copies -------------------------------------------------------------------------------------------
+
+
+@emits(TmaLoadOp.name)
+def emit_load(k: Kernel, op: Operation) -> None:
+    """Start the copies of a block to a buffer."""
+    assert isinstance(op, TmaLoadOp)
+    f, plan = k.f, _plan(op.desc)
+    with f.if_(f.and_(k.first_thread(), k.scalar(op.pred))):
+        place = _stage(k, k.buffer(op.barrier), k.scalar(op.stage))
+        size = const(I32, plan.boxes * plan.box_bytes)
+        f.call("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", I64, (place, size))
+        name = f"{_TENSOR}.g2s.cta.tile.{len(plan.box)}d"
+        for target, corner in _boxes(k, plan, k.buffer(op.dst), op.indices):
+            f.call(name, VOID, (target, place, k.scalar(op.desc), *corner, *_NO_HINT))
+
+
+@emits(TmaStoreOp.name)
+def emit_store(k: Kernel, op: Operation) -> None:
+    """Copy a buffer to a block, and wait until it is there."""
+    assert isinstance(op, TmaStoreOp)
+    f, plan = k.f, _plan(op.desc)
+    with f.if_(k.first_thread()):
+        name = f"{_TENSOR}.s2g.tile.{len(plan.box)}d"
+        for source, corner in _boxes(k, plan, k.buffer(op.src), op.indices):
+            f.call(name, VOID, (source, k.scalar(op.desc), *corner, *_NO_HINT))
+        f.call("llvm.nvvm.cp.async.bulk.commit.group", VOID, ())
+        f.call("llvm.nvvm.cp.async.bulk.wait.group", VOID, (const(I32, 0),))
+
+
+def _plan(desc: SSAValue) -> CopyPlan:
+    plan = plan_of(desc.type)
+    assert plan is not None, "a descriptor was kept that the copy engine does not serve"
+    return plan
+
+
+def _boxes(k: Kernel, plan: CopyPlan, buffer: Buffer, indices: Sequence[SSAValue]) -> list[tuple[V, list[V]]]:
+    """Of every box its place in shared memory and its first element, coordinates from the contiguous one on."""
+    *outer, column = map(k.scalar, indices)
+    found = []
+    for number in range(plan.boxes):
+        place = k.f.shared_at(buffer.base, number * plan.box_bytes)
+        found.append((place, [k.f.add(column, number * plan.box[-1]), *reversed(outer)]))
+    return found
