@@ -12,6 +12,7 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.decompose import decompose
+from tilewright.passes.pipeline import SIMPLIFY_TEXT, run_passes
 
 TEXT = """
 module {
@@ -45,6 +46,27 @@ def test_no_descriptor_is_left_and_the_module_verifies():
     assert "descriptor" not in text and text.count("tt.load") == text.count("tt.store") == 1
     assert "0x7FC00000" in text  # NaN, the padding asked for
     assert not decompose(module)
+
+
+HOST = TEXT.replace(
+    "%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %m: i32, %n: i32)",
+    "%x: !tt.ptr<f32> {tt.host_descriptor = 0 : i32}, %o: !tt.ptr<f32>, %m: i32 {tt.host_descriptor = 0 : i32}, "
+    "%n: i32 {tt.host_descriptor = 0 : i32}, %s: i64 {tt.host_descriptor = 0 : i32})",
+).replace("%s = arith.extsi %n : i32 to i64", "")
+
+
+def test_descriptors_of_the_host_may_stay():
+    module = parse_module(HOST)
+    assert decompose(module)  # %do is none
+    levels.verify(module)
+    text = print_module(module, locations=False)
+    assert text.count("tt.make_tensor_descriptor") == text.count("tt.descriptor_load") == text.count("tt.store") == 1
+    assert print_module(parse_module(text), locations=False) == text
+    run_passes(module, SIMPLIFY_TEXT)
+    assert "make_tensor_descriptor" not in print_module(module, locations=False)
+    parts = parse_module(HOST.replace("%s: i64 {tt.host_descriptor = 0", "%s: i64 {tt.host_descriptor = 1"))
+    run_passes(parts)
+    assert "make_tensor_descriptor" not in print_module(parts, locations=False)  # parts of two
 
 
 def test_the_reference_and_the_cpu_give_the_same():

@@ -32,6 +32,7 @@ UNREACHABLE = Pass("unreachable", drop_unreachable_blocks)
 STRUCTURE = Pass("structure", structure_branches)
 INLINE = Pass("inline", inline_calls)
 DECOMPOSE = Pass("decompose", decompose)
+DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
 CANONICALIZE = Pass("canonicalize", canonicalize)
 CSE = Pass("cse", eliminate_common_subexpressions)
 LICM = Pass("licm", hoist_loop_invariants)
@@ -47,6 +48,8 @@ SIMPLIFY: tuple[Pass, ...] = (
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it
 )
+# Of a text nobody knows whether its arguments are what it says: no launch describes them to a copy engine.
+SIMPLIFY_TEXT: tuple[Pass, ...] = tuple(DECOMPOSE_ALL if step is DECOMPOSE else step for step in SIMPLIFY)
 BY_NAME = {p.name: p for p in SIMPLIFY}
 
 

@@ -77,6 +77,10 @@ def _signature(kind: Attribute) -> str:
     return dtype_of(kind).signature
 
 
+def _simplified(text: str, name: str) -> ModuleOp:
+    return pipeline.run_passes(parse_module(text, name), pipeline.SIMPLIFY_TEXT)
+
+
 def compile_ir(source: IRSource, options: Options, target: Target | None = None) -> CompiledKernel:
     """Compile tile IR; nothing is kept on disk.
 
@@ -91,7 +95,7 @@ def compile_ir(source: IRSource, options: Options, target: Target | None = None)
     metadata: dict[str, Any] = {"name": source.name, "types": list(specialization.runtime_types)}
     metadata["params"] = list(specialization.names)
     # parsed once more: the passes work in place, and a source may be compiled twice
-    parse = Stage(lambda text, _: pipeline.run_passes(parse_module(text, str(source.path))), print_module)
+    parse = Stage(lambda text, _: _simplified(text, str(source.path)), print_module)
     stages = {"ttir": parse, **backend.stages(options, target)}
     outcome = run_stages(stages, source.text, metadata, source.name, knobs.compilation)
     kernel = CompiledKernel(source.name, target, metadata, source.hash(), outcome.texts, outcome.seconds)

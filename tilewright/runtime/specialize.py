@@ -295,7 +295,9 @@ def _specialize_descriptor(value: tensor_descriptor, param: Param) -> tuple[Slot
 
 def _has_map(value: tensor_descriptor) -> bool:
     """Whether GPUs with a copy engine can be told where the tensor is (CUDA Driver API, cuTensorMapEncodeTiled)."""
-    size = max(1, scalar_from_signature(value.base.dtype).primitive_bitwidth // 8)
+    element = scalar_from_signature(value.base.dtype)
+    assert isinstance(element, dtype)
+    size = max(1, element.primitive_bitwidth // 8)
     steps = [stride * size for stride in value.strides[:-1]]
     return all(0 < step < 1 << 40 and step % ALIGNMENT == 0 for step in steps) and min(value.shape) > 0
 

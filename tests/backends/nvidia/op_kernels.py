@@ -86,7 +86,7 @@ class OpKernel:
         self._results: list[tuple[Attribute, int]] = []
         self._options = Options(num_warps=num_warps, **options)
         self._arch = arch_of(capability)
-        self.facts: dict[SSAValue, AxisFacts] = _Facts()
+        self.facts: dict[SSAValue, AxisFacts] = NoFacts()
 
     def layout(self, shape: tuple[int, ...]) -> LinearLayout:
         """The layout that tiles get unless told otherwise: two elements side by side in a thread."""
@@ -167,7 +167,7 @@ class OpKernel:
         return [Ran(t, self._arrays[number]) for t, number in self._results], ran
 
 
-class _Facts(dict):  # type: ignore[type-arg]
+class NoFacts(dict):  # type: ignore[type-arg]
     """Nothing is known but what a test says."""
 
     def __missing__(self, value: SSAValue) -> AxisFacts:

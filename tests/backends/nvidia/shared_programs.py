@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.backends.nvidia.op_kernels import NoFacts
 from tests.backends.nvidia.simt import Result, run_kernel
 from tilewright.backends.llvm.types import I64, PTR
 from tilewright.backends.nvidia.allocate import allocate
@@ -208,7 +209,7 @@ def run(text: str, x: Array, y: Array, barriers: bool = True) -> tuple[Array, Re
     allocation = allocate(function)
     llvm = NvModule(features_of(90))
     f = llvm.kernel("k", [I64, I64, I64], "")
-    k = Kernel(f, arch_of(90), Options(num_warps=WARPS), {}, allocation.offsets)  # type: ignore[arg-type]
+    k = Kernel(f, arch_of(90), Options(num_warps=WARPS), NoFacts(), allocation.offsets)  # type: ignore[arg-type]
     k.start()
     places = [f.cast("inttoptr", arg, PTR) for arg in f.args]
     block = function.body.block

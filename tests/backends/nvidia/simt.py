@@ -61,7 +61,8 @@ def run_kernel(
         symbol: the kernel.
         grid: blocks along x, y, z.
         num_warps: warps of a block.
-        args: one per parameter: contiguous numpy arrays for pointers (None for null), numbers for scalars.
+        args: one per parameter: contiguous numpy arrays for pointers (None for null), numbers for scalars; functions
+            that make an array of the addresses and numbers before it.
         shared_bytes: size of `@shared`.
         count_wavefronts: count the memory cycles of shared memory.
     """
@@ -73,6 +74,7 @@ def run_kernel(
     function = module.functions[symbol]
     values, mapped = [], []
     for (t, name), arg in zip(function.params, args, strict=True):
+        arg = arg([int(v[0]) for v in values]) if callable(arg) else arg
         if isinstance(arg, np.ndarray):
             assert arg.flags.c_contiguous, "only contiguous arrays have an address"
             mapped.append((memory.add(arg), arg))
@@ -86,7 +88,8 @@ def run_kernel(
         block.run(function, values, np.ones(32 * num_warps, bool))
         result.wavefronts += block.shared.wavefronts
     for address, array in mapped:
-        array.view(np.uint8).reshape(-1)[:] = memory.contents(address, array.nbytes)
+        if array.flags.writeable:
+            array.view(np.uint8).reshape(-1)[:] = memory.contents(address, array.nbytes)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import threading
 from typing import Any
@@ -60,6 +61,22 @@ def test_parameters_lie_where_ptx_has_them(
 ) -> None:
     make_launch(kernel(*types), 0)(1, 1, 1, *values)
     assert fake.launches[0]["parameters"] == packed
+
+
+def test_tensor_maps_follow_the_parameters(fake: FakeCuda) -> None:
+    recipe = {
+        "element": "fp16", "base": [1, None], "shape": [[2, None], [None, 1]], "strides": [[0, None], [None, 1]],
+        "box": [8, 64], "swizzle": 128, "nan_padding": False,
+    }  # fmt: skip
+    fake.acts["cuTensorMapEncodeTiled"] = lambda out, *rest: ctypes.memset(out, 0xCD, 128) and None
+    launch = make_launch(kernel("i64", "*fp16", "i32", tensor_maps=[recipe], asserts=["n"], needs_log=True), 1)
+    for address in (0x7000, 0x7000, 0x7100):
+        launch(1, 1, 1, 72, address, 100)
+    first, *_, last = (told["parameters"] for told in fake.launches)
+    assert first[:20] == struct.pack("=qQi", 72, 0x7000, 100) and last[8:16] == struct.pack("=Q", 0x7100)
+    assert first[64:192] == b"\xcd" * 128 and len(first) == 200  # aligned to 64; the log comes last
+    described = [args for name, args in fake.calls if name == "cuTensorMapEncodeTiled"]
+    assert [args[3] for args in described] == [0x7000, 0x7100]  # equal maps are made once
 
 
 def test_attributes(fake: FakeCuda) -> None:

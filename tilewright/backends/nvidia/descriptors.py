@@ -8,8 +8,8 @@ Others are taken apart into pointers and masks. A load that no loop copies ahead
     wait_barrier %barrier, %buffer
     %tile = local_load %buffer                                             or a product reads the buffer
 
-The engine does not take part in the order of ordinary accesses to global memory: a tensor that the kernel also writes
-with those is left to them.
+The engine does not take part in the order of ordinary accesses to global memory, nor in their cache: a tensor that the
+kernel also writes with those, or reads with those and writes through a descriptor, is left to them.
 """
 
 from __future__ import annotations
@@ -58,27 +58,34 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[MakeTensorDescOp]:
     for op in function.walk():
         if isinstance(op, MakeTensorDescOp):
             tensors.setdefault(op.base, []).append(op)
-    written = _written(function) if arch.has_tma else None
-    room = arch.shared_limit // _SHARE
+    ordinary = [op for op in function.walk() if op.name in ACCESSES]
+    read, written = (_bases(op for op in ordinary if (op.name == LoadOp.name) == loads) for loads in (True, False))
+    room = arch.shared_limit // _SHARE if arch.has_tma else 0
     for base, makers in tensors.items():
-        if written is None or base in written or not all(is_from_host(m) and is_movable(m) for m in makers):
+        users = [use.operation for maker in makers for use in maker.result.uses]
+        stores = any(isinstance(op, DescriptorStoreOp) for op in users)
+        mixed = _may_have(written, base) or (stores and _may_have(read, base))
+        if mixed or not all(is_from_host(maker) and is_movable(maker) for maker in makers):
             continue
-        size = sum(block_bytes(use.operation) for maker in makers for use in maker.result.uses)
+        size = sum(map(block_bytes, users))
         if size <= room:
             room -= size
             yield from makers
 
 
-def _written(function: FuncOp) -> set[SSAValue] | None:
-    """The arguments through which ordinary accesses write; None if they are not known."""
+def _bases(accesses: Iterable[Operation]) -> set[SSAValue] | None:
+    """The arguments from which the addresses of some accesses come; None if they are not known."""
     found: set[SSAValue] = set()
-    for op in function.walk():
-        if op.name in ACCESSES and op.name != LoadOp.name:
-            bases = bases_of(op.operands[0])
-            if bases is None:
-                return None
-            found |= bases
+    for op in accesses:
+        bases = bases_of(op.operands[0])
+        if bases is None:
+            return None
+        found |= bases
     return found
+
+
+def _may_have(bases: set[SSAValue] | None, base: SSAValue) -> bool:
+    return bases is None or base in bases
 
 
 def block_bytes(op: Operation) -> int:
@@ -89,15 +96,13 @@ def block_bytes(op: Operation) -> int:
 # --- copies -------------------------------------------------------------------------------------------
 
 
-def copy_blocks(module: ModuleOp) -> None:
-    """Let the copy engine do the loads and stores through descriptors of a laid-out module that are left, in place."""
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            for op in list(function.walk()):
-                if isinstance(op, DescriptorLoadOp):
-                    _load(function, op)
-                elif isinstance(op, DescriptorStoreOp):
-                    _store(op)
+def copy_blocks(function: FuncOp) -> None:
+    """Let the copy engine do the loads and stores through descriptors that a laid-out function has left, in place."""
+    for op in list(function.walk()):
+        if isinstance(op, DescriptorLoadOp):
+            _load(function, op)
+        elif isinstance(op, DescriptorStoreOp):
+            _store(op)
 
 
 def _load(function: FuncOp, op: DescriptorLoadOp) -> None:
@@ -106,30 +111,26 @@ def _load(function: FuncOp, op: DescriptorLoadOp) -> None:
     buffer = b.make(LocalAllocOp, [], prefetch.ring)
     b.effect(FenceAsyncSharedOp)  # whatever lay there before
     b.effect(TmaLoadOp, [op.desc, buffer, barrier, stage, b.number(1, i1), *op.indices])
-    _move_before(op, _first_need(op))
-    b.effect(WaitBarrierOp, [barrier, stage, buffer])
     if prefetch.alloc is not None:
         replace(prefetch.alloc, [buffer])
+    _postpone(op, buffer)
+    b.effect(WaitBarrierOp, [barrier, stage, buffer])
     read_load(b, prefetch, buffer)
     erase(op)
 
 
-def _move_before(op: Operation, following: Operation) -> None:
-    block = op.parent_block()
-    assert block is not None
-    op.detach()  # type: ignore[no-untyped-call]
-    block.insert_op_before(op, following)
-
-
-def _first_need(load: DescriptorLoadOp) -> Operation:
-    """The operation before which the tile must be there; at the latest one that may change what is loaded."""
+def _postpone(load: DescriptorLoadOp, buffer: SSAValue) -> None:
+    """Move a load to where its tile or buffer must be there; no further than to what may change what is loaded."""
     op = load.next_op
     while op is not None and op.next_op is not None:
-        if op.regions or not is_removable(op) or load.result in op.operands:
+        harmless = not op.regions and (is_removable(op) or isinstance(op, LocalAllocOp))
+        if not harmless or load.result in op.operands or buffer in op.operands:
             break
         op = op.next_op
-    assert op is not None, "a block ends with a terminator"
-    return op
+    block = load.parent_block()
+    assert op is not None and block is not None, "a block ends with a terminator"
+    load.detach()  # type: ignore[no-untyped-call]
+    block.insert_op_before(load, op)
 
 
 def _store(op: DescriptorStoreOp) -> None:

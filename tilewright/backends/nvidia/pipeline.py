@@ -2,7 +2,7 @@
 
 ::
 
-    tile IR --inline all--> --choose descriptors--> --assign layouts--> --pipeline loops--> --copy blocks-->
+    tile IR --inline all--> --choose descriptors--> --assign layouts--> --pipeline loops-->
             --order memory, barriers--> laid-out tile IR
 """
 
@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import BoolAttr, ModuleOp
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.assign import lay_out
 from tilewright.backends.nvidia.barriers import place_barriers
-from tilewright.backends.nvidia.descriptors import choose_descriptors, copy_blocks
+from tilewright.backends.nvidia.descriptors import choose_descriptors
 from tilewright.backends.nvidia.dots import plan_dot
 from tilewright.backends.nvidia.ordering import order_memory
 from tilewright.backends.nvidia.pipeliner import pipeline_loops
@@ -45,7 +45,6 @@ def lay_out_module(module: ModuleOp, options: Options, target: Target) -> Module
     choose_descriptors(module, arch)
     module = lay_out(module, options.num_warps, lambda op: plan_dot(op, options.num_warps, arch))
     pipeline_loops(module, options.num_stages, arch)
-    copy_blocks(module)
     hoist_loop_invariants(module)
     eliminate_common_subexpressions(module)
     eliminate_dead_code(module)

@@ -29,7 +29,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import Arch
-from tilewright.backends.nvidia.descriptors import block_bytes
+from tilewright.backends.nvidia.descriptors import block_bytes, copy_blocks
 from tilewright.backends.nvidia.facts import axis_facts
 from tilewright.backends.nvidia.operands import stage_operands
 from tilewright.backends.nvidia.prefetch import Prefetch, address_slice, plan_prefetches, ring_bytes
@@ -65,7 +65,10 @@ from tilewright.passes.rewriting import erase, replace
 
 
 def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch) -> None:
-    """Pipeline the innermost loops of a laid-out module, in place, and put fences where wgmma reads what was stored.
+    """Pipeline the innermost loops of a laid-out module, in place.
+
+    Blocks of descriptors that no loop copies ahead are copied where they are needed; fences stand where wgmma reads
+    what was stored.
 
     Args:
         module: laid-out tile IR without barriers.
@@ -77,6 +80,7 @@ def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch) -> None:
             stage_operands(function)
             for loop in [op for op in function.walk() if isinstance(op, ForOp) and _is_innermost(op)]:
                 _pipeline(loop, function, _stages(loop, num_stages), arch)
+            copy_blocks(function)
             fence_operands(function)
 
 

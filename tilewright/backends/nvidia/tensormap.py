@@ -100,8 +100,9 @@ def encode(recipe: Recipe, values: Sequence[Any], ordinal: int) -> bytes:
         ArgumentError, DriverError: as `encode_tiled`.
     """
 
-    def of(pair: Sequence[int | None]) -> int:
-        return int(pair[1] if pair[0] is None else values[pair[0]])
+    def of(pair: Sequence[Any]) -> int:
+        slot, constant = pair
+        return int(constant if slot is None else values[slot])
 
     return _encoded(
         ordinal, of(recipe["base"]), recipe["element"], tuple(map(of, recipe["shape"])),

@@ -126,8 +126,9 @@ def _source(value: SSAValue) -> list[int | None]:
     """[parameter, None] or [None, constant]."""
     if isinstance(value, BlockArgument):
         return [value.index, None]
-    assert isinstance(value.owner, ConstantOp), "a descriptor of the host is made of parameters and constants"
-    return [None, int(value.owner.splat_value)]
+    number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None
+    assert number is not None, "a descriptor of the host is made of parameters and constants"
+    return [None, int(number)]
 
 
 __all__ = ["CopyPlan", "buffer_type", "is_movable", "plan_copy", "plan_of", "recipe_of"]

@@ -1,0 +1,218 @@
+"""The copy engine of the simulated GPU: tensor maps, bulk tensor copies and the barriers that they signal.
+
+A tensor map is what `encode_map`, standing in for the driver, packs into 128 bytes. Copies arrive as late as they may:
+those to shared memory when somebody waits for their barrier, those to global memory when their group is waited for.
+Until then their places hold noise and count as written by the thread that started the copy. Swizzles are the address
+patterns of the PTX ISA ("Tensor Swizzling Modes"). Importing this file adds the intrinsics to the simulator's table.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.backends.nvidia.fake_cuda import FakeCuda, installed
+from tests.backends.nvidia.simt_intrinsics import Machine, intrinsic
+from tests.backends.nvidia.simt_memory import SimtError
+from tests.backends.nvidia.simt_text import NOISE, Inst
+
+Array = np.ndarray
+_FORM = struct.Struct("=IIQ5Q5Q5III")  # element bytes, rank, address, sizes, strides in bytes, box, swizzle, fill
+_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}  # by CUtensorMapDataType
+_PHASES = {0: 0, 1: 1, 2: 3, 3: 7}  # by CUtensorMapSwizzle: which bits from 7 on are flipped into bits from 4 on
+_MAX_TRANSACTION = (1 << 20) - 1
+
+
+# --- maps ---------------------------------------------------------------------------------------------
+
+
+def encode_map(out: int, kind: int, rank: int, address: int, *arrays: Any) -> None:
+    """cuTensorMapEncodeTiled, after the driver's own checks."""
+    sizes, strides, box, steps, interleave, swizzle, _, fill = arrays
+    sizes = list((ctypes.c_uint64 * rank).from_address(sizes))
+    strides = [_SIZES[kind], *(ctypes.c_uint64 * (rank - 1)).from_address(strides)] if rank > 1 else [_SIZES[kind]]
+    box = list((ctypes.c_uint32 * rank).from_address(box))
+    assert list((ctypes.c_uint32 * rank).from_address(steps)) == [1] * rank and not interleave
+    row = box[0] * _SIZES[kind]
+    assert address % 16 == 0 and all(step % 16 == 0 for step in strides[1:]) and row % 16 == 0
+    assert max(box) <= 256 and (not swizzle or row <= 16 << swizzle)
+    assert not fill or kind in (6, 7, 8, 9)
+    five = [list(values) + [0] * (5 - rank) for values in (sizes, strides, box)]
+    packed = _FORM.pack(_SIZES[kind], rank, address, *five[0], *five[1], *five[2], swizzle, fill)
+    ctypes.memmove(out, packed.ljust(128, b"\0"), 128)
+
+
+@contextmanager
+def encoding() -> Iterator[None]:
+    """Have tensor maps be made in the form that the simulator reads."""
+    library = FakeCuda()
+    library.acts["cuTensorMapEncodeTiled"] = encode_map
+    with installed(library):
+        yield
+
+
+@dataclass
+class _Map:
+    """A decoded tensor map; dims are counted from the contiguous one."""
+
+    bytes: int
+    address: int
+    sizes: list[int]
+    strides: list[int]
+    box: list[int]
+    phases: int
+    fill: int
+
+    @staticmethod
+    def read(m: Machine, pointer: Array) -> _Map:
+        raw = m.memory.load(m.spread(pointer)[m.threads[:1]], 128).tobytes()
+        size, rank, address, *rest = _FORM.unpack(raw[: _FORM.size])
+        parts = [list(rest[5 * i : 5 * i + rank]) for i in range(3)]
+        return _Map(size, address, *parts, _PHASES[rest[15]], rest[16])
+
+    def elements(self, corner: list[int], shared: int) -> tuple[Array, Array, Array]:
+        """Of every element of a box: its place in shared memory, its address, whether it lies in the tensor."""
+        if shared % 128:
+            raise SimtError(f"a box at byte {shared} of shared memory is not aligned to 128")
+        grids = np.meshgrid(*(np.arange(n) for n in reversed(self.box)), indexing="ij")[::-1]
+        places, step = np.full(grids[0].shape, shared), self.bytes
+        address, inside = np.full(grids[0].shape, self.address), np.ones(grids[0].shape, bool)
+        for grid, first, size, stride, extent in zip(grids, corner, self.sizes, self.strides, self.box, strict=True):
+            places = places + grid * step
+            step *= extent
+            inside &= (grid + first >= 0) & (grid + first < size)
+            address = address + (grid + first) * stride
+        places ^= (places >> 7 & self.phases) << 4
+        return places.reshape(-1), address.reshape(-1), inside.reshape(-1)
+
+
+def _corner(m: Machine, values: tuple[Array, ...]) -> list[int]:
+    return [int(np.int32(m.spread(value)[m.threads[0]].astype(np.uint32))) for value in values]
+
+
+# --- barriers -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Barrier:
+    count: int
+    pending: int
+    transactions: int = 0
+    phases: int = 0  # that have ended
+    arriving: list[Callable[[], int]] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Let what is under way arrive; end the phase if that was all."""
+        for arrive in self.arriving:
+            self.transactions -= arrive()
+        self.arriving = []
+        if not self.pending and not self.transactions:
+            self.phases, self.pending = self.phases + 1, self.count
+
+
+def _barriers(m: Machine) -> dict[int, _Barrier]:
+    if not hasattr(m, "tma_barriers"):
+        m.tma_barriers = {}
+    return m.tma_barriers
+
+
+def _one(m: Machine, value: Array) -> int:
+    if len(m.threads) != 1:
+        raise SimtError("a copy is started by more than one thread")
+    return int(m.spread(value)[m.threads[0]])
+
+
+def _barrier(m: Machine, address: int) -> _Barrier:
+    if address not in _barriers(m):
+        raise SimtError(f"there is no barrier at byte {address} of shared memory")
+    return _barriers(m)[address]
+
+
+@intrinsic("llvm.nvvm.mbarrier.init.shared")
+def _init(m: Machine, inst: Inst, address: Array, count: Array) -> None:
+    place = _one(m, address)
+    m.shared.store(m.threads, np.array([place]), np.full((1, 8), NOISE, np.uint8))
+    _barriers(m)[place] = _Barrier(int(count[0]), int(count[0]))
+
+
+@intrinsic("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta")
+def _expect(m: Machine, inst: Inst, address: Array, size: Array) -> Array:
+    barrier = _barrier(m, _one(m, address))
+    if not barrier.pending:
+        raise SimtError("a copy for the next phase is started before the last one was waited for")
+    barrier.pending -= 1
+    barrier.transactions += int(size[0])
+    assert barrier.transactions <= _MAX_TRANSACTION
+    return np.zeros(1, np.uint64)
+
+
+@intrinsic("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta")
+def _try_wait(m: Machine, inst: Inst, address: Array, parity: Array) -> Array:
+    places, parities = m.active(address), m.active(parity)
+    m.shared.load(m.threads, places, 8)
+    for place in np.unique(places):
+        _barrier(m, int(place)).settle()
+    ended = [_barrier(m, int(place)).phases & 1 != int(want) for place, want in zip(places, parities, strict=True)]
+    if not all(ended):
+        raise SimtError("a thread waits for a phase that does not end")
+    return np.ones(1, bool)
+
+
+@intrinsic("llvm.nvvm.fence.proxy.async.shared_cta")
+def _fence(m: Machine, inst: Inst) -> None:
+    return None
+
+
+# --- copies -------------------------------------------------------------------------------------------
+
+
+def _load(m: Machine, target: Array, barrier: Array, pointer: Array, *rest: Array) -> None:
+    box = _Map.read(m, pointer)
+    signalled = _barrier(m, _one(m, barrier))
+    places, addresses, inside = box.elements(_corner(m, rest[:-2]), _one(m, target))
+    thread = np.full(len(places), m.threads[0])
+    noise = np.full((len(places), box.bytes), NOISE, np.uint8)
+    m.shared.store(thread, places, noise)
+
+    def arrive() -> int:
+        raw = np.full_like(noise, 0xFF if box.fill else 0)
+        raw[inside] = m.memory.load(addresses[inside], box.bytes)
+        where = places[:, None] + np.arange(box.bytes)
+        m.shared.data[where] = raw
+        m.shared._writer[where] = -1  # who waited may read
+        return raw.size
+
+    signalled.arriving.append(arrive)
+
+
+def _store(m: Machine, source: Array, pointer: Array, *rest: Array) -> None:
+    box = _Map.read(m, pointer)
+    places, addresses, inside = box.elements(_corner(m, rest[:-2]), _one(m, source))
+    raw = m.shared.load(np.full(len(places), m.threads[0]), places, box.bytes)
+    groups = m.__dict__.setdefault("tma_groups", [[]])
+    groups[-1].append((places, addresses[inside], raw, inside))
+
+
+@intrinsic("llvm.nvvm.cp.async.bulk.commit.group")
+def _commit(m: Machine, inst: Inst) -> None:
+    m.tma_groups.append([])
+
+
+@intrinsic("llvm.nvvm.cp.async.bulk.wait.group")
+def _wait(m: Machine, inst: Inst, left: Array) -> None:
+    while len(m.tma_groups) - 1 > int(left[0]):
+        for places, addresses, raw, inside in m.tma_groups.pop(0):
+            if (m.shared.data[places[:, None] + np.arange(raw.shape[1])] != raw).any():
+                raise SimtError("shared memory changed while it was copied")
+            m.memory.store(addresses, raw[inside])
+
+
+for _rank in range(1, 6):
+    intrinsic(f"llvm.nvvm.cp.async.bulk.tensor.g2s.cta.tile.{_rank}d")(lambda m, inst, *args: _load(m, *args))
+    intrinsic(f"llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{_rank}d")(lambda m, inst, *args: _store(m, *args))
