@@ -395,9 +395,13 @@ def draw(console: Console, found: list[Row]) -> None:
         table.add_row(
             row.race.subject, row.race.case, _us(row.ours), f"{row.rate:.2f} {row.race.unit}", _us(row.triton),
             _us(row.torch), f"{row.ratio:.2f}", f"{row.race.floor:.2f}", f"{row.compile_ours:.2f} s",
-            f"{row.compile_triton:.2f} s", "pass" if row.ratio >= row.race.floor else "miss",
+            f"{row.compile_triton:.2f} s", _verdict(row),
         )  # fmt: skip
     console.print(table)
+
+
+def _verdict(row: Row) -> str:
+    return "" if not row.race.floor else "pass" if row.ratio >= row.race.floor else "miss"
 
 
 def _us(seconds: float) -> str:

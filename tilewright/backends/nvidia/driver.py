@@ -227,6 +227,16 @@ class Function:
     def _attribute(self, number: int) -> int:
         return cuda().integer("cuFuncGetAttribute", number, self.handle, doing=f"asking about `{self.kernel}`")
 
+    def parameter_offsets(self, count: int) -> list[int]:
+        """Byte offsets of the first `count` parameters. (The assembler aligns tensor maps to where it puts them all.)"""
+        offset, size, doing = ctypes.c_size_t(), ctypes.c_size_t(), f"asking about the parameters of `{self.kernel}`"
+        found = []
+        for number in range(count):
+            places = ctypes.byref(offset), ctypes.byref(size)
+            cuda().call("cuFuncGetParamInfo", self.handle, number, *places, doing=doing)
+            found.append(offset.value)
+        return found
+
     def blocks_per_multiprocessor(self, threads: int, shared_bytes: int) -> int:
         """How many blocks run on a multiprocessor at a time, as the driver counts."""
         with current(self.ordinal):

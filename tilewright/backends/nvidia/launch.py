@@ -88,8 +88,8 @@ def make_launch(
     facts = kernel.metadata
     maps = facts.get("tensor_maps", ())
     types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
-    form, size = parameter_format(types)
     function = kernel.on(ordinal)
+    form, size = parameter_format(types, function.parameter_offsets(len(types)) if maps else None)
     record = Record(
         cuda(), driver.context(ordinal), function.handle, size, facts["num_warps"], facts["shared"], facts["cluster"],
         cooperative, programmatic,

@@ -42,6 +42,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuModuleUnload": ("", (_P,)),
     "cuModuleGetFunction": ("", (_P, _P, _S)),
     "cuFuncGetAttribute": ("", (_P, _I, _P)),
+    "cuFuncGetParamInfo": ("", (_P, _Z, _P, _P)),
     "cuFuncSetAttribute": ("", (_P, _I, _I)),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": ("", (_P, _P, _I, _Z)),
     "cuLaunchKernelEx": ("", (_P, _P, _P, _P)),

@@ -25,7 +25,7 @@ from tilewright.backends.llvm.identity import ByteCache
 from tilewright.backends.llvm.slots import natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.libcuda import Cuda
-from tilewright.backends.nvidia.tensormap import MAP_ALIGNMENT, MAP_BYTES
+from tilewright.backends.nvidia.tensormap import MAP_BYTES
 
 TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
 HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8
@@ -176,17 +176,18 @@ class Record:
         self.address = ctypes.addressof(self._memory)
 
 
-def parameter_format(types: Sequence[str]) -> tuple[str, int]:
-    """`struct` format of a kernel's parameters, each aligned as the PTX ABI has it, and its size.
+def parameter_format(types: Sequence[str], offsets: Sequence[int] | None = None) -> tuple[str, int]:
+    """`struct` format of a kernel's parameters, and its size.
 
     Args:
         types: signature types in order, or `TENSOR_MAP`.
+        offsets: of each parameter; if not given each is aligned to its size, as the PTX ABI has it.
     """
     text, size = "", 0
-    for kind in types:
+    for number, kind in enumerate(types):
         form = f"{MAP_BYTES}s" if kind == TENSOR_MAP else natural_format(kind)
         bytes_ = struct.calcsize(f"={form}")
-        padding = -size % (MAP_ALIGNMENT if kind == TENSOR_MAP else bytes_)
+        padding = -size % bytes_ if offsets is None else offsets[number] - size
         text += f"{padding}x{form}" if padding else form
         size += padding + bytes_
     return text, size

@@ -57,6 +57,10 @@ def _compute(k: Kernel, symbol: str, result: T, args: tuple[V, ...], own: str | 
     """
     if own is not None:
         return shared.emit(k.f, own, *args)
+    if symbol == "__nv_fast_tanhf":  # libdevice has it since CUDA 13.1 only
+        return k.f.call("llvm.tanh.f32", result, args, flags="afn")
+    if symbol == "__nv_byte_perm":  # prmt would take a fourth bit of each selector, to spread a sign
+        args = (*args[:2], k.f.and_(args[2], 0x7777))
     return k.f.call(instruction_of(symbol) or symbol, result, args)
 
 

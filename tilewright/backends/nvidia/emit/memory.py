@@ -266,4 +266,14 @@ def emit_addptr(k: Kernel, op: Operation) -> None:
     k.set_like(op.results[0], made)
 
 
-__all__ = ["access_groups", "fast_axis", "global_load", "global_store", "pack", "pointee", "unpack", "vector_groups", "with_copies"]
+__all__ = [
+    "access_groups",
+    "fast_axis",
+    "global_load",
+    "global_store",
+    "pack",
+    "pointee",
+    "unpack",
+    "vector_groups",
+    "with_copies",
+]
