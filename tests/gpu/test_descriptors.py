@@ -74,10 +74,18 @@ def test_loops_and_branches() -> None:
     x, out = numbers(64, 1600, kind="float16"), torch.zeros(64, device="cuda")
     uses_engine(kernels.row_sums[(1,)](describe(x, [64, 32]), out, 1600, M=64, N=32))
     assert torch.equal(out, x.float().sum(1))
-    x, out = numbers(64, 64), torch.zeros(8, 16, device="cuda")
+    x, out = numbers(64, 128), torch.zeros(8, 16, device="cuda")
     uses_engine(kernels.sometimes[(1,)](describe(x, [8, 16]), out, 21, M=8, N=16))
     odd = sum(x[i : i + 8, :16] for i in range(1, 21, 2))
-    assert torch.equal(out, odd + sum(x[:8, i : i + 16] for i in range(21)))
+    assert torch.equal(out, odd + sum(x[:8, 4 * i : 4 * i + 16] for i in range(21)))
+
+
+def test_blocks_that_start_anywhere() -> None:
+    x, out = numbers(70, 208), numbers(70, 208)
+    kernels.moved[(5, 7)](describe(x, [16, 32]), describe(out, [16, 32]), SHIFT=3)
+    want = torch.zeros_like(x)
+    want[3:, :-3] = x[:-3, 3:]
+    assert torch.equal(out, want)
 
 
 def test_loads_and_stores_of_one_tensor() -> None:

@@ -78,11 +78,11 @@ BLOCKS = [
 @pytest.mark.parametrize(("kind", "shape", "block"), BLOCKS)
 def test_blocks_beyond_every_edge(kind: Any, shape: tuple[int, int], block: list[int]) -> None:
     x, out = numbers(*shape, kind=kind), numbers(*shape, kind=kind)
-    made = Described(kernels.moved, [describe(x, block), describe(out, block)], SHIFT=8)
+    made = Described(kernels.moved, [describe(x, block), describe(out, block)], SHIFT=16)
     assert copies(made) == (1, 1)
     made.run([-(-n // size) for n, size in zip(shape, block, strict=True)])
     want = np.zeros_like(x)
-    want[8:, : shape[1] - 8] = x[: max(0, shape[0] - 8), 8:]
+    want[16:, : shape[1] - 16] = x[: max(0, shape[0] - 16), 16:]
     np.testing.assert_array_equal(out, want)
 
 
@@ -124,12 +124,23 @@ def test_loops_and_branches() -> None:
     assert copies(made) == (1, 0)
     made.run((1,))
     np.testing.assert_array_equal(out, x.astype(np.float32).sum(1))
-    x, out = numbers(24, 24), np.zeros((8, 16), np.float32)
+    x, out = numbers(24, 40), np.zeros((8, 16), np.float32)
     made = Described(kernels.sometimes, [describe(x, [8, 16]), out, 5], M=8, N=16, num_warps=1)
     assert copies(made) == (2, 0)
     made.run((1,))
     odd = sum(x[i : i + 8, :16] for i in (1, 3))
-    np.testing.assert_array_equal(out, odd + sum(x[:8, i : i + 16] for i in range(5)))
+    np.testing.assert_array_equal(out, odd + sum(x[:8, 4 * i : 4 * i + 16] for i in range(5)))
+
+
+@pytest.mark.parametrize(("shift", "count"), [(4, 1), (1, 0), (2, 0)])
+def test_blocks_that_may_start_between_the_units_of_the_engine_are_left_to_pointers(shift: int, count: int) -> None:
+    x, out = numbers(32, 64), numbers(32, 64)
+    made = Described(kernels.moved, [describe(x, [16, 32]), describe(out, [16, 32])], SHIFT=shift)
+    assert copies(made) == (count, 1)
+    made.run((2, 2))
+    want = np.zeros_like(x)
+    want[shift:, :-shift] = x[:-shift, shift:]
+    np.testing.assert_array_equal(out, want)
 
 
 def test_loads_and_stores_of_one_tensor() -> None:

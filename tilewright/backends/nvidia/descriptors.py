@@ -9,7 +9,8 @@ Others are taken apart into pointers and masks. A load that no loop copies ahead
     %tile = local_load %buffer                                             or a product reads the buffer
 
 The engine does not take part in the order of ordinary accesses to global memory, nor in their cache: a tensor that the
-kernel also writes with those, or reads with those and writes through a descriptor, is left to them.
+kernel also writes with those, or reads with those and writes through a descriptor, is left to them. So are blocks of
+which it is not known that they start at a multiple of 16 bytes in their row.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ from collections.abc import Iterable
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.axis import axis_facts
+from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia.anchors import bases_of
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.prefetch import block_prefetch
 from tilewright.backends.nvidia.relations import ACCESSES
 from tilewright.backends.nvidia.staging import Builder, make_barrier, read_load
-from tilewright.backends.nvidia.tgir import memdesc_bytes
+from tilewright.backends.nvidia.tgir import memdesc_bytes, memory_bits
 from tilewright.backends.nvidia.tgir_ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tma import buffer_type, is_movable
-from tilewright.ir.types import i1
+from tilewright.ir.types import element_type, i1
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
+from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
 from tilewright.passes.canonicalize import canonicalize
@@ -38,6 +42,7 @@ from tilewright.passes.decompose import decompose, is_from_host
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.rewriting import erase, replace
 
+_ALIGNMENT = 16  # bytes
 _SHARE = 2  # blocks of all accesses together take at most one of so many parts of shared memory
 
 
@@ -60,7 +65,7 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[MakeTensorDescOp]:
             tensors.setdefault(op.base, []).append(op)
     ordinary = [op for op in function.walk() if op.name in ACCESSES]
     read, written = (_bases(op for op in ordinary if (op.name == LoadOp.name) == loads) for loads in (True, False))
-    room = arch.shared_limit // _SHARE if arch.has_tma else 0
+    room, facts = arch.shared_limit // _SHARE if arch.has_tma else 0, axis_facts(function)
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
         stores = any(isinstance(op, DescriptorStoreOp) for op in users)
@@ -68,9 +73,16 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[MakeTensorDescOp]:
         if mixed or not all(is_from_host(maker) and is_movable(maker) for maker in makers):
             continue
         size = sum(map(block_bytes, users))
-        if size <= room:
+        if size <= room and all(_starts_aligned(op, facts) for op in users):
             room -= size
             yield from makers
+
+
+def _starts_aligned(op: Operation, facts: Facts[AxisFacts]) -> bool:
+    """Whether a block is known to start at a multiple of 16 bytes in its row; the engine faults on others."""
+    assert isinstance(op, DescriptorLoadOp | DescriptorStoreOp)
+    bits = memory_bits(element_type(buffer_type(op.desc.type).tile))
+    return facts[op.indices[-1]].divisibility[0] * bits // 8 % _ALIGNMENT == 0
 
 
 def _bases(accesses: Iterable[Operation]) -> set[SSAValue] | None:

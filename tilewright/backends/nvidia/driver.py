@@ -228,7 +228,7 @@ class Function:
         return cuda().integer("cuFuncGetAttribute", number, self.handle, doing=f"asking about `{self.kernel}`")
 
     def parameter_offsets(self, count: int) -> list[int]:
-        """Byte offsets of the first `count` parameters. (The assembler aligns tensor maps to where it puts them all.)"""
+        """Byte offsets of the first `count` parameters: the assembler alone knows where it puts tensor maps."""
         offset, size, doing = ctypes.c_size_t(), ctypes.c_size_t(), f"asking about the parameters of `{self.kernel}`"
         found = []
         for number in range(count):
