@@ -48,10 +48,11 @@ def _scaled(x: Any, factor: float = 3.0) -> Any:
 
 def test_a_launch_goes_to_the_current_stream() -> None:
     x = torch.rand(1 << 20, device="cuda")
+    _scaled(x)  # compiles
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(400_000_000)
         out = _scaled(x)
         done = torch.cuda.Event()
         done.record()
