@@ -86,7 +86,9 @@ REMARKS: dict[str, dict[str, str]] = {
     "dot_scaled": {"": "decoded and multiplied in bfloat16 (float16 beside float16)"},
     "make_block_ptr": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
     "advance": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
-    "make_tensor_descriptor": {"cuda": "blocks move by ordinary loads and stores (by TMA if the host made the descriptor)"},
+    "make_tensor_descriptor": {
+        "cuda": "blocks move by ordinary loads and stores (by TMA if the host made the descriptor)"
+    },
     "range": {
         "cpu": "options are accepted and have no effect",
         "cuda": "num_stages sets the depth of the pipeline; the other options are accepted and have no effect",
