@@ -99,7 +99,6 @@ class FakeCuda(FakeMemory):
         self.facts = {0: 1024, 1: 0, 3: 0, 4: 32}
         self.jit_log = b""
         self.captures = False
-        self.parameter_offsets: list[int] = []
         self.milliseconds = 0.0
         for name, (suffix, types) in libcuda._FUNCTIONS.items():
             function = ctypes.CFUNCTYPE(ctypes.c_int, *types)(self._handler(name))
@@ -185,9 +184,6 @@ class FakeCuda(FakeMemory):
 
     def _cuFuncGetAttribute(self, out: int, number: int, function: int) -> None:
         _store(out, ctypes.c_int, self.facts[number])
-
-    def _cuFuncGetParamInfo(self, function: int, number: int, offset: int, size: int) -> None:
-        _store(offset, ctypes.c_size_t, self.parameter_offsets[number])
 
     def _cuStreamIsCapturing(self, stream: int, out: int) -> None:
         _store(out, ctypes.c_int, int(self.captures))

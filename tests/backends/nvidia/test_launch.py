@@ -68,7 +68,12 @@ def test_tensor_maps_follow_the_parameters(fake: FakeCuda) -> None:
         "element": "fp16", "base": [1, None], "shape": [[2, None], [None, 1]], "strides": [[0, None], [None, 1]],
         "box": [8, 64], "swizzle": 128, "nan_padding": False,
     }  # fmt: skip
-    fake.parameter_offsets = [0, 8, 16, 48, 176]  # as the assembler has them: it aligns in the bank of all parameters
+    offsets = [0, 8, 16, 48, 176]  # as the assembler has them: it aligns in the bank of all parameters
+
+    def tell(function: int, number: int, offset: int, size: int) -> None:
+        ctypes.c_size_t.from_address(offset).value = offsets[number]
+
+    fake.acts["cuFuncGetParamInfo"] = tell
     fake.acts["cuTensorMapEncodeTiled"] = lambda out, *rest: ctypes.memset(out, 0xCD, 128) and None
     launch = make_launch(kernel("i64", "*fp16", "i32", tensor_maps=[recipe], asserts=["n"], needs_log=True), 1)
     for address in (0x7000, 0x7000, 0x7100):
