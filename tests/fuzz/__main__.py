@@ -44,6 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--cpu", default="", help="CPU for all kernels, or host; AVX-512 and AMX are emulated if need be"
     )
+    parser.add_argument("--gpu", action="store_true", help="run the kernels on an NVIDIA GPU rather than on the CPU")
     parser.add_argument("--no-interpreter", action="store_true", help="leave interpreter mode out")
     parser.add_argument("--no-shrink", action="store_true", help="report failures as they are")
     parser.add_argument("--log", type=Path, help="write a summary as JSON to this file")
@@ -88,7 +89,7 @@ def run(
         for seed in range(options.seed, options.seed + options.cases):
             path = folder / f"case_{seed}.py"
             path.write_text(generate(seed, profile).source())
-            yield Job(seed, path, not options.no_interpreter)
+            yield Job(seed, path, not options.no_interpreter, options.gpu)
 
     columns = (TextColumn("kernels"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"))
     with Progress(*columns, TimeRemainingColumn(), console=CONSOLE) as progress:
@@ -124,7 +125,9 @@ def report(options: argparse.Namespace, pool: Pool, folder: Path, seed: int, out
         candidate = folder / f"shrink_{seed}_{count}.py"  # a new name: Python keeps the text of files that it has seen
         candidate.write_text(changed.source())
         with_interpreter = outcome.stage.startswith("interpreter")
-        return any(found.kind == outcome.kind for _, found in pool.run([Job(seed, candidate, with_interpreter)]))
+        return any(
+            found.kind == outcome.kind for _, found in pool.run([Job(seed, candidate, with_interpreter, options.gpu)])
+        )
 
     if not options.no_shrink:
         case = shrink(case, fails)
@@ -132,7 +135,7 @@ def report(options: argparse.Namespace, pool: Pool, folder: Path, seed: int, out
     options.found.mkdir(parents=True, exist_ok=True)
     path = options.found / f"case_{seed}.py"
     path.write_text(case.source())
-    final = next(iter(pool.run([Job(seed, path)])))[1]
+    final = next(iter(pool.run([Job(seed, path, gpu=options.gpu)])))[1]
     CONSOLE.rule(f"seed {seed}: {outcome.kind}")
     CONSOLE.print(case.source(), highlight=False, markup=False)
     CONSOLE.print((final.detail or outcome.detail)[-2500:], highlight=False, markup=False)

@@ -1,7 +1,7 @@
 """Run a case file through the reference evaluator, the CPU back end and interpreter mode, and compare the memories.
 
     source -> tile IR -> text -> tile IR -+-> reference evaluator (no passes)     \
-           \\                             +-> passes -> CPU back end, host or less -> all arrays alike
+           \\                             +-> passes -> CPU back end, or a GPU      -> all arrays alike
             \\-> interpreter mode                                                 /
 """
 
@@ -20,6 +20,7 @@ from tests.backends.cpu import soft_avx512
 from tests.backends.cpu.harness import Compiled
 from tests.fuzz.arguments import Array, Guarded, element, filled, working
 from tests.fuzz.case import Loaded, Param, load
+from tests.gpu.harness import Compiled as CompiledForGpu
 from tilewright.backends.llvm.features import describe, host
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
@@ -40,8 +41,8 @@ class Outcome:
     """What became of a case.
 
     Args:
-        stage: "ok", or where it failed: "frontend", "text", "reference", "passes", "cpu", "interpreter", or one of the
-            comparisons "cpu differs", "interpreter differs"; the parent process adds "crash" and "timeout".
+        stage: "ok", or where it failed: "frontend", "text", "reference", "passes", "cpu", "gpu", "interpreter", or one
+            of the comparisons "cpu differs", ...; the parent process adds "crash" and "timeout".
         detail: error or differences, for people.
         kind: short text that is the same for failures of one cause.
     """
@@ -67,15 +68,21 @@ class _Stop(Exception):
         self.outcome = Outcome(stage, detail, f"{stage}: {type(error).__name__} in {place}: {said[:80]}")
 
 
-def check(path: Path, *, interpreter: bool = True) -> Outcome:
-    """Run a case file; never raises for a bug of the compiler."""
+def check(path: Path, *, interpreter: bool = True, gpu: bool = False) -> Outcome:
+    """Run a case file; never raises for a bug of the compiler.
+
+    Args:
+        path: the case.
+        interpreter: also run it in interpreter mode.
+        gpu: run it on a GPU rather than on the CPU.
+    """
+    native, run = ("gpu", run_on_gpu) if gpu else ("cpu", run_on_cpu)
     try:
         case = load(path)
         wanted = run_reference(case)
-        found = run_on_cpu(case, tile_ir(case))
-        differing = compare(case, wanted, found)
+        differing = compare(case, wanted, run(case, tile_ir(case)))
         if differing:
-            return Outcome("cpu differs", differing, "cpu differs")
+            return Outcome(f"{native} differs", differing, f"{native} differs")
         if interpreter:
             shown = _interpreted(case)
             differing = "" if shown is None else compare(case, wanted, shown)
@@ -172,6 +179,16 @@ def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
     except Exception as error:
         raise _Stop("cpu", error) from error
     return {name: array.copy() for name, array in arrays.items()}
+
+
+def run_on_gpu(case: Loaded, module: Any) -> dict[str, Array]:
+    """Contents of the arrays after `module`, the tile IR of `case`, has run on a GPU; consumes the module."""
+    arrays = contents(case)
+    try:
+        CompiledForGpu(module, Options(**case.options))(case.grid, *arguments(case, arrays))
+    except Exception as error:
+        raise _Stop("gpu", error) from error
+    return arrays
 
 
 def _interpreted(case: Loaded) -> dict[str, Array] | None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.fuzz.check import Outcome
@@ -23,11 +23,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Job:
-    """A case file to run, and a label for who asked."""
+    """A case file to run and how (see `check`), and a label for who asked."""
 
     label: int
     path: Path
     interpreter: bool = True
+    gpu: bool = False
 
 
 class _Worker:
@@ -54,7 +55,7 @@ class _Worker:
         assert self.process.stdin is not None
         self.job, self.since = job, time.monotonic()
         try:
-            self.process.stdin.write(json.dumps({"path": str(job.path), "interpreter": job.interpreter}) + "\n")
+            self.process.stdin.write(json.dumps({**asdict(job), "path": str(job.path)}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:  # it died at the end of its last job; `answer` sees the end of its output
             pass

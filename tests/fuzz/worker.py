@@ -12,13 +12,13 @@ from tests.fuzz.check import check
 
 
 def main() -> None:
-    """Answer requests `{"path": ..., "interpreter": ...}` until the input ends."""
+    """Answer requests `{"path": ..., "interpreter": ..., "gpu": ...}` until the input ends."""
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels print must not mix with the answers
     for line in sys.stdin:
         request = json.loads(line)
-        outcome = check(Path(request["path"]), interpreter=request["interpreter"])
+        outcome = check(Path(request["path"]), interpreter=request["interpreter"], gpu=request["gpu"])
         answers.write(json.dumps([outcome.stage, outcome.detail, outcome.kind]) + "\n")
         answers.flush()
 

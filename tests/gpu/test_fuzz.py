@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.case import load
-from tests.fuzz.check import compare, run_reference, tile_ir
+from tests.fuzz.check import compare, run_on_gpu, run_reference, tile_ir
 from tests.fuzz.generator import Profile, generate
-from tests.gpu.run_case import run_on_gpu
 
 pytestmark = pytest.mark.gpu
 SEEDS = range(50_000, 50_150)
