@@ -408,7 +408,7 @@ def _us(seconds: float) -> str:
     return f"{seconds * 1e6:.{1 if seconds < 1e-4 else 0}f} µs"
 
 
-def document(found: list[Row], launches: dict[str, float]) -> dict[str, Any]:
+def document(found: list[Row], launches: dict[str, float], rounds: int) -> dict[str, Any]:
     """Everything measured, with machine and versions."""
     import triton
 
@@ -416,7 +416,7 @@ def document(found: list[Row], launches: dict[str, float]) -> dict[str, Any]:
 
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python -m benchmarks.gpu", *sys.argv[1:]]),
+        "command": f"python -m benchmarks.gpu --rounds {rounds}",
         "gpu": torch.cuda.get_device_name(),
         "versions": {
             "tilewright": tilewright.__version__, "triton": triton.__version__, "torch": torch.__version__,
@@ -450,7 +450,7 @@ def main(only: str, rounds: int, out: Path | None) -> None:
     launches = launch_seconds(rounds)
     console.print(f"launch: {_us(launches['ours'])}, Triton {_us(launches['triton'])}")
     path = out or RESULTS / f"{torch.cuda.get_device_name().lower().replace(' ', '-')}.json"
-    path.write_text(json.dumps(document(found, launches), indent=1).replace("NaN", "null") + "\n")
+    path.write_text(json.dumps(document(found, launches, rounds), indent=1).replace("NaN", "null") + "\n")
     console.print(f"written to {path}", markup=False)
 
 

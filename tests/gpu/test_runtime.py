@@ -36,6 +36,12 @@ def products(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr):
 
 
 @tilewright.jit
+def negated(x_ptr, out_ptr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    tl.store(out_ptr + offsets, (-tl.load(x_ptr + offsets)).to(tl.int64))
+
+
+@tilewright.jit
 def nothing():
     pass
 
@@ -72,6 +78,15 @@ def test_launches_in_a_graph() -> None:
     assert not out.any()
     graph.replay()
     torch.testing.assert_close(out, 2 * x)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32"])
+def test_the_least_integer_negated_is_itself(kind: str) -> None:
+    dtype = getattr(torch, kind)
+    x = torch.full((64,), torch.iinfo(dtype).min, dtype=dtype, device="cuda")
+    out = torch.zeros(64, dtype=torch.int64, device="cuda")
+    negated[(1,)](x, out, N=64)
+    assert torch.equal(out, x.to(torch.int64))
 
 
 def test_a_kernel_without_parameters() -> None:

@@ -43,6 +43,19 @@ define ptx_kernel void @k(ptr addrspace(1) %p) {
     assert "add.rn.f32" in ptx.compile_ptx(text, arch_of(80), optimize=False)
 
 
+def test_narrow_negations_are_unsigned() -> None:
+    """The assembler of CUDA 13.0 forgets that a signed one may overflow."""
+    text = """define void @negate(ptr addrspace(1) %p, ptr addrspace(1) %q) {
+      %x = load i16, ptr addrspace(1) %p
+      %y = sub i16 0, %x
+      %wide = sext i16 %y to i64
+      store i64 %wide, ptr addrspace(1) %q
+      ret void
+    }"""
+    made = ptx.compile_ptx(text, arch_of(90))
+    assert "neg.s16" not in made and "sub.u16" in made
+
+
 def test_text_that_llvm_rejects() -> None:
     with pytest.raises(InternalError, match="LLVM rejects generated code") as raised:
         ptx.compile_ptx("define void @k() { ret i32 }", arch_of(90))

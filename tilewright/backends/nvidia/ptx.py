@@ -11,6 +11,7 @@ sees no vector unit, and the assembler refuses some of what its SLP vectoriser m
 from __future__ import annotations
 
 import functools
+import re
 import tempfile
 from typing import Any
 
@@ -21,6 +22,11 @@ from tilewright.base.errors import InternalError
 
 # `mad.wide` keeps a 32-bit multiplication in address arithmetic, which saves registers.
 _LLVM_OPTIONS = ("--nvptx-mad-wide-opt",)
+
+
+# The assembler of CUDA 13.0 takes a signed negation of 16 bits for one that does not overflow: it leaves out the
+# extension of its sign, so that -(-32768) becomes 32768 in a wider register.
+_NEGATION = re.compile(r"(?:neg\.s16\s+|sub\.s16\s+(?=%rs\d+, 0,))(%rs\d+), (?:0, )?(%rs\d+);")
 
 
 def compile_ptx(text: str, arch: Arch, *, optimize: bool = True) -> str:
@@ -38,7 +44,7 @@ def compile_ptx(text: str, arch: Arch, *, optimize: bool = True) -> str:
         machine = _machine(arch.capability)
         module = _prepare(text, machine, optimize)
         try:
-            return str(machine.emit_assembly(module))
+            return _NEGATION.sub(r"sub.u16 \t\1, 0, \2;", str(machine.emit_assembly(module)))
         except RuntimeError as error:
             raise InternalError(
                 f"LLVM makes no PTX for {arch.cpu}: {error}", hint=f"please report this with the file {_kept(text)}"
