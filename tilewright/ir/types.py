@@ -29,7 +29,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from tilewright.base import dtypes
-from tilewright.base.errors import VerificationError
+from tilewright.base.errors import InternalError, VerificationError
 
 
 @irdl_attr_definition
@@ -124,6 +124,14 @@ def bit_width(element: Attribute) -> int:
     if isinstance(element, IntegerType):
         return int(element.width.data)
     return _FLOAT_DTYPES[_NAMES[element]].primitive_bitwidth
+
+
+def pointee_bytes(type_: Attribute) -> int:
+    """Bytes in memory of what a pointer, or a tile of pointers, points to; an i1 takes one."""
+    element = element_type(type_)
+    if not isinstance(element, TilePointerType):
+        raise InternalError(f"{type_} is not a pointer")
+    return max(1, bit_width(element.pointee) // 8)
 
 
 def dtype_of(element: Attribute, *, unsigned: bool = False) -> dtypes.dtype:

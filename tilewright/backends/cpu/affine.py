@@ -15,8 +15,7 @@ from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu.index import Coord, Index
 from tilewright.backends.cpu.lazy import constant_of, operand_indices, property_int
-from tilewright.base.errors import InternalError
-from tilewright.ir.types import TilePointerType, bit_width, element_type, shape_of
+from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,7 @@ class AffineAnalysis:
         if name == "tt.addptr":
             (pointer, at), (offset, offset_at) = operand_indices(value, index)
             inner = self.pointer(pointer, at)
-            size = pointee_bytes(value)
+            size = pointee_bytes(value.type)
             return PointerForm(
                 inner.base, inner.offset.plus(self.integer(offset, offset_at), Poly.of(size)), inner.tile
             )
@@ -200,14 +199,6 @@ class AffineAnalysis:
 _POINTER_VIEWS = frozenset(
     {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.bitcast", "arith.bitcast"}
 )
-
-
-def pointee_bytes(pointer: SSAValue) -> int:
-    """Size in memory of what a pointer (tile) points to."""
-    element = element_type(pointer.type)
-    if not isinstance(element, TilePointerType):
-        raise InternalError(f"{pointer.type} is not a pointer")
-    return max(1, bit_width(element.pointee) // 8)
 
 
 def root_argument(pointer: SSAValue | None) -> SSAValue | None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from tilewright.backends.cpu.affine import AffineAnalysis, pointee_bytes
+from tilewright.backends.cpu.affine import AffineAnalysis
 from tilewright.backends.cpu.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu.lazy import is_tile, operand_indices
 from tilewright.backends.cpu.plan import Buffer, Step
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float
+from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes
 
 NATIVE_VECTORS = 4
 
@@ -117,7 +117,7 @@ def _vote_address(
     weight: float,
 ) -> None:
     form = analysis.pointer(pointer, index)
-    size = pointee_bytes(pointer)
+    size = pointee_bytes(pointer.type)
     for dim, extent in enumerate(shape):
         stride = form.offset.coords.get(whole(dim, extent)) if extent > 1 else None
         if stride is not None and stride.constant == size:

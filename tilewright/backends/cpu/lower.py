@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu import atomic, control, debug, dot_lowering, histogram, memory, scan
-from tilewright.backends.cpu.affine import pointee_bytes
 from tilewright.backends.cpu.carried_offsets import make_offsets_scalar
 from tilewright.backends.cpu.evaluator import Evaluator, Nest
 from tilewright.backends.cpu.groups import emit_group
@@ -37,7 +36,7 @@ from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I32, I64, PTR, VOID, T, V, const
 from tilewright.base.errors import InternalError
 from tilewright.base.options import Options
-from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.types import element_type, ir_name, pointee_bytes
 from tilewright.ops.function import FuncOp
 
 
@@ -276,7 +275,7 @@ class FunctionLowering:
         assert op is not None
         pointer, offset = (self.ev.scalar(operand) for operand in op.operands)
         wide = self.f.cast("sext", offset, I64)
-        return self.f.gep(pointer, self.f.mul(wide, pointee_bytes(op.results[0])))
+        return self.f.gep(pointer, self.f.mul(wide, pointee_bytes(op.results[0].type)))
 
     def _unsplat(self, step: Step) -> V:
         op = step.op

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.affine import Form, PointerForm, Poly, pointee_bytes
+from tilewright.backends.cpu.affine import Form, PointerForm, Poly
 from tilewright.backends.cpu.index import Coord, Index
 from tilewright.backends.cpu.lazy import constant_elements
 from tilewright.backends.cpu.plan import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero
 from tilewright.base.errors import UnsupportedError
-from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
+from tilewright.ir.types import TilePointerType, element_type, ir_name, pointee_bytes, shape_of
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.evaluator import Evaluator
@@ -365,7 +365,7 @@ def store_tile(ev: Evaluator, sink: Sink, index: Index, values: Sequence[V]) -> 
     value = values[0]
     element = element_type(pointer.type)
     assert isinstance(element, TilePointerType)
-    if value.type.elem == "i1" and pointee_bytes(pointer) == 1:
+    if value.type.elem == "i1" and pointee_bytes(pointer.type) == 1:
         value = store_bool(ev.f, value)
     _write(ev, value, address, values[1] if len(values) > 1 else None)
 

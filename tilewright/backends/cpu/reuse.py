@@ -12,13 +12,13 @@ import math
 
 from xdsl.ir import SSAValue
 
-from tilewright.backends.cpu.affine import Poly, pointee_bytes
+from tilewright.backends.cpu.affine import Poly
 from tilewright.backends.cpu.collect import FunctionContext
 from tilewright.backends.cpu.index import Index, identity, whole
 from tilewright.backends.cpu.lanes import survey, vector_dim
 from tilewright.backends.cpu.lazy import is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan import Buffer, Sink, Step
-from tilewright.ir.types import shape_of
+from tilewright.ir.types import pointee_bytes, shape_of
 
 # Costs, in element-wise operations, above which a value is kept rather than computed again: by another group, by
 # every trip of a loop, and as one scalar per row where a vector could have been computed.
@@ -105,7 +105,7 @@ class _Sharing:
             return False
         pointer, at = operand_indices(value, index)[0]
         form = self.context.analysis.pointer(pointer, at)
-        size = Poly.of(pointee_bytes(pointer))
+        size = Poly.of(pointee_bytes(pointer.type))
         strides = {d: form.offset.coords.get(whole(d, n)) for d, n in enumerate(shape) if n > 1}
         along = strides.get(dim)
         return along is not None and along != size and any(s == size and shape[d] >= 8 for d, s in strides.items())

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.backends.cpu import memory
-from tilewright.backends.cpu.affine import Poly, pointee_bytes
+from tilewright.backends.cpu.affine import Poly
 from tilewright.backends.cpu.lanes import Chunking
 from tilewright.backends.cpu.plan import Step
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import I64, VOID, V
+from tilewright.ir.types import pointee_bytes
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.evaluator import Evaluator
@@ -35,7 +36,7 @@ def streams(ev: Evaluator, step: Step, chunking: Chunking) -> V | None:
     f, stored = ev.f, 0
     aligned: V | None = None
     for sink in step.sinks:
-        pointer, size = sink.roots[0], pointee_bytes(sink.roots[0])
+        pointer, size = sink.roots[0], pointee_bytes(sink.roots[0].type)
         form = ev.analysis.pointer(pointer, chunking.index)
         contiguous = form.offset.coords == {chunking.index[0]: Poly.of(size)} and not form.offset.residual
         if form.base is None or not contiguous or chunking.lanes * size % memory.LINE:

@@ -18,7 +18,7 @@ from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.relations import ATOMICS
 from tilewright.backends.nvidia.tgir import memory_bits
-from tilewright.ir.types import TilePointerType, element_type, shape_of
+from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.linear import LinearLayout
@@ -72,19 +72,26 @@ class Access:
 
 def access_of(op: Operation, facts: Facts[AxisFacts]) -> Access:
     """What is known of the access of a load, store or atomic on a tile of pointers."""
-    pointer, mask = op.operands[0], mask_of(op)
+    pointer = op.operands[0]
     known, shape = facts[pointer], padded_shape(shape_of(pointer.type))
-    element = element_type(pointer.type)
-    assert isinstance(element, TilePointerType)
-    size = memory_bits(element.pointee) // 8
     order = tuple(sorted(range(len(shape)), key=lambda axis: (known.contiguity[axis], axis), reverse=True))
-    fast = order[0]
-    run = known.contiguity[fast]
-    widest = 1 if op.name in ATOMICS else max(1, _WIDEST // size)
-    vector = min(run, max(1, known.divisibility[fast] // size), widest)
-    if mask is not None:
-        vector = min(vector, facts[mask].constancy[fast])
-    return Access(shape, order, run, vector, size, known.constancy)
+    vector = 1 if op.name in ATOMICS else widest_vector(facts, pointer, mask_of(op), order[0])
+    return Access(shape, order, known.contiguity[order[0]], vector, pointee_bytes(pointer.type), known.constancy)
+
+
+def widest_vector(facts: Facts[AxisFacts], pointer: SSAValue, mask: SSAValue | None, axis: int) -> int:
+    """Elements along one dim that one instruction may access: neighbours in memory, aligned, under one mask.
+
+    Args:
+        facts: what is known of the elements of tiles.
+        pointer: a tile of pointers.
+        mask: which elements are accessed.
+        axis: the dim.
+    """
+    known, size = facts[pointer], pointee_bytes(pointer.type)
+    aligned = max(1, known.divisibility[axis] // size)
+    under_mask = _WIDEST if mask is None else facts[mask].constancy[axis]
+    return min(known.contiguity[axis], aligned, max(1, _WIDEST // size), under_mask)
 
 
 def mask_of(op: Operation) -> SSAValue | None:

@@ -17,7 +17,6 @@ from tilewright.base.target import Target
 TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
 MAX_THREADS = 1024  # of a block
-MAX_REGISTERS = 255  # of a thread
 REGISTERS = 65536  # of a multiprocessor
 _REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
 _SHARED_UNIT = 128  # bytes

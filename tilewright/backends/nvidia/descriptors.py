@@ -65,7 +65,9 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[MakeTensorDescOp]:
             tensors.setdefault(op.base, []).append(op)
     ordinary = [op for op in function.walk() if op.name in ACCESSES]
     read, written = (_bases(op for op in ordinary if (op.name == LoadOp.name) == loads) for loads in (True, False))
-    room, facts = arch.shared_limit // _SHARE if arch.has_tma else 0, axis_facts(function)
+    if not (tensors and arch.has_tma):
+        return
+    room, facts = arch.shared_limit // _SHARE, axis_facts(function)
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
         stores = any(isinstance(op, DescriptorStoreOp) for op in users)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.instructions import Operand
 from tilewright.backends.llvm.types import I1, I8, I32, I64, PTR, VOID, T, V, const
+from tilewright.backends.nvidia.arch import WARP
 
 SHARED_PTR = T("ptr addrspace(3)")
 _FULL_MASK = -1
@@ -83,20 +84,12 @@ class NvFunction(Function):
         """The value of another lane (i32)."""
         return self._shuffled(value, "idx", lane if isinstance(lane, V) else const(I32, lane))
 
-    def shuffle_up(self, value: V, distance: int) -> V:
-        """The value of lane ``lane - distance``; the lanes at the start keep their own."""
-        return self._shuffled(value, "up", const(I32, distance), clamp=0)
-
-    def _shuffled(self, value: V, kind: str, where: V, clamp: int = 31) -> V:
+    def _shuffled(self, value: V, kind: str, where: V) -> V:
         words = [
-            self.call(f"llvm.nvvm.shfl.sync.{kind}.i32", I32, (const(I32, _FULL_MASK), w, where, const(I32, clamp)))
+            self.call(f"llvm.nvvm.shfl.sync.{kind}.i32", I32, (const(I32, _FULL_MASK), w, where, const(I32, WARP - 1)))
             for w in self.to_words(value)
         ]
         return self.from_words(words, value.type)
-
-    def ballot(self, condition: V) -> V:
-        """i32 with the bit of every lane whose i1 is set."""
-        return self.call("llvm.nvvm.vote.ballot.sync", I32, (const(I32, _FULL_MASK), condition))
 
     # -- shared memory -----------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from tilewright.backends.llvm.types import I1, I8, I16, T, V, const, zero
 from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.elementwise import compute
-from tilewright.backends.nvidia.emit.memory import vector_groups
+from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.publish import owner, publish, publish_bytes
 from tilewright.ir.types import shape_of
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
@@ -150,7 +150,7 @@ def atomic_scratch(op: Operation) -> int:
 
 def _vectors(k: Kernel, op: AtomicRMWOp, t: T) -> list[tuple[int, ...]]:
     """Registers that one instruction serves."""
-    groups = vector_groups(k, op.ptr, op.mask)
+    groups = access_groups(k.facts, op.ptr, op.mask)
     widest = {"half": 2, "bfloat": 2 if k.arch.has_bf16_atomics else 1}.get(t.elem, 1)
     if t.elem == "float" and k.arch.has_vector_atomics:
         widest = 4
@@ -280,4 +280,4 @@ def emit_atomic_store(k: Kernel, op: Operation) -> None:
 
 def _unique(k: Kernel, pointer: SSAValue) -> list[int]:
     """Registers that hold no copy of another one."""
-    return [register for group in vector_groups(k, pointer, None) for register in group]
+    return [register for group in access_groups(k.facts, pointer, None) for register in group]

@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I32, T, V, const
-from tilewright.backends.nvidia.arch import Arch
+from tilewright.backends.nvidia.arch import WARP, Arch
 from tilewright.backends.nvidia.function import NvFunction
 from tilewright.backends.nvidia.tgir import layout_of
 from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
@@ -30,7 +30,6 @@ from tilewright.layouts.padding import register_bounds
 from tilewright.ops.facts import AxisFacts
 
 Tile = list[V]
-WARP_SIZE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,10 @@ class Kernel:
             operation that `allocate` gave some.
         values: what each SSA value is.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
-        log: pointer to the buffer that assertions and prints write to, once one needs it.
+        log: pointer to the buffer that assertions write to, if there are any.
+        thread: index of the thread in the block (i32); this and the next are there after `start`.
+        lane: index of the thread in its warp (i32).
+        warp: index of the warp in the block (i32), the same for all its lanes.
     """
 
     f: NvFunction
@@ -95,8 +97,9 @@ class Kernel:
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None
-    _thread: dict[str, V] = field(default_factory=dict)
-    _linear: dict[tuple[tuple[str, int], ...], V] = field(default_factory=dict)
+    thread: V = field(init=False)
+    lane: V = field(init=False)
+    warp: V = field(init=False)
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -139,32 +142,13 @@ class Kernel:
     def num_warps(self) -> int:
         return self.options.num_warps
 
-    @property
-    def thread(self) -> V:
-        """Index of the thread in the block (i32)."""
-        return self._entry("thread")
-
-    @property
-    def lane(self) -> V:
-        """Index of the thread in its warp (i32)."""
-        return self._entry("lane")
-
-    @property
-    def warp(self) -> V:
-        """Index of the warp in the block (i32), the same for all its lanes."""
-        return self._entry("warp")
-
     def start(self) -> None:
         """Emit the thread's indices; call once, in the entry block."""
-        thread = self.f.special_register("tid.x")
-        self._thread["thread"] = thread
-        self._thread["lane"] = self.f.and_(thread, WARP_SIZE - 1)
+        self.thread = self.f.special_register("tid.x")
+        self.lane = self.f.and_(self.thread, WARP - 1)
         # Uniform to the compiler as well: what depends on it alone goes to uniform registers.
-        warp = self.f.lshr(thread, 5)
-        self._thread["warp"] = self.f.shuffle_index(warp, 0) if self.num_warps > 1 else const(I32, 0)
-
-    def _entry(self, name: str) -> V:
-        return self._thread[name]
+        warp = self.f.lshr(self.thread, WARP.bit_length() - 1)
+        self.warp = self.f.shuffle_index(warp, 0) if self.num_warps > 1 else const(I32, 0)
 
     # -- where elements live -------------------------------------------------------------------------
 

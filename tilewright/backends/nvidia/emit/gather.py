@@ -18,7 +18,8 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, const
 from tilewright.backends.nvidia.allocate import scratch
-from tilewright.backends.nvidia.emit.context import WARP_SIZE, Kernel, Tile, emits
+from tilewright.backends.nvidia.arch import WARP
+from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.scratch import (
     POSITION,
     Place,
@@ -278,7 +279,7 @@ def emit_histogram(k: Kernel, op: Operation) -> None:
 
 def _zero(k: Kernel, room: Room, count: int) -> None:
     """Zero in the first `count` places, each thread some of them."""
-    f, threads = k.f, WARP_SIZE * k.num_warps
+    f, threads = k.f, WARP * k.num_warps
     for start in range(0, count, threads):
         with f.if_(f.icmp("ult", k.thread, count - start) if count - start < threads else const(I1, 1)):
             room.put(Place(k.thread, start), const(I32, 0))

@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I8, I64, PTR, T, V
 from tilewright.backends.nvidia.allocate import allocate
-from tilewright.backends.nvidia.arch import arch_of, features_of
+from tilewright.backends.nvidia.arch import WARP, arch_of, features_of
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.facts import axis_facts
@@ -29,6 +29,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
+from tilewright.ops.debug import AssertOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp
 
@@ -46,8 +47,7 @@ class LoweredKernel:
         shared_bytes: dynamic shared memory of a block.
         num_warps: warps of a block.
         asserts: texts of `tl.device_assert`, by number.
-        prints: formats of `tl.device_print`, by number.
-        needs_log: a last parameter takes the buffer to which assertions and prints write.
+        needs_log: a last parameter takes the buffer to which assertions write.
         cluster: blocks of a cluster.
         tensor_maps: what describes the tensor maps that follow the parameters (see `tensormap.encode`).
     """
@@ -57,7 +57,6 @@ class LoweredKernel:
     shared_bytes: int
     num_warps: int
     asserts: tuple[str, ...] = ()
-    prints: tuple[str, ...] = ()
     needs_log: bool = False
     cluster: int = 1
     tensor_maps: tuple[Recipe, ...] = ()
@@ -80,7 +79,7 @@ def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKe
     llvm = NvModule(features_of(target))
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", function.symbol)
     block = function.body.block
-    needs_log = any(op.name in ("tt.assert", "tt.print") for op in function.walk())
+    needs_log = any(isinstance(op, AssertOp) for op in function.walk())
     descriptors = [op for op in function.walk() if isinstance(op, MakeTensorDescOp)]
     parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
@@ -102,13 +101,13 @@ def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKe
     _check_end(block.last_op)
     f.ret()
     return LoweredKernel(
-        llvm.render(), symbol, allocation.total, options.num_warps, tuple(k.asserts), tuple(k.prints), needs_log,
+        llvm.render(), symbol, allocation.total, options.num_warps, tuple(k.asserts), needs_log,
         tensor_maps=tuple(map(recipe_of, descriptors)),
     )  # fmt: skip
 
 
 def _attributes(options: Options) -> str:
-    texts = [f'"nvvm.reqntid"="{32 * options.num_warps}"']
+    texts = [f'"nvvm.reqntid"="{WARP * options.num_warps}"']
     if options.maxnreg is not None:
         texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
     return " ".join(texts)

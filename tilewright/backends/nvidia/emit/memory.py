@@ -17,22 +17,15 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import load_bool, storage, store_bool
 from tilewright.backends.llvm.types import I1, I8, I32, T, V, const, zero
+from tilewright.backends.nvidia.anchors import widest_vector
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
-from tilewright.backends.nvidia.tgir import layout_of, memory_bits
+from tilewright.backends.nvidia.tgir import layout_of
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 from tilewright.layouts.access import memory_vectors, unique_registers
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
 
-_WIDEST = 16  # bytes
-
-
 # --- vectors ------------------------------------------------------------------------------------------
-
-
-def vector_groups(k: Kernel, pointer: SSAValue, mask: SSAValue | None) -> list[tuple[int, ...]]:
-    """`access_groups` of a kernel."""
-    return access_groups(k.facts, pointer, mask)
 
 
 def access_groups(facts: Facts[AxisFacts], pointer: SSAValue, mask: SSAValue | None) -> list[tuple[int, ...]]:
@@ -50,32 +43,11 @@ def access_groups(facts: Facts[AxisFacts], pointer: SSAValue, mask: SSAValue | N
     first: dict[int, int] = {}
     for register, number in enumerate(table):
         first.setdefault(number, register)
-    axis, limit = fast_axis(facts[pointer], pointee_bytes(pointer), shape_of(pointer.type))
-    if mask is not None:
-        limit = min(limit, facts[mask].constancy[axis])
-    order = [axis, *(dim for dim in reversed(range(len(shape_of(pointer.type)))) if dim != axis)]
+    shape = shape_of(pointer.type)
+    axis = max(range(len(shape)), key=lambda dim: (facts[pointer].contiguity[dim], dim))
+    order = [axis, *(dim for dim in reversed(range(len(shape))) if dim != axis)]
+    limit = widest_vector(facts, pointer, mask, axis)
     return [tuple(first[number] for number in group) for group in memory_vectors(unique, order, limit)]
-
-
-def fast_axis(facts: AxisFacts, bytes_: int, shape: Sequence[int]) -> tuple[int, int]:
-    """The dim along which pointers advance by one element, and how many elements one access may cover there.
-
-    Args:
-        facts: of the pointers (divisibility in bytes).
-        bytes_: size of an element.
-        shape: of the tile.
-    """
-    spans = [
-        min(run, max(1, divisor // bytes_), max(1, _WIDEST // bytes_))
-        for run, divisor in zip(facts.contiguity, facts.divisibility, strict=True)
-    ]
-    axis = max(range(len(shape)), key=lambda dim: (facts.contiguity[dim], dim))
-    return axis, spans[axis]
-
-
-def pointee_bytes(pointer: SSAValue) -> int:
-    """Bytes of what pointers of this type point to."""
-    return memory_bits(pointee(pointer)) // 8
 
 
 def pointee(pointer: SSAValue) -> TilePointerType:
@@ -219,7 +191,7 @@ def emit_load(k: Kernel, op: Operation) -> None:
     t = k.element(op.result)
     inside = k.inside(op.ptr.type) if shape_of(op.ptr.type) else [const(I1, 1)]
     made: dict[int, V] = {}
-    for group in vector_groups(k, op.ptr, mask):
+    for group in access_groups(k.facts, op.ptr, mask):
         head = group[0]
         on = inside[head] if masks is None else k.f.and_(inside[head], masks[head])
         start = pack(k, [others[r] for r in group] if others is not None else [zero(t)] * len(group))
@@ -249,7 +221,7 @@ def emit_store(k: Kernel, op: Operation) -> None:
         inside, own = k.inside(op.ptr.type), k.owns(layout_of(op.ptr))
     else:
         inside, own = [const(I1, 1)], k.first_thread()
-    for group in vector_groups(k, op.ptr, mask):
+    for group in access_groups(k.facts, op.ptr, mask):
         head = group[0]
         on = k.f.and_(own, inside[head])
         if masks is not None:
@@ -268,12 +240,10 @@ def emit_addptr(k: Kernel, op: Operation) -> None:
 
 __all__ = [
     "access_groups",
-    "fast_axis",
     "global_load",
     "global_store",
     "pack",
     "pointee",
     "unpack",
-    "vector_groups",
     "with_copies",
 ]

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from tilewright.backends.llvm.types import I32, VOID, T, V, const, zero
 from tilewright.backends.nvidia.allocate import buffer_stride
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
-from tilewright.backends.nvidia.emit.memory import global_load, pack, unpack, vector_groups
+from tilewright.backends.nvidia.emit.memory import access_groups, global_load, pack, unpack
 from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers
 from tilewright.backends.nvidia.tgir import MemDescType, layout_of, memory_bits
 from tilewright.backends.nvidia.tgir_ops import (
@@ -131,7 +131,7 @@ def emit_async_copy(k: Kernel, op: Operation) -> None:
     masks = k.tile(mask) if mask is not None else None
     t, others = k.element(buffer.element), k.tile(other) if other is not None else None
     offsets = offsets_in(layout, buffer.layout)
-    groups = [piece for group in vector_groups(k, op.ptr, mask) for piece in contiguous(group, offsets)]
+    groups = [piece for group in access_groups(k.facts, op.ptr, mask) for piece in contiguous(group, offsets)]
     bits = memory_bits(buffer.element)
     zeros = others is None or all(value.const == 0 for value in others)
     asynchronous = zeros and all(bits * len(group) // 8 in _COPY_BYTES for group in groups)
