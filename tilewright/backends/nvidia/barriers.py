@@ -20,12 +20,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.states import Loop, StateWalk
 from tilewright.backends.nvidia.allocate import Allocation, allocate, waits_between
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.rings import Move, Stage, after_loop, entering_loop, next_trip, roots_of
+from tilewright.backends.nvidia.staging import Builder
 from tilewright.backends.nvidia.tgir import MemDescType
 from tilewright.backends.nvidia.tgir_ops import (
     AsyncCommitOp,
@@ -43,7 +45,7 @@ from tilewright.backends.nvidia.tgir_ops import (
     WarpGroupDotWaitOp,
 )
 from tilewright.base.errors import InternalError
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
@@ -133,14 +135,15 @@ def place_barriers(module: ModuleOp) -> None:
             analysis = _Analysis(allocate(function))
             analysis.block(function.body.block, State())
             for op in analysis.needs:
-                block = op.parent_block()
-                assert block is not None
-                barrier = BarrierOp.create(properties={"space": StringAttr("local")})
-                barrier.location = op.location
-                block.insert_op_before(barrier, op)
+                Builder(op).effect(BarrierOp, space="local")
 
 
-class _Analysis:
+def _moved(loop: Loop, state: State, move: Move) -> State:
+    """The stages of rings are numbered by the trips of counted loops alone."""
+    return state.moved(loop, move) if isinstance(loop, ForOp) else state
+
+
+class _Analysis(StateWalk[State]):
     """Finds the operations that need a barrier in front.
 
     Args:
@@ -151,44 +154,22 @@ class _Analysis:
         self.allocation = allocation
         self.needs: dict[Operation, None] = {}  # in order
 
-    def block(self, block: Block, state: State) -> State:
-        """The state after a block that is entered with `state`."""
-        for op in block.ops:
-            state = self._op(op, state)
-        return state
-
-    def _op(self, op: Operation, state: State) -> State:
-        if isinstance(op, ForOp):
-            return self._for(op, state)
-        if isinstance(op, WhileOp):
-            return self._while(op, state)
-        if isinstance(op, IfOp):
-            ends = [self.block(region.block, state) if region.blocks else state for region in op.regions]
-            return ends[0].joined(ends[1])
+    def operation(self, op: Operation, state: State) -> State:
         if isinstance(op, BarrierOp):
             return State(_NOTHING, state.open, state.copies, state.products)
         return self._effects(op, state)
 
-    # -- loops -------------------------------------------------------------------------------------------
+    def join(self, first: State, second: State) -> State:
+        return first.joined(second)
 
-    def _for(self, op: ForOp, entry: State) -> State:
-        head = entry.moved(op, entering_loop)
-        while True:
-            end = self.block(op.body.block, head).moved(op, next_trip)
-            joined = head.joined(end)
-            if joined == head:
-                return head.moved(op, after_loop)
-            head = joined
+    def entering(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, entering_loop)
 
-    def _while(self, op: WhileOp, head: State) -> State:
-        while True:
-            decided = self.block(op.before.block, head)
-            joined = head.joined(self.block(op.after.block, decided))
-            if joined == head:
-                return decided
-            head = joined
+    def next_trip(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, next_trip)
 
-    # -- operations --------------------------------------------------------------------------------------
+    def leaving(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, after_loop)
 
     def _effects(self, op: Operation, state: State) -> State:
         """The state after an operation without control flow; notes that it needs a barrier if it does."""

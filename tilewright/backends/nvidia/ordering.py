@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.states import Loop, StateWalk
 from tilewright.backends.nvidia.anchors import bases_of
 from tilewright.backends.nvidia.relations import ATOMICS
+from tilewright.backends.nvidia.staging import Builder
 from tilewright.backends.nvidia.tgir import layout_of
 from tilewright.backends.nvidia.tgir_ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
 from tilewright.ir.types import shape_of
-from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -72,15 +73,11 @@ def order_memory(module: ModuleOp) -> None:
             if walk.is_needed():
                 walk.block(function.body.block, frozenset())
             for op in walk.late:
-                block = op.parent_block()
-                assert block is not None
-                barrier = BarrierOp.create(properties={"space": StringAttr("global")})
-                barrier.location = op.location
-                block.insert_op_before(barrier, op)
+                Builder(op).effect(BarrierOp, space="global")
 
 
-class _Walk:
-    """Finds the operations that need a barrier in front, loops to a fixpoint.
+class _Walk(StateWalk[_State]):
+    """Finds the operations that need a barrier in front.
 
     Args:
         function: the kernel.
@@ -96,32 +93,18 @@ class _Walk:
         writes = [access for access in everything if access.kind != "read"]
         return any(a.conflicts(_later(b)) for a in writes for b in everything)
 
-    def block(self, block: Block, state: _State) -> _State:
-        """The state after a block that is entered with `state`."""
-        for op in block.ops:
-            if isinstance(op, ForOp):
-                state = self._loop(state, [op.body.block])
-            elif isinstance(op, WhileOp):
-                state = self._loop(state, [op.before.block, op.after.block])
-            elif isinstance(op, IfOp):
-                ends = [self.block(region.block, state) if region.blocks else state for region in op.regions]
-                state = frozenset().union(*ends)
-            elif isinstance(op, BarrierOp):
-                state = frozenset()
-            elif op in self.accesses:
-                state = self._access(op, state)
-        return state
+    def operation(self, op: Operation, state: _State) -> _State:
+        if isinstance(op, BarrierOp):
+            return frozenset()
+        return self._access(op, state) if op in self.accesses else state
 
-    def _loop(self, head: _State, blocks: list[Block]) -> _State:
-        head = frozenset(map(_later, head))
-        while True:
-            end = head
-            for block in blocks:
-                end = self.block(block, end)
-            joined = head | frozenset(map(_later, end))
-            if joined == head:
-                return head | end
-            head = joined
+    def join(self, first: _State, second: _State) -> _State:
+        return first | second
+
+    def entering(self, loop: Loop, state: _State) -> _State:
+        return frozenset(map(_later, state))
+
+    next_trip = entering
 
     def _access(self, op: Operation, state: _State) -> _State:
         mine = self.accesses[op]
