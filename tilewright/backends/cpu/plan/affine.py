@@ -8,6 +8,8 @@ offset that overflowed would address memory 8 GiB away from the tensor.
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +29,16 @@ class Atom:
 
 
 Monomial = tuple[Atom, ...]
+# Orders the atoms of a product, by who was multiplied first: addresses of objects would make code differ between runs.
+_ranks: weakref.WeakKeyDictionary[SSAValue, int] = weakref.WeakKeyDictionary()
+_next_rank = itertools.count()
+
+
+def _rank(atom: Atom) -> tuple[int, bool]:
+    found = _ranks.get(atom.value)
+    if found is None:
+        found = _ranks.setdefault(atom.value, next(_next_rank))
+    return found, atom.unsigned
 
 
 class Poly:
@@ -66,7 +78,7 @@ class Poly:
         out: dict[Monomial, int] = {}
         for a, x in self.terms.items():
             for b, y in other.terms.items():
-                product = tuple(sorted((*a, *b), key=lambda atom: (id(atom.value), atom.unsigned)))
+                product = tuple(sorted((*a, *b), key=_rank)) if a and b else a or b
                 out[product] = out.get(product, 0) + x * y
         return Poly(out)
 
