@@ -15,21 +15,26 @@ from tilewright.backends.llvm.sums import SHORT
 from tilewright.backends.llvm.types import I64, V
 
 
+def _link(f, kind: int, x: V, n: V, number: int) -> V:
+    if kind < 4:
+        return (f.add, f.sub)[kind & 1](*((x, n) if kind < 2 else (n, x)))
+    if kind < 6:
+        return f.add(x, number) if kind == 4 else f.sub(number, x)
+    return f.mul(x, number) if kind == 6 else f.shl(x, number & 3) if kind == 7 else f.xor(x, n)
+
+
 def _chain(f, x: V, n: V, rng: random.Random, length: int) -> V:
     """A chain of every form that sums are known of, and of one that they are not."""
     for _ in range(length):
         kind, number = rng.randrange(9), rng.choice((-7, -1, 2, 3, 1 << 40))
-        x = (
-            lambda: f.add(x, n), lambda: f.add(n, x), lambda: f.sub(x, n), lambda: f.sub(n, x), lambda: f.add(x, number),
-            lambda: f.sub(number, x), lambda: f.mul(x, number), lambda: f.shl(x, number & 3), lambda: f.xor(x, n),
-        )[kind]()  # fmt: skip
+        x = _link(f, kind, x, n, number)
     return x
 
 
 def _python(x: int, n: int, rng: random.Random, length: int) -> int:
     for _ in range(length):
         kind, number = rng.randrange(9), rng.choice((-7, -1, 2, 3, 1 << 40))
-        x = (x + n, n + x, x - n, n - x, x + number, number - x, x * number, x << (number & 3), x ^ n)[kind]
+        x = (x + n, x - n, n + x, n - x, x + number, number - x, x * number, x << (number & 3), x ^ n)[kind]
         x = (x + (1 << 63)) % (1 << 64) - (1 << 63)
     return x
 
