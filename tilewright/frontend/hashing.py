@@ -62,9 +62,17 @@ def _same(a: Any, b: Any) -> bool:
 
 @dataclass(slots=True)
 class FunctionHash:
-    """Hash of one function with the globals that it depends on, its callees' included."""
+    """Hashes of one function with the globals that it depends on, its callees' included.
+
+    Args:
+        digest: of what is compiled, places in the source included.
+        lasting: the same without line numbers and names of modules.
+        used: the globals.
+        unfinished: see below.
+    """
 
     digest: str
+    lasting: str
     used: dict[tuple[str, int], UsedGlobal] = field(default_factory=dict)
     unfinished: frozenset[BlockFunction] = frozenset()  # callers met again by recursion: their text is not in yet
 
@@ -79,6 +87,15 @@ def content_hash(fn: BlockFunction) -> str:
         GlobalsChangedError: a callee was hashed earlier with another value of a global.
     """
     return _hash_function(fn, ()).digest
+
+
+def lasting_hash(fn: BlockFunction) -> str:
+    """A `content_hash` that moves with the kernel: to another line, another file, another module.
+
+    It names things that outlive a process and a file, such as operators in saved programs. Compiled code is not named
+    by it: messages of assertions in there hold line numbers.
+    """
+    return _hash_function(fn, ()).lasting
 
 
 def class_digest(cls: type) -> str:
@@ -109,11 +126,14 @@ def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> Func
     if known is not None:
         return known  # type: ignore[no-any-return]
     if fn in active:  # recursion: the function's text is already being hashed
-        return FunctionHash(f"recursive:{fn.fn.__qualname__}", unfinished=frozenset({fn}))
+        name = f"recursive:{fn.fn.__qualname__}"
+        return FunctionHash(name, name, unfinished=frozenset({fn}))
     source = source_of(fn)
     walk = _Walk((*active, fn))
-    walk.text(f"{fn.fn.__module__}.{source.name}:{source.first_line}:{fn.noinline}")
-    if not (fn.fn.__module__ or "").startswith(_OWN):  # code made by `exec` may have none
+    own = (fn.fn.__module__ or "").startswith(_OWN)  # code made by `exec` may have none
+    place, lasting = f"{fn.fn.__module__}.{source.name}", f"{source.name}:{fn.noinline}"
+    walk.text(f"{place}:{source.first_line}:{fn.noinline}", place if own else lasting)
+    if not own:
         walk.text(source.text)
         for name, parameter in fn.signature.parameters.items():
             if parameter.default is not parameter.empty:
@@ -121,7 +141,8 @@ def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> Func
                 walk.value(parameter.default)
         for chain in references(source.tree):
             walk.reference(source, chain)
-    result = FunctionHash(walk.hash.hexdigest(), walk.used, frozenset(walk.unfinished - {fn}))
+    digests = walk.hash.hexdigest(), walk.lasting.hexdigest()
+    result = FunctionHash(*digests, walk.used, frozenset(walk.unfinished - {fn}))
     if not result.unfinished:
         fn.__dict__[_ATTRIBUTE] = result
     return result
@@ -140,14 +161,15 @@ class _Walk:
 
     def __init__(self, active: tuple[BlockFunction, ...]) -> None:
         self.active = active
-        self.hash = hashlib.sha256()
+        self.hash, self.lasting = hashlib.sha256(), hashlib.sha256()
         self.used: dict[tuple[str, int], UsedGlobal] = {}
         self.unfinished: set[BlockFunction] = set()
         self.classes: set[type] = set()
 
-    def text(self, text: str) -> None:
-        self.hash.update(text.encode())
-        self.hash.update(b"\0")
+    def text(self, text: str, lasting: str | None = None) -> None:
+        """Hash a piece of text, and for the lasting hash `lasting` in its place."""
+        self.hash.update(text.encode() + b"\0")
+        self.lasting.update((text if lasting is None else lasting).encode() + b"\0")
 
     def reference(self, source: KernelSource, chain: tuple[str, ...]) -> None:
         """Hash what a dotted name leads to; names that are local or Python's own lead nowhere."""
@@ -172,7 +194,7 @@ class _Walk:
         """Hash a constant by type and content."""
         if isinstance(value, BlockFunction):
             inner = _hash_function(value, self.active)
-            self.text(inner.digest)
+            self.text(inner.digest, inner.lasting)
             self.unfinished |= inner.unfinished
             for entry in inner.used.values():
                 self._use(entry)
@@ -195,13 +217,14 @@ class _Walk:
         elif isinstance(value, property):
             self.value(value.fget)
         elif isinstance(value, (type, Builtin)) or (callable(value) and not isinstance(value, Type)):
-            self.text(_callable_text(value))
+            body = _callable_text(value)
+            self.text(f"{getattr(value, '__module__', '')}.{body}", body)
         else:
             self.text(f"{type(value).__qualname__}:{value!r}")
 
     def user_class(self, cls: type) -> None:
         """Hash what a kernel can reach of a class: its fields, and its methods, which are compiled into the kernel."""
-        self.text(f"{cls.__module__}.{cls.__qualname__}")
+        self.text(f"{cls.__module__}.{cls.__qualname__}", cls.__qualname__)
         for base in cls.__mro__:
             if base in self.classes or base.__module__ == "builtins":
                 continue
@@ -231,4 +254,4 @@ def _callable_text(value: Callable[..., Any]) -> str:
     if code is not None:
         constants = [c for c in code.co_consts if not isinstance(c, types.CodeType)]
         body = f"{code.co_code.hex()}:{constants!r}:{code.co_names!r}"
-    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(value))}:{body}"
+    return f"{getattr(value, '__qualname__', repr(value))}:{body}"

@@ -38,7 +38,7 @@ from tilewright.ops.values import constexpr
 from tilewright.passes.stages import Stage, run_stages
 from tilewright.runtime.args import read
 from tilewright.runtime.binder import slot_values
-from tilewright.runtime.deferred import cpu, entry, nvidia, pipeline
+from tilewright.runtime.deferred import cpu, effects, entry, nvidia, pipeline
 from tilewright.runtime.disk_cache import disk_cache
 from tilewright.runtime.drivers import driver
 from tilewright.runtime.grid import grid3
@@ -288,7 +288,9 @@ def _tile_ir(
     for message in built.warnings:
         warnings.warn(message, stacklevel=2)
     metadata["params"] = [param.name for param in built.params]
-    return pipeline.run_passes(built.module)
+    module = pipeline.run_passes(built.module)
+    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    return module
 
 
 def parameter_specs(specialization: Specialization) -> list[entry.ParamSpec]:
