@@ -10,8 +10,8 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import CompilationError, ReadOnlyError
-from tilewright.runtime.ast_source import ASTSource
-from tilewright.runtime.kinds import Constant, Described
+from tilewright.compile.ast_source import ASTSource
+from tilewright.compile.kinds import Constant, Described
 
 
 def found(kernel: Any, types: dict[str, Any], **constants: Any) -> tuple[str, str, list[str]]:
@@ -159,11 +159,8 @@ F, I = "*fp32", "int"
 def test_effects(kernel: Any, types: dict[str, Any], constants: dict[str, Any], expected: Any) -> None:
     first = kernel.fn.__code__.co_firstlineno
     reads, writes, unsure = expected
-    assert found(kernel, types, **constants) == (
-        reads,
-        writes,
-        [text.format(*range(first, first + 9)) for text in unsure],
-    )
+    lines = range(first, first + 9)
+    assert found(kernel, types, **constants) == (reads, writes, [text.format(*lines) for text in unsure])
 
 
 def test_the_parts_of_a_tuple_are_told_apart() -> None:
