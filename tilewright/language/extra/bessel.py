@@ -13,8 +13,8 @@ from tilewright.base import dtypes
 from tilewright.language.extra.special import polynomial
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import max
+from tilewright.ops.functions.operators import where
 from tilewright.ops.math import abs, cos, exp, log, sin, sqrt
-from tilewright.ops.operators import where
 from tilewright.ops.values import constexpr
 
 _TWO_OVER_PI = constexpr(0.6366197723675814)

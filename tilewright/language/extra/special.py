@@ -13,8 +13,8 @@ from tilewright.language.extra.special_coefficients import TABLES
 from tilewright.language.library import library
 from tilewright.ops import elementwise as ew
 from tilewright.ops.builtin import Emitter, builtin, unwrap
+from tilewright.ops.functions.operators import where
 from tilewright.ops.math import OPS, abs, exp, floor, fma, log, sqrt
-from tilewright.ops.operators import where
 from tilewright.ops.values import constexpr, tensor
 
 _SQRT_HALF = constexpr(0.7071067811865476)
