@@ -329,3 +329,14 @@ def test_other_types_and_refused_functions_name_the_function():
         build(wrong_type, x)
     with pytest.raises(CompilationError, match="libdevice function rcp64h is not available on cpu"):
         build(estimate, x)
+
+
+def test_math_has_the_hyperbolic_tangent_and_powers_of_libdevice(backend, rng):
+    def kernel(x_ptr, o_ptr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(o_ptr + i, tl.math.tanh(tl.math.pow(tl.load(x_ptr + i), 3)))
+
+    x = spread(rng, "f", -2, 1)
+    out = np.zeros_like(x)
+    run(kernel, x, out, N=N)
+    np.testing.assert_allclose(out, np.tanh(x.astype("f8") ** 3), rtol=1e-6, atol=1e-9)
