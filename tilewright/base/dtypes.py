@@ -118,6 +118,11 @@ class dtype(Type):
     def __repr__(self) -> str:
         return f"tilewright.language.{_PUBLIC.get(self.name, self.name)}"
 
+    @property
+    def value(self) -> dtype:
+        """The type itself: as an argument it stands for a constant, whose value kernels may ask for."""
+        return self
+
     # -- widths -----------------------------------------------------------------------------
 
     @property
@@ -300,7 +305,7 @@ def scalar_from_signature(text: str) -> dtype | PointerType:
         return PointerType(scalar_from_signature(text[2:]), const=True)
     if text.startswith("*"):
         return PointerType(scalar_from_signature(text[1:]))
-    if text in ("i1", "B"):
+    if text in ("i1", "B", "uint1"):
         return int1
     for short, info in _TABLE.items():
         if text in (info.sig, short, _PUBLIC.get(short)):
