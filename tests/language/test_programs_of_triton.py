@@ -21,7 +21,7 @@ def run(fn: Any, *args: Any, interpret: bool, dtype: type = np.float32, **option
     return out
 
 
-# --- types of values ------------------------------------------------------------------------------------------------
+# --- types of values ------------------------------------------------------------
 
 
 @MODES
@@ -61,7 +61,7 @@ def test_an_argument_declared_uint1_by_text(interpret: bool) -> None:
     assert run(kernel, 1, 0, interpret=interpret)[0] == 1
 
 
-# --- declared constants ---------------------------------------------------------------------------------------------
+# --- declared constants ------------------------------------------------------------
 
 
 @MODES
@@ -89,7 +89,7 @@ def test_a_declared_constant_gets_its_value_in_an_expression(interpret: bool) ->
     assert run(kernel, interpret=interpret).tolist() == [3] * 8
 
 
-# --- functions ------------------------------------------------------------------------------------------------------
+# --- functions ------------------------------------------------------------
 
 
 @tl.constexpr
@@ -141,7 +141,7 @@ def test_builtins_of_users_say_their_own_signature() -> None:
         iota(8)
 
 
-# --- aggregates -----------------------------------------------------------------------------------------------------
+# --- aggregates ------------------------------------------------------------
 
 
 @tl.aggregate
@@ -204,7 +204,7 @@ def test_aggregates_on_the_host() -> None:
         state.n = 2
 
 
-# --- pointers, printing ---------------------------------------------------------------------------------------------
+# --- pointers, printing ------------------------------------------------------------
 
 
 @MODES
@@ -226,7 +226,7 @@ def test_the_text_before_a_printed_value(capfd: Any, interpret: bool, prefix: st
     assert f" {shown}\n" in capfd.readouterr().out.replace("()", "")
 
 
-# --- random numbers -------------------------------------------------------------------------------------------------
+# --- random numbers ------------------------------------------------------------
 
 
 @MODES
