@@ -204,7 +204,7 @@ def test_meta_parameters_may_not_be_given_twice():
         tuned[(1,)](x, x, 4, BLOCK=4)
 
 
-@pytest.mark.parametrize("option", ["key", "reset_to_zero", "restore_value"])
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
 def test_unknown_names_are_refused(option):
     with pytest.raises(ValueError, match=f"{option} names 'm'.*double"):
         tilewright.autotune(BLOCKS, **{"key": [], option: ["m"]})(double)
