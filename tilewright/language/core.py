@@ -27,10 +27,10 @@ from tilewright.base.dtypes import (
     uint64,
     void,
 )
-from tilewright.language.extern import extern, extern_elementwise
+from tilewright.language.extern import builtin, extern, extern_elementwise
 from tilewright.language.library import constexpr_function
 from tilewright.ops import families
-from tilewright.ops.builtin import BUILTINS, Builtin, builtin
+from tilewright.ops.builtin import BUILTINS, Builtin
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.math import PropagateNan
@@ -108,5 +108,5 @@ __all__ = [
     "uint32",
     "uint64",
     "void",
-    *BUILTINS,
 ]
+__all__ += BUILTINS
