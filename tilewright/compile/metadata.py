@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
+from tilewright.devices.registry import USUAL
 
 _NONE_ON_CPU = (
     "shared", "tmem_size", "global_scratch_size", "profile_scratch_size", "n_regs", "n_spills"
@@ -27,7 +28,8 @@ class Metadata(dict[str, Any]):
 
 
 def describe_kernel(options: Options, target: Target, hash: str, found: dict[str, Any]) -> Metadata:
-    """What the back end found out, with the options, the target, and the resources that a CPU kernel never takes.
+    """What the back end found out, with the target, all options (usual values for those of other back ends), and the
+    resources that a CPU kernel never takes.
 
     Args:
         options: of the compilation.
@@ -37,7 +39,7 @@ def describe_kernel(options: Options, target: Target, hash: str, found: dict[str
     """
     common = {"hash": hash, "target": target, "warp_size": target.warp_size, "tilewright_version": __version__}
     usual = {**dict.fromkeys(_NONE_ON_CPU, 0), **dict.fromkeys(_ONE_ON_CPU, 1)}
-    return Metadata({**usual, **asdict(options), **common, **found})
+    return Metadata({**usual, **USUAL, **asdict(options), **common, **found})
 
 
 class StageTexts(dict[str, str | bytes]):

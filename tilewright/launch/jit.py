@@ -4,7 +4,7 @@
 
     kernel[grid](*args, **options)
         binder: bind, read arguments, make the key -> table hit: launch
-                                                   -> miss: compile_kernel, remember, launch
+                                                   -> miss: compile_watched, remember, launch
     interpreted: bind, then run the Python function for each program (`interpret.py`)
 """
 
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
-from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
-from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.request import Request, make_request
+from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import register_constant
 from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
@@ -127,7 +127,7 @@ class JITFunction(KernelFunction, KernelInterface):
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
         with on_host(call) as staged:
-            interpret.launch(self, staged, programs, self._options(call, interpret.TARGET))
+            interpret.launch(self, staged, programs, self._request(call, interpret.TARGET).options)
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
         """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
@@ -163,23 +163,16 @@ class JITFunction(KernelFunction, KernelInterface):
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
 
     def _compiled(self, call: Call) -> CompiledKernel:
-        target = call.target or target_at(call.place.device)
-        options = self._options(call, target)
-        key = (call.specialization, options, target)
+        request = self._request(call, call.target or target_at(call.place.device))
+        key = (request.specialization, request.options, request.target)
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
+            kernel = self._kernels[key] = compile_watched(self, request)
         return kernel
 
-    def _options(self, call: Call, target: Target) -> Options:
-        defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
-        if knobs.language.fp32_default is not None:
-            defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = Options.of({**defaults, **call.options}, target)
-        warps = options.num_warps
-        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
-            raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")
-        return options
+    def _request(self, call: Call, target: Target) -> Request:
+        given = call.options if self.debug is None else {"debug": self.debug, **call.options}
+        return make_request(FunctionSource(self), call.specialization, given, target)
 
 
 register_constant(constexpr, lambda value: value.value)
