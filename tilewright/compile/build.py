@@ -29,15 +29,21 @@ def compile_request(request: Request) -> CompiledKernel:
 
     Raises:
         CompilationError: the kernel is wrong; the message shows where.
+        GlobalsChangedError: a variable that the kernel uses has changed since it was first compiled.
     """
     begin = time.perf_counter()
+    request.source.check()
     backend, key = backend_of(request.target), request.key()
-    kernel = None if _bypass_cache() else _from_disk(request, key)
+    on_disk = not _bypass_cache() and request.source.has_content() and not request.specialization.without_content()
+    kernel = _from_disk(request, key) if on_disk else None
     if kernel is None:
         kernel = _run(request, key)
+        if on_disk:
+            disk_cache().put(key, kernel.binary, kernel.metadata)
         kernel.module = backend.load(kernel.binary, kernel.metadata)
 
     def texts() -> Mapping[str, str | bytes]:
+        request.source.check()
         return _run(request, key).asm
 
     kernel.asm = StageTexts(kernel.asm, texts, _stages(request).keys(), backend.texts)
@@ -73,11 +79,8 @@ def _from_disk(request: Request, key: str) -> CompiledKernel | None:
 
 
 def _run(request: Request, key: str) -> CompiledKernel:
-    """Run the stages and keep the result on disk."""
+    """Run the stages."""
     name, types = request.source.name, list(request.specialization.runtime_types)
     metadata: dict[str, Any] = {"name": name, "types": types}
     outcome = run_stages(_stages(request), request.source, metadata, name, knobs.compilation)
-    kernel = CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)
-    if not _bypass_cache():
-        disk_cache().put(key, bytes(outcome.artifact), metadata)
-    return kernel
+    return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

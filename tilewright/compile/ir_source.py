@@ -64,6 +64,13 @@ class IRSource:
 
     hash = content  # as programs for Triton call it
 
+    def check(self) -> None:
+        """The text is what it was."""
+
+    def has_content(self) -> bool:
+        """The text says everything."""
+        return True
+
     def first_stage(self, request: Request) -> Stage:
         """Parsing and simplification."""
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tilewright.base.callable import BlockFunction
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -25,7 +24,6 @@ from tilewright.base.version import __version__
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import backend_of, options_for
-from tilewright.frontend.hashing import content_hash
 from tilewright.passes.stages import Stage
 
 
@@ -38,6 +36,12 @@ class Source(Protocol):
 
     def content(self) -> str:
         """Hash of everything that the tile IR depends on, but for the rest of the request."""
+
+    def check(self) -> None:
+        """Raise GlobalsChangedError if it is no longer what `content` was made of."""
+
+    def has_content(self) -> bool:
+        """Whether `content` says everything, also to another process."""
 
     def first_stage(self, request: Request) -> Stage:
         """The stage "ttir": from this source to simplified tile IR."""
@@ -65,7 +69,7 @@ class Request:
             fingerprint(),
             backend_of(self.target).versions(),
             self.source.content(),
-            self.specialization.text(_constant_text),
+            self.specialization.text(),
             self.options.key(),
             repr(self.target),
         )
@@ -111,7 +115,3 @@ def fingerprint() -> str:
             status = os.stat(path)
             rows.append(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}")
     return hashlib.sha256(";".join(sorted(rows)).encode()).hexdigest()
-
-
-def _constant_text(value: Any) -> str:
-    return content_hash(value) if isinstance(value, BlockFunction) else repr(value)

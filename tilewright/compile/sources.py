@@ -19,7 +19,7 @@ from tilewright.base.lazy import lazy_module
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
-from tilewright.frontend.hashing import content_hash
+from tilewright.frontend.hashing import check_globals, content_hash, without_content
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
 
@@ -51,6 +51,14 @@ class FunctionSource:
     def content(self) -> str:
         """Hash of its source, of everything that it calls, and of the globals that it uses."""
         return content_hash(self.fn)
+
+    def check(self) -> None:
+        """Raise GlobalsChangedError if a variable that the kernel uses has changed since it was first compiled."""
+        check_globals(self.fn)
+
+    def has_content(self) -> bool:
+        """Whether every constant that the kernel uses has a key of its own."""
+        return not without_content(self.fn)
 
     def first_stage(self, request: Request) -> Stage:
         """Front end and simplification."""

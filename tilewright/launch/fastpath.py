@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -20,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import Type
 from tilewright.compile.grid import grid3
-from tilewright.compile.specialize import Param, wraps_constant
+from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import numpy_address
 
 Launch = Callable[..., None]
@@ -64,16 +67,18 @@ _INT = (
 _PLACE = "not {v} & 15 if {a}.is_cpu else ({a}.get_device(), not {v} & 15) if {a}.is_cuda else None"
 _TENSOR = _Reader(f"{{a}}.dtype, ({_PLACE}) if {{v}} else None", "{v}", "{v} = {a}.data_ptr()")
 _NUMPY = _Reader("{a}.dtype, not {v} & 15, {a}.flags.writeable", "{v}", "{v} = _tw_address({a})")
-_CONTAINERS = (tuple, list, dict, set)
+_LASTING = (bool, int, str)
+_LASTING_KINDS = (Type, BlockFunction, enum.Enum, type)
 
 
 def _reader(param: Param, cls: type) -> _Reader | None:
     """The reader for arguments of class `cls`, or None when they take the slow path."""
     fixed = param.fixed_type
     if param.is_constexpr:
-        if issubclass(cls, _CONTAINERS) or wraps_constant(cls) or (issubclass(cls, float) and cls is not float):
-            return None
-        return _Reader("" if cls is type(None) else "{a}.hex()" if cls is float else "{a}", "")
+        if cls is float or cls is type(None):
+            return _Reader("{a}.hex()" if cls is float else "", "")
+        # Other objects may change in place: the slow path looks at their content.
+        return _Reader("{a}", "") if cls in _LASTING or issubclass(cls, _LASTING_KINDS) else None
     if cls is type(None):
         return _Reader("", "")
     if cls is int:

@@ -160,11 +160,14 @@ class JITFunction(KernelFunction, KernelInterface):
         launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
         # Without an array nothing in a later call tells which GPU is meant then.
         lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
+        lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
 
     def _compiled(self, call: Call) -> CompiledKernel:
         request = self._request(call, call.target or target_at(call.place.device))
         key = (request.specialization, request.options, request.target)
+        for function in (self, *call.specialization.functions()):
+            check_globals(function)
         kernel = self._kernels.get(key)
         if kernel is None:
             kernel = self._kernels[key] = compile_watched(self, request)
