@@ -48,7 +48,7 @@ def compile_request(request: Request) -> CompiledKernel:
 
     kernel.asm = StageTexts(kernel.asm, texts, _stages(request).keys(), backend.texts)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
-    kernel.metadata = describe_kernel(request.options, request.target, key, kernel.metadata)
+    kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel
 

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,12 +56,15 @@ class Request:
         specialization: types and keys of the arguments.
         options: those of the target's back end.
         target: what to compile for.
+        asked: every option that was asked for by name, those of other back ends included. They are shown in the
+            metadata of the kernel (of the first request, if several get the same code) and are no part of the key.
     """
 
     source: Source
     specialization: Specialization
     options: Options
     target: Target
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def key(self) -> str:
         """Content hash that names the compiled kernel in the disk cache."""
@@ -96,12 +99,13 @@ def make_request(
         UnsupportedError: no back end for `target`.
     """
     target = target_at(None) if target is None else target
+    asked = {} if isinstance(options, Options) else dict(options or {})
     if not isinstance(options, Options):
         defaults: dict[str, Any] = {"debug": knobs.runtime.debug}
         if knobs.language.fp32_default is not None:
             defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = options_for(target, {**defaults, **(options or {})})
-    return Request(source, specialization, options, target)
+        options = options_for(target, {**defaults, **asked})
+    return Request(source, specialization, options, target, asked)
 
 
 @functools.cache
