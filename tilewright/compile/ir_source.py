@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
 from tilewright.base.errors import TilewrightError, UnsupportedError
-from tilewright.base.lazy import lazy_module
+from tilewright.compile.late import pipeline
 from tilewright.compile.request import Request
 from tilewright.compile.sources import simplify
 from tilewright.compile.specialize import Specialization
@@ -21,11 +21,6 @@ from tilewright.ir.types import TilePointerType, dtype_of
 from tilewright.ops.function import FuncOp
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
-
-if TYPE_CHECKING:  # needed for a compilation only
-    from tilewright.passes import pipeline
-else:
-    pipeline = lazy_module("tilewright.passes.pipeline")
 
 
 class IRSource:
@@ -77,7 +72,8 @@ class IRSource:
         def run(source: IRSource, metadata: dict[str, Any]) -> ModuleOp:
             metadata["params"] = list(request.specialization.names)
             # parsed once more: the passes work in place, and a source may be compiled twice
-            return simplify(parse_module(source.text, str(source.path)), pipeline.SIMPLIFY_TEXT)
+            module = parse_module(source.text, str(source.path))
+            return simplify(module, metadata, pipeline.SIMPLIFY_TEXT)
 
         return Stage(run, print_module)
 

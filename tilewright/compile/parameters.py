@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilewright.base.dtypes import scalar_from_signature
-from tilewright.base.lazy import lazy_module
+from tilewright.compile.late import entry
 from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import constexpr
-
-if TYPE_CHECKING:  # needed for a compilation only
-    from tilewright.frontend import entry
-else:
-    entry = lazy_module("tilewright.frontend.entry")
 
 
 def parameter_specs(specialization: Specialization) -> list[entry.ParamSpec]:

@@ -85,7 +85,7 @@ def make_request(
     options: Mapping[str, Any] | Options | None = None,
     target: Target | None = None,
 ) -> Request:
-    """A request with every default filled in: those of the knobs, then those of the back end.
+    """A request with complete options.
 
     Args:
         source: what is compiled.
@@ -100,12 +100,21 @@ def make_request(
     """
     target = target_at(None) if target is None else target
     asked = {} if isinstance(options, Options) else dict(options or {})
-    if not isinstance(options, Options):
-        defaults: dict[str, Any] = {"debug": knobs.runtime.debug}
-        if knobs.language.fp32_default is not None:
-            defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = options_for(target, {**defaults, **asked})
-    return Request(source, specialization, options, target, asked)
+    made = options if isinstance(options, Options) else complete_options(asked, target)
+    return Request(source, specialization, made, target, asked)
+
+
+def complete_options(given: Mapping[str, Any], target: Target) -> Options:
+    """Options with every default filled in: those of the knobs, then those of the back end.
+
+    Raises:
+        UnknownOptionError: no back end has such an option.
+        ArgumentError: a value that an option cannot have.
+    """
+    defaults: dict[str, Any] = {"debug": knobs.runtime.debug}
+    if knobs.language.fp32_default is not None:
+        defaults["default_dot_input_precision"] = knobs.language.fp32_default
+    return options_for(target, {**defaults, **given})
 
 
 @functools.cache

@@ -8,29 +8,20 @@ import linecache
 import sys
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
-from tilewright.base.lazy import lazy_module
 from tilewright.compile.function import KernelFunction
+from tilewright.compile.late import effects, entry, levels, pipeline
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.frontend.hashing import check_globals, content_hash, without_content
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
-
-if TYPE_CHECKING:  # needed for a compilation only
-    from tilewright.frontend import entry
-    from tilewright.ops import levels
-    from tilewright.passes import pipeline
-else:
-    entry = lazy_module("tilewright.frontend.entry")
-    levels = lazy_module("tilewright.ops.levels")
-    pipeline = lazy_module("tilewright.passes.pipeline")
 
 
 class FunctionSource:
@@ -69,7 +60,7 @@ class FunctionSource:
             for message in built.warnings:
                 warnings.warn(message, stacklevel=2)
             metadata["params"] = [param.name for param in built.params]
-            return simplify(built.module)
+            return simplify(built.module, metadata)
 
         return Stage(run, print_module, lambda contents, _: parse_module(contents.decode()))
 
@@ -136,12 +127,15 @@ def _execute(text: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-def simplify(module: ModuleOp, passes: Any = None) -> ModuleOp:
+def simplify(module: ModuleOp, metadata: dict[str, Any], passes: Any = None) -> ModuleOp:
     """Run the passes over tile IR; with the knob `compilation.verify`, hold the level's rules after each of them.
 
     Args:
         module: tile IR, changed in place.
+        metadata: told which parameters the kernel stores through.
         passes: default is `SIMPLIFY`.
     """
     after = (lambda _, changed: levels.verify(changed)) if knobs.compilation.verify else None
-    return pipeline.run_passes(module, pipeline.SIMPLIFY if passes is None else passes, after)
+    pipeline.run_passes(module, pipeline.SIMPLIFY if passes is None else passes, after)
+    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    return module
