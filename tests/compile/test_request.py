@@ -63,6 +63,13 @@ def test_every_door_fills_in_the_same_defaults(monkeypatch):
             call()
 
 
+def test_the_key_of_a_text_holds_neither_line_nor_module():
+    moved = request_of("\n\n# further down\n" + TEXT)
+    assert moved.source.fn.fn.__module__ != request_of().source.fn.fn.__module__
+    assert moved.key() == request_of().key()
+    assert request_of(TEXT.replace("3.0", "4.0")).key() != request_of().key()
+
+
 def test_the_key_holds_the_options_of_its_target_only():
     assert request_of(num_warps=8, maxnreg=64).key() == request_of().key()
     assert request_of(target="cuda:90", num_warps=8).key() != request_of(target="cuda:90").key()

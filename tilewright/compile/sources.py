@@ -19,7 +19,7 @@ from tilewright.compile.function import KernelFunction
 from tilewright.compile.late import effects, entry, levels, pipeline
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
-from tilewright.frontend.hashing import check_globals, content_hash, without_content
+from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
 
@@ -40,7 +40,10 @@ class FunctionSource:
         return str(self.fn.fn.__name__)
 
     def content(self) -> str:
-        """Hash of its source, of everything that it calls, and of the globals that it uses."""
+        """Hash of its source, of everything that it calls, and of the globals that it uses.
+
+        Its place in its file counts too: line tables and the texts of assertions in the code name it.
+        """
         return content_hash(self.fn)
 
     def check(self) -> None:
@@ -106,6 +109,10 @@ class TextSource(FunctionSource):
         if found is None:
             raise ArgumentError(f"the text defines no kernel {kernel!r}", hint="decorate it with @tilewright.jit")
         super().__init__(found)
+
+    def content(self) -> str:
+        """As of any kernel, without its place: of generated text nobody asks on which line a kernel stood."""
+        return lasting_hash(self.fn)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TextSource, (self.text, self.name)
