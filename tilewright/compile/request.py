@@ -111,10 +111,11 @@ def complete_options(given: Mapping[str, Any], target: Target) -> Options:
         UnknownOptionError: no back end has such an option.
         ArgumentError: a value that an option cannot have.
     """
-    defaults: dict[str, Any] = {"debug": knobs.runtime.debug}
+    defaults: dict[str, Any] = {}
     if knobs.language.fp32_default is not None:
         defaults["default_dot_input_precision"] = knobs.language.fp32_default
-    return options_for(target, {**defaults, **given})
+    debug = bool(given.get("debug")) or knobs.runtime.debug  # the knob wins over False
+    return options_for(target, {**defaults, **given, "debug": debug})
 
 
 @functools.cache

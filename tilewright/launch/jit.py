@@ -55,7 +55,7 @@ class JITFunction(KernelFunction, KernelInterface):
         noinline: keep calls to it as calls.
         do_not_specialize: parameters (names or indices) not specialised on value.
         do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
-        debug: keep device assertions; default is the knob `runtime.debug`.
+        debug: keep device assertions; so does the knob `runtime.debug`.
         interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
         version: kept for tools; part of nothing.
         repr: gives the name that launch hooks see from the specialisation.
