@@ -109,4 +109,4 @@ __all__ = [
     "uint64",
     "void",
 ]
-__all__ += BUILTINS
+__all__ += list(BUILTINS)
