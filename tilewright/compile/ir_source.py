@@ -17,7 +17,7 @@ from tilewright.base.errors import TilewrightError, UnsupportedError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
-from tilewright.compile.kernel import CompiledKernel, backend_of
+from tilewright.compile.kernel import CompiledKernel, backend_of, explain
 from tilewright.compile.metadata import describe_kernel
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.drivers import driver
@@ -102,5 +102,6 @@ def compile_ir(source: IRSource, options: Options, target: Target | None = None)
     kernel.module = backend.load(kernel.binary, metadata)
     kernel.specialization = specialization
     kernel.metadata = describe_kernel(options, target, kernel.hash, metadata)
+    explain(kernel)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel

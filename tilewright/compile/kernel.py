@@ -15,6 +15,7 @@ import functools
 import hashlib
 import itertools
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from typing import Any, Protocol
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.base.callable import BlockFunction
+from tilewright.base.decision import Decision, from_records, render
 from tilewright.base.disk_cache import disk_cache
 from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
@@ -101,6 +103,11 @@ class CompiledKernel:
     src: BlockFunction | None = None
     specialization: Specialization | None = None
     _launchers: dict[Placement, Launch] = field(default_factory=dict)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What was done to the kernel and what was not, with the reasons; see `tilewright explain`."""
+        return from_records(self.metadata.get("decisions", ()))
 
     @property
     def binary(self) -> bytes:
@@ -224,8 +231,15 @@ def compile_kernel(
     kernel.asm = StageTexts(kernel.asm, texts, {"ttir", *backend.stages(options, target)}, backend.texts)
     kernel.src, kernel.specialization = fn, specialization
     kernel.metadata = describe_kernel(options, target, key, kernel.metadata)
+    explain(kernel)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel
+
+
+def explain(kernel: CompiledKernel) -> None:
+    """Print the decisions of a kernel to stderr, if the knob `compilation.explain` says so."""
+    if knobs.compilation.explain:
+        print(render(kernel.decisions, f"{kernel.name} for {kernel.target}"), file=sys.stderr)
 
 
 def backend_of(target: Target) -> Backend:
