@@ -41,8 +41,8 @@ from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Speci
 from tilewright.devices.arrays import read
 from tilewright.devices.drivers import driver
 from tilewright.devices.places import place_of
-from tilewright.devices.registry import cpu, entry, nvidia, pipeline
-from tilewright.frontend.hashing import content_hash
+from tilewright.devices.registry import cpu, effects, entry, nvidia, pipeline
+from tilewright.frontend.hashing import check_globals, content_hash, without_content
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
@@ -190,15 +190,11 @@ def cache_key(fn: BlockFunction, specialization: Specialization, options: Option
         fingerprint(),
         BACKENDS[target.backend].versions(),
         content_hash(fn),
-        specialization.text(_constant_text),
+        specialization.text(),
         options.key(),
         repr(target),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _constant_text(value: Any) -> str:
-    return content_hash(value) if isinstance(value, BlockFunction) else repr(value)
 
 
 def compile_kernel(
@@ -214,18 +210,24 @@ def compile_kernel(
 
     Raises:
         CompilationError: the kernel is wrong; the message shows where.
+        GlobalsChangedError: a variable that the kernel uses has changed since it was first compiled.
         UnsupportedError: no back end for `target`.
     """
     begin = time.perf_counter()
+    check_globals(fn)
     target = driver.active.get_current_target() if target is None else target
     backend = backend_of(target)
     key = cache_key(fn, specialization, options, target)
-    kernel = None if _bypass_cache() else _from_disk(fn, key, target, backend)
+    on_disk = not (_bypass_cache() or without_content(fn) or specialization.without_content())
+    kernel = _from_disk(fn, key, target, backend) if on_disk else None
     if kernel is None:
         kernel = _compile(fn, specialization, options, target, key)
+        if on_disk:
+            disk_cache().put(key, kernel.binary, kernel.metadata)
         kernel.module = backend.load(kernel.binary, kernel.metadata)
 
     def texts() -> Mapping[str, str | bytes]:
+        check_globals(fn)
         return _compile(fn, specialization, options, target, key).asm
 
     kernel.asm = StageTexts(kernel.asm, texts, {"ttir", *backend.stages(options, target)}, backend.texts)
@@ -276,7 +278,7 @@ def _from_disk(fn: BlockFunction, key: str, target: Target, backend: Backend) ->
 def _compile(
     fn: BlockFunction, specialization: Specialization, options: Options, target: Target, key: str
 ) -> CompiledKernel:
-    """Run the stages and keep the result on disk."""
+    """Run the stages."""
     metadata: dict[str, Any] = {"name": fn.fn.__name__, "types": list(specialization.runtime_types)}
     stages = {
         "ttir": Stage(
@@ -285,10 +287,7 @@ def _compile(
         **BACKENDS[target.backend].stages(options, target),
     }
     outcome = run_stages(stages, fn, metadata, fn.fn.__name__, knobs.compilation)
-    kernel = CompiledKernel(fn.fn.__name__, target, metadata, key, outcome.texts, outcome.seconds)
-    if not _bypass_cache():
-        disk_cache().put(key, bytes(outcome.artifact), metadata)
-    return kernel
+    return CompiledKernel(fn.fn.__name__, target, metadata, key, outcome.texts, outcome.seconds)
 
 
 # --- the stage that all back ends share ------------------------------------------------------------------
@@ -302,7 +301,9 @@ def _tile_ir(
     for message in built.warnings:
         warnings.warn(message, stacklevel=2)
     metadata["params"] = [param.name for param in built.params]
-    return pipeline.run_passes(built.module)
+    module = pipeline.run_passes(built.module)
+    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    return module
 
 
 def parameter_specs(specialization: Specialization) -> list[entry.ParamSpec]:

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import enum
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import PointerType, dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
 from tilewright.devices.arrays import Array
+from tilewright.frontend.content import digest_of, is_immutable
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 
 CONSTEXPR = "constexpr"
@@ -155,43 +160,51 @@ register_constant(enum.Enum)
 
 
 def constant_of(value: Any) -> tuple[bool, Any]:
-    """Whether `value` is always a constant, and which."""
+    """Whether `value` is always a constant, and the constant: itself, what it stands for, a number for numpy's."""
     for cls in type(value).__mro__:
         if cls in _constants:
             unwrap = _constants[cls]
             return True, value if unwrap is None else unwrap(value)
-    return False, value
-
-
-def wraps_constant(cls: type) -> bool:
-    """Whether instances of `cls` stand for another constant than themselves."""
-    return any(_constants.get(base) is not None for base in cls.__mro__)
+    return False, value.item() if isinstance(value, np.generic) else value
 
 
 def constant_key(value: Any, name: str) -> Any:
     """A hashable key that is equal for equal constants only: `1`, `True` and `1.0` differ, so do the two zeros.
 
+    Objects are keyed by their content, to any depth; those that have none (with a lock or an open file in them) by
+    themselves, if they can be.
+
     Raises:
-        ArgumentError: the value is not hashable.
+        ArgumentError: a list or dictionary, or an object that has neither content nor a hash.
     """
     if isinstance(value, float):
         return (type(value), value.hex())
-    if isinstance(value, (tuple, list)):
-        if isinstance(value, list):
-            raise _unhashable(value, name)
+    if isinstance(value, tuple):
         return (type(value), *(constant_key(item, name) for item in value))
+    if isinstance(value, (list, dict, set)):
+        raise ArgumentError(
+            f"constexpr argument `{name}` of type {type(value).__name__} is not hashable",
+            hint="pass a number, a string, a dtype, a jit function, a dataclass, or a tuple of these",
+        )
+    if is_immutable(value):
+        return (type(value), value)
+    digest, missing = digest_of(value)
+    if not missing:
+        return (type(value), digest)
     try:
         hash(value)
     except TypeError as error:
-        raise _unhashable(value, name) from error
-    return (type(value), value)
-
-
-def _unhashable(value: Any, name: str) -> ArgumentError:
-    return ArgumentError(
-        f"constexpr argument `{name}` of type {type(value).__name__} is not hashable",
-        hint="pass a number, a string, a dtype, a jit function or a tuple of these",
+        raise ArgumentError(
+            f"constexpr argument `{name}` of type {type(value).__name__} cannot be keyed: "
+            f"it has no hash, and {missing} in it has no content to compare",
+            hint="give its class `__hash__` and `__eq__`, or pass only the constants that the kernel needs",
+        ) from error
+    warnings.warn(
+        f"constexpr argument `{name}` of type {type(value).__name__} is told from others by identity, and kernels "
+        f"compiled for it are not kept on disk: {missing} in it has no content to compare",
+        stacklevel=2,
     )
+    return (type(value), value)
 
 
 # --- one argument ---------------------------------------------------------------------------------
@@ -367,17 +380,21 @@ class Specialization:
         """Path of each run-time parameter in the order of the kernel's slots."""
         return tuple(path for _, path, kind, _ in self.leaves() if kind != CONSTEXPR)
 
-    def text(self, constant_text: Callable[[Any], str] = repr) -> str:
-        """Stable text for the key of a disk cache.
-
-        Args:
-            constant_text: text of a constant; must differ for constants that compile differently.
-        """
+    def text(self) -> str:
+        """Stable text for the key of a disk cache; constants are in it by their content."""
         rows = []
         for name, path, kind, key in self.leaves():
-            shown = f"{type(key).__name__}:{constant_text(key)}" if kind == CONSTEXPR else repr(key)
+            shown = f"{type(key).__name__}:{digest_of(key)[0]}" if kind == CONSTEXPR else repr(key)
             rows.append(f"{name}{list(path[1:]) or ''}:{kind}={shown}")
         return ";".join(rows) + f"|{_shape(self.types)}"
+
+    def without_content(self) -> str:
+        """The first part of the constants that has no content, in words; "" if all have."""
+        return next(filter(None, (digest_of(value)[1] for value in self.constants.values())), "")
+
+    def functions(self) -> list[BlockFunction]:
+        """The block functions among the constants."""
+        return [value for value in self.constants.values() if isinstance(value, BlockFunction)]
 
 
 def specialize_call(params: Iterable[Param], values: Iterable[Any]) -> Specialization:

@@ -90,7 +90,7 @@ def element_type(kind: Any, name: str) -> str:
 
 
 def read(value: Any, name: str) -> Any:
-    """`value` with arrays replaced by `Array` (inside tuples too); everything else is returned as it is.
+    """`value` with arrays replaced by `Array`, and scalars of numpy by numbers (inside tuples too).
 
     Args:
         value: what the user passed.
@@ -101,7 +101,7 @@ def read(value: Any, name: str) -> Any:
         ArgumentError: its element type is unknown, or it has no memory.
     """
     if value is None or isinstance(value, (int, float, str, np.generic)):
-        return value
+        return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, TensorDescriptor):
         return _read_descriptor(value, name)
     if isinstance(value, tuple):

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -20,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.callable import BlockFunction
+from tilewright.base.dtypes import Type
 from tilewright.compile.grid import grid3
-from tilewright.compile.specialize import Param, wraps_constant
+from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import numpy_address
 
 Launch = Callable[..., None]
@@ -64,22 +67,24 @@ _INT = (
 _PLACE = "not {v} & 15 if {a}.is_cpu else ({a}.get_device(), not {v} & 15) if {a}.is_cuda else None"
 _TENSOR = _Reader(f"{{a}}.dtype, ({_PLACE}) if {{v}} else None", "{v}", "{v} = {a}.data_ptr()")
 _NUMPY = _Reader("{a}.dtype, not {v} & 15, {a}.flags.writeable", "{v}", "{v} = _tw_address({a})")
-_CONTAINERS = (tuple, list, dict, set)
+_LASTING = (bool, int, str)
+_LASTING_KINDS = (Type, BlockFunction, enum.Enum, type)
 
 
 def _reader(param: Param, cls: type) -> _Reader | None:
     """The reader for arguments of class `cls`, or None when they take the slow path."""
     fixed = param.fixed_type
     if param.is_constexpr:
-        if issubclass(cls, _CONTAINERS) or wraps_constant(cls) or (issubclass(cls, float) and cls is not float):
-            return None
-        return _Reader("" if cls is type(None) else "{a}.hex()" if cls is float else "{a}", "")
+        if cls is float or cls is type(None):
+            return _Reader("{a}.hex()" if cls is float else "", "")
+        # Other objects may change in place: the slow path looks at their content.
+        return _Reader("{a}", "") if cls in _LASTING or issubclass(cls, _LASTING_KINDS) else None
     if cls is type(None):
         return _Reader("", "")
     if cls is int:
         if fixed.startswith("*"):
             return None
-        return _Reader(_INT if param.specialize else _WIDTH, "{a}")
+        return _Reader(integer_key(param), "{a}")
     if cls is bool or cls is float:
         return None if fixed else _Reader("", "{a}")
     if fixed and not fixed.startswith("*"):
@@ -130,12 +135,17 @@ class Variant:
         """
         key = self._key(*values, _tw_options=options)  # None is the part of what must not be remembered
         if not any(part is None for part in key):
-            selected = run if self._slots == list(runtime) else _selected(run, self._slots, runtime)
-            self._table[key] = (selected, kernel)
+            taken = run if self._slots == list(runtime) else selected(run, self._slots, runtime)
+            self._table[key] = (taken, kernel)
 
 
-def _selected(run: Launch, offered: Sequence[int], wanted: Sequence[int]) -> Launch:
-    """`run` behind a function that also takes the values which became constants, and drops them."""
+def selected(run: Launch, offered: Sequence[int], wanted: Sequence[int]) -> Launch:
+    """`run` behind a function that also takes the values which became constants, and drops them.
+
+    Args:
+        run: takes the grid and the values `wanted`.
+        offered, wanted: numbers of values, in their order.
+    """
     offered_names = "".join(f", v{index}" for index in offered)
     wanted_names = "".join(f", v{index}" for index in wanted)
     made: Launch = eval(f"lambda x, y, z{offered_names}: run(x, y, z{wanted_names})", {"run": run})
@@ -176,6 +186,11 @@ def make_variant(
     variant = Variant(text, scope, [index for index, reader in enumerate(known) if reader.value])
     variant.launch.__name__ = variant.launch.__qualname__ = name
     return variant
+
+
+def integer_key(param: Param) -> str:
+    """Expression of what code is specialised on in an integer argument `{a}` of `param`; None where it is refused."""
+    return _INT if param.specialize else _WIDTH
 
 
 def generate_bind(name: str, params: Sequence[Param]) -> Callable[..., Any]:
