@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.backends.cpu import soft_vectors
-from tilewright.backends.cpu.dot import amx
+from tilewright.backends.cpu.emit.dot import amx
 from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import CpuFeatures, describe, host
 

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from tests.backends.cpu.families import load_for, machine
-from tilewright.backends.cpu.lower import CpuProgram, lower_module
+from tilewright.backends.cpu.emit.lower import CpuProgram, lower_module
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.options import Options
 from tilewright.ir.types import element_type, ir_name

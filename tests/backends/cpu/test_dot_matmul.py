@@ -10,8 +10,8 @@ import pytest
 
 from tests.backends.cpu.dot_harness import aligned, random, value
 from tests.backends.cpu.families import FAMILIES, load_for
-from tilewright.backends.cpu.dot import amx, dot, pack_a, pack_b, plan_dot
-from tilewright.backends.cpu.dot.plan import ELEM
+from tilewright.backends.cpu.emit.dot import amx, dot, pack_a, pack_b, plan_dot
+from tilewright.backends.cpu.plan.dot import ELEM
 from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I64, PTR, VOID, const
 

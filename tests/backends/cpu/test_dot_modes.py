@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.cpu.dot_harness import Case, run_case, to_bf16, value
 from tests.backends.cpu.families import FAMILIES
-from tilewright.backends.cpu.dot import DotPlan, plan_dot
+from tilewright.backends.cpu.emit.dot import DotPlan, plan_dot
 
 Array = np.ndarray[Any, Any]
 _PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
