@@ -250,12 +250,10 @@ def dot(
         input: tile [M, K], or [..., M, K] with batch dimensions.
         other: tile [K, N], or [..., K, N], of the same data type (8-bit floats may differ).
         acc: accumulator [M, N] or [..., M, N] in the result's type; zero when absent.
-        input_precision: for f32 operands "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6"; default is an option. Products
-            are exact and sums of K terms are off by at most 4K 2**-24 of the sum of their magnitudes; on top of
-            that a product is off by at most 2**-10 with "tf32", which rounds operands to 11 bits, and 2**-15 with
-            "bf16x3". A CPU without tile registers (AMX) multiplies exactly in every mode. All other operands are
-            multiplied exactly in every mode, infinities and NaN included. On AMX, bf16 operands, parts of split
-            operands and sums below 2**-126 count as zero, so that "tf32" and "bf16x3" want f32 above 2**-116.
+        input_precision: for f32 operands "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6"; default is an option. On a CPU
+            all products are exact, infinities and NaN included, but those of f32 on AMX: 2**-10 off with "tf32" (exact
+            for operands rounded to 11 bits), 2**-15 with "bf16x3". A sum of K is off by at most 4K 2**-24 of the
+            magnitudes of its terms. AMX takes numbers below 2**-126 as zero, parts of split f32 included.
         allow_tf32: deprecated alias, True for "tf32" and False for "ieee".
         max_num_imprecise_acc: how many products a GPU may add in reduced precision (8-bit floats).
         out_dtype: float16 or float32 where the operands are float16 or 8-bit floats.
