@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.corpus import losses, norms
+from tests.corpus import attention, elementwise, losses, norms, optimisers, quantisation
 from tests.corpus.case import CASES
 
-FILES = (losses, norms)
+FILES = (attention, elementwise, losses, norms, optimisers, quantisation)
 __all__ = ["CASES", "FILES"]
