@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.corpus import attention, elementwise, losses, norms, optimisers, quantisation
+from tests.corpus import attention, elementwise, experts, linear_attention, losses, norms, optimisers, quantisation
 from tests.corpus.case import CASES
 
-FILES = (attention, elementwise, losses, norms, optimisers, quantisation)
+FILES = (attention, elementwise, experts, linear_attention, losses, norms, optimisers, quantisation)
 __all__ = ["CASES", "FILES"]
