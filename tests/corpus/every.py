@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from tests.corpus import attention, elementwise, experts, linear_attention, losses, norms, optimisers, quantisation
+from tests.corpus import (
+    attention,
+    convolutions,
+    elementwise,
+    experts,
+    indexing,
+    linear_attention,
+    losses,
+    norms,
+    optimisers,
+    products,
+    quantisation,
+    sampling,
+)
 from tests.corpus.case import CASES
 
-FILES = (attention, elementwise, experts, linear_attention, losses, norms, optimisers, quantisation)
+FILES = (
+    attention,
+    convolutions,
+    elementwise,
+    experts,
+    indexing,
+    linear_attention,
+    losses,
+    norms,
+    optimisers,
+    products,
+    quantisation,
+    sampling,
+)
 __all__ = ["CASES", "FILES"]
