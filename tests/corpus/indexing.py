@@ -152,7 +152,7 @@ def sort_pairs_kernel(keys, order, V, BLOCK: tl.constexpr):
 @case({"m": 3, "v": 25}, {"m": 100, "v": 1000})
 def stable_sort_of_keys_with_places(new, m, v) -> Pairs:
     keys, order = new.integers(9, m, v, low=-9, dtype=torch.int32), new.empty(m, v, dtype=torch.int64)
-    want, places = keys.sort(-1, stable=True)
+    want, places = keys.sort(dim=-1, stable=True)
     sort_pairs_kernel[(m,)](keys, order, v, BLOCK=triton.next_power_of_2(v))
     return [(keys, want), (order, places)]
 

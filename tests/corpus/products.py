@@ -1,4 +1,4 @@
-"""Products of matrices as libraries write them: swizzled, persistent, split, batched, with epilogues, by descriptors."""
+"""Products of matrices as libraries write them: in groups, persistent, split, batched, fused, by descriptors."""
 
 from __future__ import annotations
 
