@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.corpus import every  # noqa: E402 - torch may be missing
+from tests.corpus import every
 
 pytestmark = pytest.mark.gpu
 
