@@ -4,9 +4,9 @@ from tilewright.base import errors
 from tilewright.base.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from tilewright.base.hooks import LazyDict
 from tilewright.base.target import Target
-from tilewright.runtime.ast_source import ASTSource, compile
-from tilewright.runtime.compiler import CompiledKernel
-from tilewright.runtime.ir_source import IRSource
+from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.ir_source import IRSource
+from tilewright.compile.kernel import CompiledKernel
 
 
 def GPUTarget(backend: str, arch: str | int, warp_size: int = 32) -> Target:

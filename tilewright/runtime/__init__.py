@@ -4,11 +4,11 @@ The names below are what people use of `triton.runtime`.
 """
 
 from tilewright.base.errors import InterpreterError, OutOfResources
-from tilewright.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
-from tilewright.runtime.drivers import driver
-from tilewright.runtime.interface import KernelInterface
-from tilewright.runtime.jit import JITFunction
-from tilewright.runtime.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.devices.drivers import driver
+from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.launch.interface import KernelInterface
+from tilewright.launch.jit import JITFunction
+from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
 __all__ = [
     "Autotuner",
