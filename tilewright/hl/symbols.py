@@ -104,9 +104,6 @@ class Sym(int):
     def __neg__(self) -> Any:
         return self * -1
 
-    def __pos__(self) -> Any:
-        return self
-
     def __mul__(self, other: Any) -> Any:
         if type(other) is int:
             return make({atom: n * other for atom, n in self.terms.items()}, self.constant * other)
@@ -157,10 +154,7 @@ class Sym(int):
     def __float__(self) -> float:
         raise number_needed(self)
 
-    __int__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
-
-    def __bool__(self) -> bool:
-        raise number_needed(self)
+    __int__ = __bool__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
 
     def __truediv__(self, other: Any) -> Any:
         return divide(self, other)
