@@ -111,6 +111,15 @@ class KernelSource:
         last = (self.tree.end_lineno or self.tree.lineno) + self.line_offset
         return textwrap.dedent("".join(self._lines[self.first_line - 1 : last]))
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this is a function of Tilewright's own library."""
+        return (self.globals.get("__name__") or "").startswith("tilewright.")
+
+    def place_of(self, node: ast.AST) -> str:
+        """Where a node is, in one line of text."""
+        return f'{self.name}, File "{self.file}", line {getattr(node, "lineno", 0) + self.line_offset}'
+
     def line(self, number: int) -> str:
         """Line `number` (1-based) of the file, as it was when the function was defined."""
         return self._lines[number - 1].rstrip("\n") if 0 < number <= len(self._lines) else ""

@@ -205,6 +205,10 @@ def _place(traceback: types.TracebackType | None) -> Location | None:
             positions = next(itertools.islice(code.co_positions(), entry.tb_lasti // 2, None), (None,) * 4)
             line, end_line, start, end = positions
             end = end if end_line == line else None
+            if place is not None and code.co_filename.startswith(_PACKAGE):  # the mistake is in what it was given
+                inside = f'{code.co_qualname}, File "{code.co_filename}", line {line or entry.tb_lineno}'
+                place = place if place.inside else dataclasses.replace(place, inside=inside)
+                continue
             place = Location(code.co_filename, line or entry.tb_lineno, start or 0, end, place, code.co_qualname)
     return place
 

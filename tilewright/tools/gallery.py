@@ -188,6 +188,66 @@ CASES = (
         "Both places are shown: the mistake, then the call.",
     ),
     Case(
+        "A function of another library",
+        """
+        @tilewright.jit
+        def kernel(x_ptr, out_ptr):
+            x = tl.load(x_ptr + tl.arange(0, 64))
+            tl.store(out_ptr + tl.arange(0, 64), np.exp(x))
+
+        kernel[(1,)](x, out)
+        """,
+    ),
+    Case(
+        "A mistake that a function of the language finds",
+        """
+        @tilewright.jit
+        def kernel(x_ptr, out_ptr):
+            x = tl.load(x_ptr + tl.arange(0, 64))
+            tl.store(out_ptr, tl.sum(x, axis=1))
+
+        kernel[(1,)](x, out)
+        """,
+        "Your line comes first; the place in the library is named behind it.",
+    ),
+    Case(
+        "A list that grows",
+        """
+        @tilewright.jit
+        def kernel(x_ptr, out_ptr):
+            parts = []
+            for i in tl.static_range(4):
+                parts.append(tl.load(x_ptr + i))
+            tl.store(out_ptr, parts[0])
+
+        kernel[(1,)](x, out)
+        """,
+    ),
+    Case(
+        "A size that is a float",
+        """
+        @tilewright.jit
+        def kernel(out_ptr, BLOCK: tl.constexpr):
+            tl.store(out_ptr + tl.arange(0, BLOCK), 1.0)
+
+        kernel[(1,)](out, BLOCK=64 / 2)
+        """,
+    ),
+    Case(
+        "Recursion without an end",
+        """
+        @tilewright.jit
+        def power(value, n: tl.constexpr):
+            return value * power(value, n - 1)
+
+        @tilewright.jit
+        def kernel(out_ptr):
+            tl.store(out_ptr, power(2.0, 3))
+
+        kernel[(1,)](out)
+        """,
+    ),
+    Case(
         "A function that is not a kernel function",
         """
         def square(value):
@@ -302,9 +362,9 @@ CASES = (
         "Compiled code does not check: a missing mask there reads or overwrites other memory.",
     ),
     Case(
-        "An autotuner's key that is no parameter",
+        "An autotuner that is to reset what is no parameter",
         """
-        @tilewright.autotune([tilewright.Config({"BLOCK": 16})], key=["size"])
+        @tilewright.autotune([tilewright.Config({"BLOCK": 16})], key=["n"], reset_to_zero=["result_ptr"])
         @tilewright.jit
         def kernel(out_ptr, n, BLOCK: tl.constexpr):
             tl.store(out_ptr + tl.arange(0, BLOCK), n)
