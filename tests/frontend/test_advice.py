@@ -119,8 +119,8 @@ def test_mistakes_inside_library_functions_show_the_line_of_the_user() -> None:
         kernel, F32, marked="tl.sum(tl.load(p + tl.arange(0, 8)), axis=3)", match="axis must be in [-1, 1), got 3"
     )
     text = str(error)
-    assert text.index(__file__) < text.index("found inside sum, File") < text.index("axis must be in")
-    assert text.count("File") == 2
+    assert text.index(__file__) < text.index("found inside sum (tilewright/language/") < text.index("axis must be in")
+    assert text.count("File") == 1
 
 
 def test_the_interpreter_shows_the_line_of_the_user_too() -> None:
@@ -130,7 +130,7 @@ def test_the_interpreter_shows_the_line_of_the_user_too() -> None:
     with pytest.raises(triton.TilewrightError) as caught:
         triton.jit(kernel, interpret=True)[(1,)](np.zeros(8, np.float32))
     text = str(caught.value)
-    assert text.index(__file__) < text.index("found inside sum, File") < text.index("axis must be in")
+    assert text.index(__file__) < text.index("found inside sum (tilewright/language/") < text.index("axis must be in")
 
 
 def test_a_tile_that_is_too_large_is_refused_where_it_is_made() -> None:

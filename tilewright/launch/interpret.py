@@ -35,6 +35,7 @@ from tilewright.base.target import Target
 from tilewright.compile.specialize import CONSTEXPR
 from tilewright.devices.arrays import Array, dlpack_layout
 from tilewright.frontend.records import RecordParts
+from tilewright.frontend.source import place_of_ours
 from tilewright.ir.types import to_ir
 from tilewright.launch.bind import Call
 from tilewright.launch.host_copies import HostCopy
@@ -206,7 +207,7 @@ def _place(traceback: types.TracebackType | None) -> Location | None:
             line, end_line, start, end = positions
             end = end if end_line == line else None
             if place is not None and code.co_filename.startswith(_PACKAGE):  # the mistake is in what it was given
-                inside = f'{code.co_qualname}, File "{code.co_filename}", line {line or entry.tb_lineno}'
+                inside = place_of_ours(code.co_qualname, code.co_filename, line or entry.tb_lineno)
                 place = place if place.inside else dataclasses.replace(place, inside=inside)
                 continue
             place = Location(code.co_filename, line or entry.tb_lineno, start or 0, end, place, code.co_qualname)

@@ -21,6 +21,7 @@ from tilewright.base.knobs import knobs
 
 _FILE = "kernels.py"
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_OWN_LINE = re.compile(r"(\(tilewright/[\w/]+\.py):\d+\)")
 _HEADER = """\
 import numpy as np
 import tilewright
@@ -373,6 +374,11 @@ CASES = (
 )
 
 
+def _stable(text: str) -> str:
+    """`text` without what differs between runs and versions."""
+    return _OWN_LINE.sub(r"\1)", _ADDRESS.sub("0x…", text))
+
+
 def run(case: Case) -> str:
     """Run the code of a case from a file and return the error as Python would print its last lines.
 
@@ -389,7 +395,7 @@ def run(case: Case) -> str:
         try:
             spec.loader.exec_module(module)
         except TilewrightError as error:
-            return _ADDRESS.sub("0x…", f"{type(error).__name__}: {error}".replace(str(path), _FILE))
+            return _stable(f"{type(error).__name__}: {error}".replace(str(path), _FILE))
         finally:
             knobs.runtime.debug = before
     raise RuntimeError(f"the case {case.title!r} raises nothing")
