@@ -1,4 +1,4 @@
-"""No module imports itself by way of others, not even for type checkers alone: each file can be read after those it needs."""
+"""No module imports itself by way of others, not even for type checkers alone."""
 
 from __future__ import annotations
 
