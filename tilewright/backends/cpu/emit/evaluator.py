@@ -31,6 +31,7 @@ from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.order import operands_first
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
 from tilewright.ops.math_extern import math_name
 
@@ -55,6 +56,10 @@ class Nest:
     zeros: dict[int, int] = field(default_factory=dict)
     loops: dict[int, V] = field(default_factory=dict)
     depth: dict[int, int] = field(default_factory=dict)
+
+
+_DEEP = 40
+"""Values that wait for one another in a recursion; each takes a few of the frames that Python has."""
 
 
 class Evaluator:
@@ -87,6 +92,7 @@ class Evaluator:
         self.streaming = self.streamed = False
         self._memo: dict[object, V] = {}
         self._levels: list[list[object]] = [[]]
+        self._depth = 0
 
     # -- placement -----------------------------------------------------------------------------------
 
@@ -253,14 +259,41 @@ class Evaluator:
         """`value` at `index`: a vector of the nest's lanes, or a scalar if all lanes agree."""
         if not is_tile(value):
             return self.scalar(value)
-        key: object = (value, index)
-        if self.holds and element_type(value.type) == i1:
-            key = (value, index, True)  # what was computed without `holds` is of no use
+        key = self._key((value, index))
         found = self._memo.get(key)
         if found is None:
+            if (
+                self._depth == _DEEP
+            ):  # a long chain: first what it needs, then link by link
+                self._depth = 0
+                for part in operands_first((value, index), self._wanted, _Known(self)):
+                    self.eval(*part)
+                self._depth = _DEEP
+                return self._memo[key]
+            self._depth += 1
             found = self._eval(value, index)
+            self._depth -= 1
             self.remember(key, found)
         return found
+
+    def _key(self, at: tuple[SSAValue, Index]) -> object:
+        """Under what a value at an index is remembered; what was computed without `holds` is of no use with it."""
+        return (*at, True) if self.holds and element_type(at[0].type) == i1 else at
+
+    def _wanted(self, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+        """Tiles that `_eval` will ask for, in its order, as far as that is known without emitting anything."""
+        value, index = at
+        op = owner_of(value)
+        if op is None or at in self.holds or value in self.placed or constant_of(value) is not None:
+            return []
+        if op.name in _SPECIAL and op.name not in ("tt.load", "tt.extern_elementwise"):
+            return []
+        product = self._contracted(op)
+        if product is not None:
+            wanted = [(v, index) for v in (*product[0].operands, product[1])]
+        else:
+            wanted = operand_indices(value, index)
+        return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
 
     def vector(self, value: SSAValue, index: Index) -> V:
         """As `eval`, splat to the nest's lanes."""
@@ -306,6 +339,20 @@ class Evaluator:
 
     def contract(self, op: Operation, index: Index) -> V | None:
         """`x * y + z` in one rounding, when nothing else uses the product; None where that does not apply."""
+        found = self._contracted(op)
+        if found is None:
+            return None
+        product, addend, number = found
+        x, y = (self.eval(factor, index) for factor in product.operands)
+        z = self.eval(addend, index)
+        lanes = max(v.type.lanes for v in (x, y, z))
+        x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
+        if op.name == "arith.subf":
+            x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
+        return self.f.fma(x, y, z)
+
+    def _contracted(self, op: Operation) -> tuple[Operation, SSAValue, int] | None:
+        """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
         if not self.fuse or op.name not in ("arith.addf", "arith.subf"):
             return None
         if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
@@ -315,13 +362,7 @@ class Evaluator:
             product = owner_of(operand)
             if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in self.placed:
                 continue
-            x, y = (self.eval(factor, index) for factor in product.operands)
-            z = self.eval(op.operands[1 - number], index)
-            lanes = max(v.type.lanes for v in (x, y, z))
-            x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
-            if op.name == "arith.subf":
-                x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
-            return self.f.fma(x, y, z)
+            return product, op.operands[1 - number], number
         return None
 
     # -- special operations --------------------------------------------------------------------------
@@ -364,6 +405,16 @@ class Evaluator:
         if name is None:
             raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
         return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
+
+
+class _Known:
+    """The values at indices that an evaluator remembers, as a container."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self._ev = ev
+
+    def __contains__(self, at: object) -> bool:
+        return self._ev.recall(self._ev._key(at)) is not None  # type: ignore[arg-type]
 
 
 def _attributes(op: Operation) -> dict[str, object]:
