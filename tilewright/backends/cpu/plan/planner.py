@@ -22,8 +22,11 @@ from tilewright.backends.cpu.plan.recompute import is_tile, owner_of
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
+from tilewright.backends.cpu.plan.subjects import FUSION
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
+from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
 from tilewright.ops.function import FuncOp
 
@@ -31,12 +34,13 @@ _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
 _LOOK_BACK = 6
 
 
-def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
+def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
     """Plan one function.
 
     Args:
         function: a `tt.func` whose carried offsets are scalars (`carried_offsets`).
         isa: the target; accumulators of dots are laid out for it.
+        decisions: of the function; the plan keeps them.
     """
     must_place: set[object] = set()
     while True:
@@ -53,7 +57,8 @@ def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
                 raise InternalError("planning does not settle") from again
             must_place.update(again.reasons)
             continue
-        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches)
+        decisions.extend(context.decisions)
+        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches, decisions=decisions)
         allocate(plan)
         return plan
 
@@ -287,7 +292,7 @@ class _Grouping:
             if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
                 continue
             own = self._group_of(step)
-            host = next((g for g in reversed(groups[-_LOOK_BACK:]) if self._can_join(own, g, dependents)), None)
+            host = self._host(own, groups[-_LOOK_BACK:], dependents)
             if host is None:
                 groups.append(own)
                 continue
@@ -296,21 +301,39 @@ class _Grouping:
             host.hard |= own.hard
             host.needed |= own.needed
             host.axes |= own.axes
+            self._accesses(host).include(self._accesses(own))
             dependents.merge(self.number[host.first], self.number[step])
-            if host.accesses is not None and own.accesses is not None:
-                host.accesses.include(own.accesses)
 
     def _group_of(self, step: Step) -> _Group:
         hard = sum(1 << self.number[other] for other in self.hard[step])
         needed = hard | sum(1 << self.number[other] for other in self.soft[step])
         return _Group(step, hard, needed, {sink.axis for sink in step.sinks if sink.axis >= 0})
 
-    def _can_join(self, step: _Group, host: _Group, dependents: Dependents) -> bool:
-        if step.first.shape != host.first.shape or len(step.axes | host.axes) > 1:
-            return False
+    def _host(self, own: _Group, groups: list[_Group], dependents: Dependents) -> _Group | None:
+        """The last of some groups that a step can join; why not is told of the last one of its shape."""
+        step = own.first
+        found: Answer[_Group] | None = None
+        for group in reversed([group for group in groups if group.first.shape == step.shape]):
+            answer = self._can_join(own, group, dependents)
+            if isinstance(answer, Yes):
+                return self.context.decisions.note(FUSION, _place_of(step), answer)
+            first_values = all(sink.kind == "spill" for sink in group.first.sinks)  # of what a loop carries
+            found = found or (None if first_values else answer)
+        if found is not None:
+            self.context.decisions.note(FUSION, _place_of(step), found)
+        return None
+
+    def _can_join(self, step: _Group, host: _Group, dependents: Dependents) -> Answer[_Group]:
+        """Whether a step can run in the loop of a group over the same shape."""
+        place = _place_of(host.first)
+        if len(step.axes | host.axes) > 1:
+            return No("they reduce along different dims", place)
         if self._separated(step, host, dependents) or self._separated(host, step, dependents):
-            return False
-        return not self._accesses(host).may_meet(self._accesses(step))
+            return No("it needs a result that is whole only after that loop", place)
+        if self._accesses(host).may_meet(self._accesses(step)):
+            return No("what it stores might be loaded or stored at another place of that loop", place)
+        extents = "x".join(map(str, step.first.shape))
+        return Yes(host, f"with {_described(host.first)} over {extents}")
 
     def _separated(self, later: _Group, earlier: _Group, dependents: Dependents) -> bool:
         """Whether one of `later` depends on one of `earlier` in a way that a common loop would break."""
@@ -371,6 +394,17 @@ class _Grouping:
         if len(out) != len(waiting):
             raise InternalError("the steps of a block depend on each other in a circle")
         return out
+
+
+def _place_of(step: Step) -> Operation | None:
+    """The operation for which a step of one sink runs."""
+    return step.op or step.sinks[0].op or owner_of(step.sinks[0].roots[0])
+
+
+def _described(step: Step) -> str:
+    """A group in a sentence, by its first sink."""
+    op = step.sinks[0].op
+    return f"the {spoken(op)}" if op is not None else "the pass that keeps a tile"
 
 
 def _merged(host: Step, members: list[Step]) -> Step:
