@@ -1,8 +1,8 @@
 """How the time of a compile grows with the length of a kernel.
 
 ``python -m benchmarks.compile_time [--target cuda:90] [SHAPE ...]`` prints the curves. Each shape is a family of
-kernels with a number of statements (or trips that are unrolled, or elements that are sorted); a compile should take no more
-than a little over n times as long for n times as many. Nothing is run, so a GPU's code needs no GPU.
+kernels with a number of statements (or trips that are unrolled, or elements that are sorted); a compile should take no
+more than a little over n times as long for n times as many. Nothing is run, so a GPU's code needs no GPU.
 """
 
 from __future__ import annotations
