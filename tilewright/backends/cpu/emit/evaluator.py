@@ -7,8 +7,9 @@ nest needs before the loops on which it does not depend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
@@ -267,7 +268,7 @@ class Evaluator:
         if found is None:
             if self._depth == _DEEP:  # a long chain: first what it needs, then link by link
                 self._depth = 0
-                for part in operands_first((value, index), self._wanted, _Known(self)):
+                for part in operands_first((value, index), partial(_wanted, self), _Known(self)):
                     self.eval(*part)
                 self._depth = _DEEP
                 return self._memo[key]
@@ -280,21 +281,6 @@ class Evaluator:
     def _key(self, at: tuple[SSAValue, Index]) -> object:
         """Under what a value at an index is remembered; what was computed without `holds` is of no use with it."""
         return (*at, True) if self.holds and element_type(at[0].type) == i1 else at
-
-    def _wanted(self, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
-        """Tiles that `_eval` will ask for, in its order, as far as that is known without emitting anything."""
-        value, index = at
-        op = owner_of(value)
-        if op is None or at in self.holds or value in self.placed or constant_of(value) is not None:
-            return []
-        if op.name in _SPECIAL and op.name not in ("tt.load", "tt.extern_elementwise"):
-            return []
-        product = self._contracted(op)
-        if product is not None:
-            wanted = [(v, index) for v in (*product[0].operands, product[1])]
-        else:
-            wanted = operand_indices(value, index)
-        return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
 
     def vector(self, value: SSAValue, index: Index) -> V:
         """As `eval`, splat to the nest's lanes."""
@@ -340,7 +326,7 @@ class Evaluator:
 
     def contract(self, op: Operation, index: Index) -> V | None:
         """`x * y + z` in one rounding, when nothing else uses the product; None where that does not apply."""
-        found = self._contracted(op)
+        found = _contracted(self, op)
         if found is None:
             return None
         product, addend, number = found
@@ -352,36 +338,10 @@ class Evaluator:
             x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
         return self.f.fma(x, y, z)
 
-    def _contracted(self, op: Operation) -> tuple[Operation, SSAValue, int] | None:
-        """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
-        if not self.fuse or op.name not in ("arith.addf", "arith.subf"):
-            return None
-        if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
-            return None
-        for number in (0, 1):
-            operand = op.operands[number]
-            product = owner_of(operand)
-            if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in self.placed:
-                continue
-            return product, op.operands[1 - number], number
-        return None
-
     # -- special operations --------------------------------------------------------------------------
 
     def _range(self, op: Operation, value: SSAValue, index: Index) -> V:
         return self.f.add(self.position(index[0]), property_int(op, "start"))
-
-    def _table(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.read_constant(self, op, index)
-
-    def _poison(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return zero(storage(ir_name(element_type(value.type))))
-
-    def _load(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.load_tile(self, op, index)
-
-    def _addptr(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.pointers(self, value, index)
 
     def _sides(self, op: Operation, value: SSAValue, index: Index) -> V:
         """Join and cat: the left or the right operand, by one bit of the index."""
@@ -395,9 +355,6 @@ class Evaluator:
         condition = self.f.splat(self.f.icmp("ne", chosen, 0), lanes)
         return self.f.select(condition, self.f.splat(b, lanes), self.f.splat(a, lanes))
 
-    def _gather(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.gather_scratch(self, op, index)
-
     def _extern(self, op: Operation, value: SSAValue, index: Index) -> V:
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         lanes = max(arg.type.lanes for arg in args)
@@ -406,6 +363,37 @@ class Evaluator:
         if name is None:
             raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
         return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
+
+
+def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+    """Tiles that `_eval` will ask for, in its order, as far as that is known without emitting anything."""
+    value, index = at
+    op = owner_of(value)
+    if op is None or at in ev.holds or value in ev.placed or constant_of(value) is not None:
+        return []
+    if op.name in _SPECIAL and op.name not in ("tt.load", "tt.extern_elementwise"):
+        return []
+    product = _contracted(ev, op)
+    if product is not None:
+        wanted = [(v, index) for v in (*product[0].operands, product[1])]
+    else:
+        wanted = operand_indices(value, index)
+    return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
+
+
+def _contracted(ev: Evaluator, op: Operation) -> tuple[Operation, SSAValue, int] | None:
+    """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
+    if not ev.fuse or op.name not in ("arith.addf", "arith.subf"):
+        return None
+    if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
+        return None
+    for number in (0, 1):
+        operand = op.operands[number]
+        product = owner_of(operand)
+        if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in ev.placed:
+            continue
+        return product, op.operands[1 - number], number
+    return None
 
 
 class _Known:
@@ -428,14 +416,14 @@ def _attributes(op: Operation) -> dict[str, object]:
 
 
 _VIEW_OPS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.split"})
-_SPECIAL = {
-    "arith.constant": Evaluator._table,
+_SPECIAL: dict[str, Callable[[Evaluator, Operation, SSAValue, Index], V]] = {
+    "arith.constant": lambda ev, op, value, index: memory.read_constant(ev, op, index),
     "tt.make_range": Evaluator._range,
-    "ub.poison": Evaluator._poison,
-    "tt.load": Evaluator._load,
-    "tt.addptr": Evaluator._addptr,
+    "ub.poison": lambda ev, op, value, index: zero(storage(ir_name(element_type(value.type)))),
+    "tt.load": lambda ev, op, value, index: memory.load_tile(ev, op, index),
+    "tt.addptr": lambda ev, op, value, index: memory.pointers(ev, value, index),
     "tt.join": Evaluator._sides,
     "tt.cat": Evaluator._sides,
-    "tt.gather": Evaluator._gather,
+    "tt.gather": lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
     "tt.extern_elementwise": Evaluator._extern,
 }
