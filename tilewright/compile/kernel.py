@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.backends.protocol import Launch
 from tilewright.base.callable import BlockFunction
+from tilewright.base.decision import Decision, from_records
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
@@ -51,6 +52,11 @@ class CompiledKernel:
     src: BlockFunction | None = None
     specialization: Specialization | None = None
     _launchers: dict[Placement, Launch] = field(default_factory=dict)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What was done to the kernel and what was not, with the reasons; see `tilewright explain`."""
+        return from_records(self.metadata.get("decisions", ()))
 
     @property
     def binary(self) -> bytes:

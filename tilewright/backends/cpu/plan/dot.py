@@ -233,6 +233,13 @@ def plan_dot(
     return DotPlan(family, m, n, k, a_dtype, b_dtype, operand, acc, unit, unit, 1, lanes, mr, nv)
 
 
+def describe(plan: DotPlan) -> str:
+    """A plan for people."""
+    pieces = f"{plan.mr} x {plan.nv * plan.lanes} pieces"
+    twice = ", each operand split in two halves" if plan.planes > 1 else ""
+    return f"{plan.family} on {plan.operand}, sums in {plan.acc}, {pieces}{twice}"
+
+
 def _choose_family(isa: CpuFeatures, a: str, b: str, acc: str, precision: str) -> tuple[Family, str, str]:
     """Family, operand type and accumulator type."""
     both = {a, b}
