@@ -25,6 +25,8 @@ KNOWN = {
     "tilewright.backends.cpu.plan.planner",
     "tilewright.backends.cpu.plan.reuse",
     "tilewright.backends.cpu.plan.scratch",
+    "tilewright.hl.runtime.bound",
+    "tilewright.hl.runtime.kernel",
 }
 
 
