@@ -23,11 +23,9 @@ from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.functions.shape import expand_dims, flatten
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple
-
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 
 
 @irdl_op_definition
@@ -101,7 +99,6 @@ register(
         ReduceOp,
         _infer_reduce,
         _reference_reduce,
-        _BY_HAND,
         _samples_reduce,
         summary="combine the elements along a dimension",
     )
@@ -152,7 +149,10 @@ def checked_axis(axis: Any, rank: int, what: str) -> int:
     """`axis` as a number from 0; negative ones count from the end."""
     number = unwrap(axis)
     if not isinstance(number, int) or not -rank <= number < rank:
-        raise LanguageValueError(f"{what} axis must be in [{-rank}, {rank}), got {number}")
+        raise LanguageValueError(
+            f"{what} axis must be in [{-rank}, {rank}), got {number}",
+            hint=f"the tile has {rank} dimension{'s' * (rank > 1)}, counted from 0; None stands for all of them",
+        )
     return number % rank
 
 

@@ -20,7 +20,7 @@ from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, ta
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.backends.nvidia.options import CudaOptions
-from tilewright.backends.protocol import ByteCache
+from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
@@ -31,11 +31,13 @@ from tilewright.passes.stages import Stage
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from tilewright.backends.nvidia import lowering as lowerings
     from tilewright.backends.nvidia import pipeline, ptx
     from tilewright.backends.nvidia.emit import lower
     from tilewright.backends.nvidia.plan import allocate
     from tilewright.backends.nvidia.tgir import ops as tgir_ops
 else:  # a kernel that comes from the disk cache needs none of them
+    lowerings = lazy_module("tilewright.backends.nvidia.lowering")
     allocate = lazy_module("tilewright.backends.nvidia.plan.allocate")
     pipeline = lazy_module("tilewright.backends.nvidia.pipeline")
     ptx = lazy_module("tilewright.backends.nvidia.ptx")
@@ -116,7 +118,10 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
             lay_out, lambda module: tgir_ops.print_module(module), lambda text, _: tgir_ops.parse_module(text.decode())
         ),
         "llir": Stage(emit, lambda kernel: kernel.llvm, lambda text, made: replace(made, llvm=text.decode())),
-        "ptx": Stage(lambda kernel, _: ptx.compile_ptx(kernel.llvm, arch), parse=lambda text, _: text.decode()),
+        "ptx": Stage(
+            lambda kernel, _: ptx.compile_ptx(kernel.llvm, arch, library=options.libdevice),
+            parse=lambda text, _: text.decode(),
+        ),
         BINARY: Stage(assemble, parse=lambda image, _: image),
     }
 
@@ -147,6 +152,12 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
         cooperative=bool(metadata.get("launch_cooperative_grid")),
         programmatic=bool(metadata.get("launch_pdl")),
     )
+
+
+def lowering(name: str) -> Lowering | None:
+    """How code is made for operation `name`."""
+    made: Lowering | None = lowerings.lowering(name)
+    return made
 
 
 def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
