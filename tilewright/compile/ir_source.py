@@ -79,7 +79,7 @@ def _signature(kind: Attribute) -> str:
 
 def _simplified(text: str, name: str, metadata: dict[str, Any]) -> ModuleOp:
     module = pipeline.run_passes(parse_module(text, name), pipeline.SIMPLIFY_TEXT)
-    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    metadata.update(effects.stores_of(module))
     return module
 
 

@@ -288,7 +288,7 @@ def _tile_ir(
         warnings.warn(message, stacklevel=2)
     metadata["params"] = [param.name for param in built.params]
     module = pipeline.run_passes(built.module)
-    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    metadata.update(effects.stores_of(module))
     return module
 
 

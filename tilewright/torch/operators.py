@@ -1,0 +1,256 @@
+"""One operator of `torch.library` per signature of a kernel, named by content.
+
+    axpy(x, y, o, n, a, B=64) with float32 tensors  ->
+    tilewright_kernels::axpy_3f0c...(Tensor x, Tensor y, Tensor(a0!) o, SymInt n, float a,
+                                     SymInt grid0_x, SymInt grid0_y, SymInt grid0_z) -> ()
+
+The hash covers the source and everything that it uses, constants, element types, options, configurations and effects. An
+autotuned kernel has a grid for each configuration; the choice falls at the launch. Nothing here generates code before the
+operator is called on tensors with memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tilewright.base.callable import by_number
+from tilewright.base.errors import CompilationError, LanguageValueError, UnsupportedError
+from tilewright.base.knobs import knobs
+from tilewright.base.location import Location
+from tilewright.base.options import OPTION_NAMES
+from tilewright.compile.kinds import ArgumentKind, Constant, Kind, arranged, leaves, paths
+from tilewright.devices.arrays import HOST
+from tilewright.devices.drivers import target_at
+from tilewright.frontend.hashing import lasting_hash
+from tilewright.launch.interface import KernelInterface
+from tilewright.launch.jit import JITFunction
+from tilewright.torch.arguments import Token, kind_of
+from tilewright.torch.launching import make_launch
+from tilewright.torch.memory import check_overlap
+from tilewright.tuning.autotune import Autotuner, Config, Heuristics
+
+NAMESPACE = "tilewright_kernels"
+LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+AXES = "xyz"
+TAGS = tuple(
+    getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name)
+)
+log = logging.getLogger("tilewright.torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What distinguishes the operators of one kernel, in plain constants.
+
+    Args:
+        number: of the kernel.
+        tokens: (parameter, token) of the arguments that the caller gives.
+        options: keywords of the launch that are no parameters.
+        computed: for each configuration, (parameter, token) of what heuristics gave.
+    """
+
+    number: int
+    tokens: tuple[tuple[str, Token], ...]
+    options: tuple[tuple[str, Any], ...] = ()
+    computed: tuple[tuple[tuple[str, Token], ...], ...] = ((),)
+
+
+@dataclass(slots=True)
+class KernelOperator:
+    """An operator that launches a kernel.
+
+    Args:
+        name: in the namespace.
+        kernel: what is launched: a kernel, or an autotuner or heuristics around one.
+        signature: of its arguments.
+        kinds: of the arguments that the operator takes.
+        leaves: (name, kind) of the run-time values.
+        written: numbers of the run-time values whose memory may be written, with the place of one such store.
+        unsure: why all arrays count as written, or "".
+        configs: of the autotuner; None stands for a kernel without one.
+        calls: what the operator calls: for arrays of the CPU, and for arrays anywhere.
+    """
+
+    name: str
+    kernel: KernelInterface
+    signature: Signature
+    kinds: tuple[ArgumentKind, ...]
+    leaves: tuple[tuple[str, str], ...]
+    written: dict[int, Location | None]
+    unsure: str = ""
+    configs: tuple[Config | None, ...] = (None,)
+    calls: list[Callable[..., None]] = field(default_factory=list)
+
+    @property
+    def base(self) -> JITFunction:
+        """The kernel itself."""
+        return base_of(self.kernel)
+
+    def schema(self) -> str:
+        """As `torch.library` wants it."""
+        fields = []
+        for index, (name, kind) in enumerate(self.leaves):
+            mark = f"(a{index}!)" if index in self.written else ""
+            kinds = {"int": "SymInt", "float": "float", "bool": "bool"}
+            fields.append(f"{kinds.get(kind, f'Tensor{mark}')} {name.replace('.', '_')}")
+        grids = [f"SymInt grid{number}_{axis}" for number in range(len(self.configs)) for axis in AXES]
+        return f"{self.name}({', '.join([*fields, *grids])}) -> ()"
+
+
+OPERATORS: dict[str, KernelOperator] = {}
+_names: dict[Signature, str] = {}
+on_definition: list[Callable[[KernelOperator], None]] = []
+
+
+def base_of(kernel: Any) -> JITFunction:
+    """The kernel inside autotuners and heuristics."""
+    while not isinstance(kernel, JITFunction):
+        kernel = kernel.fn
+    return kernel
+
+
+def layers(kernel: Any) -> Iterator[Any]:
+    """A kernel's wrappers from the outside in, then the kernel."""
+    while not isinstance(kernel, JITFunction):
+        yield kernel
+        kernel = kernel.fn
+    yield kernel
+
+
+def autotuner_of(kernel: Any) -> Autotuner | None:
+    """The autotuner among a kernel's wrappers, or None.
+
+    Raises:
+        UnsupportedError: there are two.
+    """
+    found = [layer for layer in layers(kernel) if isinstance(layer, Autotuner)]
+    if len(found) > 1:
+        raise UnsupportedError(
+            f"kernel `{base_of(kernel).fn.__name__}` has {len(found)} autotuners: such launches cannot be traced",
+            hint="put all configurations into one",
+        )
+    return found[0] if found else None
+
+
+def operator_for(signature: Signature) -> str:
+    """Name of the operator of a signature; it is defined when it is asked for first.
+
+    Raises:
+        CompilationError: the kernel is wrong.
+        LanguageValueError: the kernel writes nothing.
+    """
+    name = _names.get(signature)
+    if name is None:
+        name = _names[signature] = define(signature).name
+    return name
+
+
+def define(signature: Signature) -> KernelOperator:
+    """Define the operator of a signature, or find it."""
+    kernel = by_number(signature.number)
+    base, tuner = base_of(kernel), autotuner_of(kernel)
+    configs: tuple[Config | None, ...] = tuple(tuner.configs) if tuner is not None else (None,)
+    params = {param.name: param for param in base.params}
+    kinds = tuple((params[name], kind_of(token, name)) for name, token in signature.tokens)
+    found = tuple(leaf for param, kind in kinds for leaf in leaves(kind, param.name))
+    operator = KernelOperator("", kernel, signature, kinds, found, {}, configs=configs)
+    _find_effects(operator)
+    operator.name = f"{base.fn.__name__}_{_digest(operator)}"
+    known = OPERATORS.get(operator.name)
+    if known is not None and known.kernel is kernel:
+        return known
+    if known is None:
+        LIBRARY.define(operator.schema(), tags=TAGS)
+        operator.calls = _register(operator.name)
+    else:  # the same content under a new object: a module was loaded again
+        operator.calls = known.calls
+    operator.calls[:] = make_launch(operator, host_only=True), make_launch(operator, host_only=False)
+    OPERATORS[operator.name] = operator
+    for listener in on_definition:
+        listener(operator)
+    return operator
+
+
+def _digest(operator: KernelOperator) -> str:
+    """Hash of everything that the operator does, the same in every process."""
+    signature, base = operator.signature, operator.base
+    configs = [str(config) for config in operator.configs]
+    parts = [lasting_hash(base), _lasting(signature.tokens), signature.options, _lasting(signature.computed), configs]
+    return hashlib.sha256(repr([*parts, sorted(operator.written)]).encode()).hexdigest()[:16]
+
+
+def _lasting(token: Any) -> Any:
+    """Tokens with functions by content in place of their numbers."""
+    if isinstance(token, tuple):
+        if token[:2] == ("c", "function"):
+            return ("c", "function", lasting_hash(by_number(token[2])))
+        return tuple(_lasting(part) for part in token)
+    return token
+
+
+# --- effects --------------------------------------------------------------------------------------------------------
+
+
+def _find_effects(operator: KernelOperator) -> None:
+    """Fill in which arguments the kernel writes, under any of its configurations."""
+    base, signature = operator.base, operator.signature
+    places = [path for param, kind in operator.kinds for path in paths(kind, (param.index,))]
+    reasons = []
+    for number, config in enumerate(operator.configs):
+        types: dict[str, Kind] = {param.name: kind for param, kind in operator.kinds}
+        constants = dict(config.kwargs) if config is not None else {}
+        constants |= {name: kind_of(token, name).value for name, token in signature.computed[number]}  # type: ignore[union-attr]
+        options = {**dict(signature.options), **(config.all_kwargs() if config is not None else {})}
+        compile_options = {name: value for name, value in options.items() if name in OPTION_NAMES}
+        effects = base.effects(types, constants, compile_options, target_at(HOST))
+        operator.written |= {places.index(path): place for path, place in effects.writes.items()}
+        if effects.unsure_write is not None:
+            reasons.append(str(effects.unsure_write))
+    tuner = autotuner_of(operator.kernel)
+    if tuner is not None and tuner.changes_arguments:
+        reasons.append("its autotuner has hooks, which may write")
+    arrays = [index for index, (_, kind) in enumerate(operator.leaves) if kind.startswith("*")]
+    if reasons:
+        operator.unsure = reasons[0]
+        operator.written = {index: operator.written.get(index) for index in arrays}
+        log.warning("kernel `%s`: every tensor counts as written: %s", base.fn.__name__, operator.unsure)
+    if not operator.written:
+        raise LanguageValueError(
+            f"kernel `{base.fn.__name__}` writes to none of its arguments: as an operator it does nothing",
+            hint="store the result through a pointer parameter with tl.store",
+        )
+
+
+# --- what PyTorch calls -----------------------------------------------------------------------------------------------
+
+
+def _register(name: str) -> list[Callable[..., None]]:
+    """The implementations; what they call lies in the list returned, which a module that is loaded again fills anew."""
+    calls: list[Callable[..., None]] = [_nothing, _nothing]
+
+    def on_cpu(*values: Any) -> None:
+        calls[0](*values)
+
+    def anywhere(*values: Any) -> None:
+        calls[1](*values)
+
+    def fake(*values: Any) -> None:
+        operator = OPERATORS[name]
+        names = [leaf for leaf, _ in operator.leaves]
+        check_overlap(operator.base.fn.__name__, names, values[: len(names)], operator.written)
+
+    LIBRARY.impl(name, anywhere, "CompositeExplicitAutograd")
+    LIBRARY.impl(name, on_cpu, "CPU")
+    LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
+    return calls
+
+
+def _nothing(*values: Any) -> None:
+    raise AssertionError("an operator was called before it had a kernel")
