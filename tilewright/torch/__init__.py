@@ -1,17 +1,36 @@
 """Tile kernels as operators of PyTorch.
 
-With this package imported, `kernel[grid](...)` is recorded by whoever traces: `torch.compile`, `torch.export`, `make_fx`,
-fake tensors. `triton_op` makes a function that launches kernels an operator of its own, with gradients.
+With this package imported, `kernel[grid](...)` is recorded by whoever traces: `torch.compile`, `torch.export`,
+`make_fx`, fake tensors. `triton_op` makes a function that launches kernels an operator of its own, with gradients.
 """
 
 import torch
 
 from tilewright.devices import host_descriptor
 from tilewright.launch import door
+from tilewright.torch import manifest
+from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
+from tilewright.torch.gradients import GradientError
+from tilewright.torch.manifest import MissingKernelError
+from tilewright.torch.mutation import MutationError
 from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
 from tilewright.torch.tracing import tracer
+from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
 
 door.install(tracer)
+manifest.install()
 host_descriptor.is_traced = torch.compiler.is_dynamo_compiling
 
-__all__ = ["is_wrap_triton_enabled", "set_wrap_triton_enabled"]
+__all__ = [
+    "GradientError",
+    "MissingKernelError",
+    "MutationError",
+    "TileOp",
+    "capture_triton",
+    "get_inner_triton_kernels",
+    "get_triton_kernels_for_op",
+    "is_wrap_triton_enabled",
+    "set_wrap_triton_enabled",
+    "triton_op",
+    "wrap_triton",
+]

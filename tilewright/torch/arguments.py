@@ -1,26 +1,33 @@
 """From the arguments of a launch to what a tracer can follow: tokens and run-time values.
 
 A token says what an argument looks like in plain Python constants, so that Dynamo may hand it to code that it does not
-trace: ("t", "float32") a tensor, ("i",) an integer, ("f",) and ("b",) a float and a boolean, ("c", type, value) a constant,
-("tuple", token, ...), ("d", ...) a tensor descriptor. `flatten` runs under Dynamo: it keeps to what Dynamo follows.
+trace: ("t", "float32") a tensor, ("i",) an integer, ("f",) and ("b",) a float and a boolean, ("c", type, value) a
+constant, ("tuple", token, ...), ("d", ...) a tensor descriptor. `flatten` keeps to what Dynamo follows.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 
 from tilewright.base.callable import BlockFunction, by_number
 from tilewright.base.dtypes import dtype, scalar_from_signature
-from tilewright.base.errors import ArgumentError
 from tilewright.compile.kinds import BOOL, FLOAT, INT, Constant, Described, Kind
 from tilewright.devices.arrays import element_type
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.ops.values import constexpr
 
 Token = tuple[Any, ...]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def untraced(fn: _F) -> _F:
+    """Have Dynamo call `fn` while it traces, with constants, and take the result for a constant."""
+    marked: _F = torch.compiler.assume_constant_result(fn)
+    return marked
 
 
 def flatten(value: Any, name: str, values: list[Any]) -> Token:
@@ -30,9 +37,6 @@ def flatten(value: Any, name: str, values: list[Any]) -> Token:
         value: of an argument that is no compile-time constant by its parameter.
         name: of the parameter, for the error.
         values: what the operator will be called with.
-
-    Raises:
-        ArgumentError: no operator takes such a value.
     """
     if isinstance(value, torch.Tensor):
         values.append(value)
@@ -66,7 +70,11 @@ def constant(value: Any, name: str) -> Token:
     if isinstance(value, (bool, torch.SymBool)):
         return ("c", "bool", True if value else False)  # noqa: SIM210 (bool() keeps a symbol a symbol)
     if isinstance(value, (int, torch.SymInt)):
-        return ("c", "int", operator.index(value))  # a symbolic integer becomes the number that it is now, for this trace
+        return (
+            "c",
+            "int",
+            operator.index(value),
+        )  # a symbolic integer becomes the number that it is now, for this trace
     if isinstance(value, float):
         return ("c", "float", value)
     if isinstance(value, str):
@@ -106,11 +114,3 @@ def kind_of(token: Token, name: str) -> Kind:
     if tag == "c":
         return Constant(constant_value(token))
     return {"i": INT, "f": FLOAT, "b": BOOL}[tag]
-
-
-def refuse(value: Any, name: str) -> ArgumentError:
-    """The error for an argument that no operator takes."""
-    return ArgumentError(
-        f"argument `{name}` of type {type(value).__name__} cannot be traced",
-        hint="pass tensors, numbers, tuples of these or tensor descriptors; constants are constexpr parameters",
-    )

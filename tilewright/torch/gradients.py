@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._library.autograd import make_autograd_impl
 
 from tilewright.base.errors import ArgumentError, TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.launch.jit import JITFunction
 
 log = logging.getLogger("tilewright.torch")
-_advised: set[int] = set()
+_advised: set[str] = set()
+below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
+"""A context in which operators record no gradients."""
 
 
 class GradientError(TilewrightError, RuntimeError):
@@ -17,7 +24,7 @@ class GradientError(TilewrightError, RuntimeError):
 
 
 def advise(kernel: JITFunction) -> None:
-    """Say that gradients are lost in a launch of `kernel`, as the knob `torch.gradients` wants it: once, or as an error.
+    """Say that gradients are lost in a launch of `kernel`: once, or as an error; see the knob `torch.gradients`.
 
     Raises:
         GradientError: the knob is "error".
@@ -37,3 +44,29 @@ def advise(kernel: JITFunction) -> None:
         raise GradientError(message, hint=hint)
     _advised.add(kernel.number)
     log.warning("%s\nhint: %s", message, hint)
+
+
+def with_gradients(operator: Any, formula: Any) -> Callable[..., Any]:
+    """The implementation of an operator for tensors that may require gradients.
+
+    Where none does the operator is called at once. Else PyTorch records it with the formula, and a backward pass raises
+    if there is none.
+
+    Args:
+        operator: the overload.
+        formula: has `_backward_fn` and `_setup_context_fn`, which may be set later.
+    """
+    recorded = make_autograd_impl(operator, formula)
+    below: Any = torch._C._after_autograd_keyset
+
+    def implementation(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, torch.Tensor) and value.requires_grad:
+                    return recorded(keys, *args, **kwargs)
+                if isinstance(value, (list, tuple)):
+                    return recorded(keys, *args, **kwargs)
+        with below_autograd():
+            return operator.redispatch(keys & below, *args, **kwargs)
+
+    return implementation

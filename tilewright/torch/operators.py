@@ -4,8 +4,8 @@
     tilewright_kernels::axpy_3f0c...(Tensor x, Tensor y, Tensor(a0!) o, SymInt n, float a,
                                      SymInt grid0_x, SymInt grid0_y, SymInt grid0_z) -> ()
 
-The hash covers the source and everything that it uses, constants, element types, options, configurations and effects. An
-autotuned kernel has a grid for each configuration; the choice falls at the launch. Nothing here generates code before the
+The hash covers the source and everything that it uses, constants, element types, options, configurations and effects.
+An autotuned kernel has a grid for each configuration; the choice falls at the launch. No code is generated before the
 operator is called on tensors with memory.
 """
 
@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from tilewright.base.callable import by_number
-from tilewright.base.errors import CompilationError, LanguageValueError, UnsupportedError
-from tilewright.base.knobs import knobs
+from tilewright.base.errors import ArgumentError, LanguageValueError, UnsupportedError
 from tilewright.base.location import Location
 from tilewright.base.options import OPTION_NAMES
-from tilewright.compile.kinds import ArgumentKind, Constant, Kind, arranged, leaves, paths
+from tilewright.compile.kinds import ArgumentKind, Kind, leaves, paths
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.frontend.hashing import lasting_hash
@@ -33,7 +32,7 @@ from tilewright.launch.jit import JITFunction
 from tilewright.torch.arguments import Token, kind_of
 from tilewright.torch.launching import make_launch
 from tilewright.torch.memory import check_overlap
-from tilewright.tuning.autotune import Autotuner, Config, Heuristics
+from tilewright.tuning.autotune import Autotuner, Config
 
 NAMESPACE = "tilewright_kernels"
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -55,7 +54,7 @@ class Signature:
         computed: for each configuration, (parameter, token) of what heuristics gave.
     """
 
-    number: int
+    number: str
     tokens: tuple[tuple[str, Token], ...]
     options: tuple[tuple[str, Any], ...] = ()
     computed: tuple[tuple[tuple[str, Token], ...], ...] = ((),)
@@ -105,6 +104,8 @@ class KernelOperator:
 
 OPERATORS: dict[str, KernelOperator] = {}
 _names: dict[Signature, str] = {}
+begun: set[str] = set()
+"""Names of the operators that are defined, or are about to be."""
 on_definition: list[Callable[[KernelOperator], None]] = []
 
 
@@ -166,6 +167,7 @@ def define(signature: Signature) -> KernelOperator:
     if known is not None and known.kernel is kernel:
         return known
     if known is None:
+        begun.add(operator.name)  # torch asks for the name while it is being defined
         LIBRARY.define(operator.schema(), tags=TAGS)
         operator.calls = _register(operator.name)
     else:  # the same content under a new object: a module was loaded again
@@ -245,10 +247,26 @@ def _register(name: str) -> list[Callable[..., None]]:
         names = [leaf for leaf, _ in operator.leaves]
         check_overlap(operator.base.fn.__name__, names, values[: len(names)], operator.written)
 
+    def batched(info: Any, in_dims: Any, *values: Any) -> tuple[None, None]:
+        """One launch after another; `in_dims` are the dimensions along which the values are batched, or None."""
+        operator = OPERATORS[name]
+        for index, (leaf, _) in enumerate(operator.leaves):
+            if index in operator.written and in_dims[index] is None:
+                raise ArgumentError(
+                    f"kernel `{operator.base.fn.__name__}` writes `{leaf}`, which vmap does not batch",
+                    hint="allocate it inside of the function, with zeros_like of a batched tensor",
+                )
+        for step in range(info.batch_size):
+            getattr(getattr(torch.ops, NAMESPACE), name)(
+                *(v if d is None else v.select(d, step) for v, d in zip(values, in_dims, strict=True))
+            )
+        return None, None
+
     LIBRARY.impl(name, anywhere, "CompositeExplicitAutograd")
     LIBRARY.impl(name, on_cpu, "CPU")
     LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
+    torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)
     return calls
 
 

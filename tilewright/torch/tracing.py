@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from tilewright.base.callable import by_number
-from tilewright.base.errors import ArgumentError, GridError
+from tilewright.base.errors import ArgumentError, DeviceError, GridError
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients
-from tilewright.torch.arguments import Token, constant, flatten
+from tilewright.torch.arguments import Token, constant, flatten, untraced
 from tilewright.torch.memory import increment_version
 from tilewright.torch.operators import Signature, autotuner_of, base_of, layers, operator_for
 from tilewright.torch.state import state
@@ -52,7 +52,12 @@ def _launch(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
             wants_gradient = wants_gradient or value.requires_grad
         elif cls not in _PLAIN and isinstance(value, torch.Tensor):
             return Recorder(kernel, grid)(*args, **kwargs)
-    compiled = kernel.launcher(grid)(*args, **kwargs)
+    try:
+        compiled = kernel.launcher(grid)(*args, **kwargs)
+    except DeviceError:
+        if any(isinstance(value, torch.Tensor) and value.is_meta for value in (*args, *kwargs.values())):
+            return Recorder(kernel, grid)(*args, **kwargs)  # which checks, and launches nothing
+        raise
     if kernel.__class__ is JITFunction:
         if state.operators:
             state.operators[-1].launched(kernel)
@@ -103,12 +108,10 @@ class Recorder:
         for name, value, is_constexpr in bound:
             tokens.append((name, constant(value, name) if is_constexpr else flatten(value, name, values)))
         meta = {name: value for name, value, _ in bound}
-        grids = []
-        computed = []
+        grids: list[Any] = []
+        computed: list[tuple[tuple[str, Token], ...]] = []
         for config in _configurations(number):
-            found, rest = {**meta, **dict(config)}, ()
-            if _is_wrapped(number):
-                found, rest = _heuristics(kernel, found)
+            found, rest = _heuristics(kernel, {**meta, **dict(config)}) if _is_wrapped(number) else (meta, ())
             grids.extend(_grid3(self.grid, found))
             computed.append(rest)
         if torch.is_grad_enabled() and _requires_grad(values):
@@ -120,7 +123,7 @@ class Recorder:
 # --- traced by Dynamo ---------------------------------------------------------------------------------------------
 
 
-def _bind(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
+def _bind(number: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """(name, value, is it a constant) of each argument in order, and the keywords that are no parameters."""
     bound = []
     position = 0
@@ -171,19 +174,16 @@ def _grid3(grid: Any, meta: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _requires_grad(values: list[Any]) -> bool:
-    for value in values:
-        if isinstance(value, torch.Tensor) and value.requires_grad:
-            return True
-    return False
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 
-# --- not traced: constants in, constants out ----------------------------------------------------------------------------
+# --- not traced: constants in, constants out ----------------------------------------------------------------------
 
 _GIVEN_LATER, _MISSING = "later", "missing"
 
 
-@torch.compiler.assume_constant_result
-def _parameters(number: int) -> tuple[tuple[str, bool, bool, Any], ...]:
+@untraced
+def _parameters(number: str) -> tuple[tuple[str, bool, bool, Any], ...]:
     """(name, is constexpr, is variadic, default) of the parameters of a kernel; a default stands in a tuple."""
     kernel = by_number(number)
     later = {name for layer in layers(kernel) if isinstance(layer, Heuristics) for name in layer.values}
@@ -197,37 +197,37 @@ def _parameters(number: int) -> tuple[tuple[str, bool, bool, Any], ...]:
     return tuple(rows)
 
 
-@torch.compiler.assume_constant_result
-def _configurations(number: int) -> tuple[tuple[tuple[str, Any], ...], ...]:
+@untraced
+def _configurations(number: str) -> tuple[tuple[tuple[str, Any], ...], ...]:
     """The parameters that each configuration of an autotuner gives; one empty one for a kernel without."""
     tuner = autotuner_of(by_number(number))
     return ((),) if tuner is None else tuple(tuple(config.kwargs.items()) for config in tuner.configs)
 
 
-@torch.compiler.assume_constant_result
-def _is_wrapped(number: int) -> bool:
+@untraced
+def _is_wrapped(number: str) -> bool:
     return not isinstance(by_number(number), JITFunction)
 
 
-@torch.compiler.assume_constant_result
-def _operator(number: int, tokens: Any, options: Any, computed: Any) -> str:
+@untraced
+def _operator(number: str, tokens: Any, options: Any, computed: Any) -> str:
     """Name of the operator of a launch."""
     if state.operators:
         state.operators[-1].launched(base_of(by_number(number)))
     return operator_for(Signature(number, tokens, options, computed))
 
 
-@torch.compiler.assume_constant_result
-def _advise(number: int) -> None:
+@untraced
+def _advise(number: str) -> None:
     if not state.operators:
         gradients.advise(base_of(by_number(number)))
 
 
-@torch.compiler.assume_constant_result
-def _refuse(number: int, message: str) -> None:
+@untraced
+def _refuse(number: str, message: str) -> None:
     raise ArgumentError(f"{base_of(by_number(number)).fn.__name__}: {message}")
 
 
-@torch.compiler.assume_constant_result
+@untraced
 def _refuse_grid(rank: int) -> None:
     raise GridError(f"a grid has 1 to 3 dimensions, got {rank}", hint="write kernel[(x, y, z)](...)")
