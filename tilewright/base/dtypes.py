@@ -92,13 +92,23 @@ class dtype(Type):
 
     Args:
         name: short name ("fp32", "int8", "bf16", ...) or public name ("float32").
+
+    Attributes:
+        value: the type itself: as an argument it stands for a constant, whose value kernels may ask for.
     """
 
     SIGNEDNESS = Signedness
     KIND = Kind
+    # Names by kind, as programs written for Triton look them up.
+    SINT_TYPES: ClassVar[list[str]] = [n for n, t in _TABLE.items() if t.kind is Kind.INTEGRAL and t.bits and t.signed]
+    UINT_TYPES: ClassVar[list[str]] = [n for n, t in _TABLE.items() if not t.signed]
+    FP_TYPES: ClassVar[list[str]] = [n for n, t in _TABLE.items() if t.kind is Kind.FLOATING]
+    STANDARD_FP_TYPES: ClassVar[list[str]] = ["fp16", "bf16", "fp32", "fp64"]
+    OTHER_TYPES: ClassVar[list[str]] = ["void"]
     _instances: ClassVar[dict[str, dtype]] = {}
 
     name: str
+    value: dtype
     _info: _Info
 
     def __new__(cls, name: str) -> dtype:
@@ -108,6 +118,7 @@ class dtype(Type):
         if short not in cls._instances:
             self = super().__new__(cls)
             self.name = short
+            self.value = self
             self._info = _TABLE[short]
             cls._instances[short] = self
         return cls._instances[short]
@@ -300,7 +311,7 @@ def scalar_from_signature(text: str) -> dtype | PointerType:
         return PointerType(scalar_from_signature(text[2:]), const=True)
     if text.startswith("*"):
         return PointerType(scalar_from_signature(text[1:]))
-    if text in ("i1", "B"):
+    if text in ("i1", "B", "uint1"):
         return int1
     for short, info in _TABLE.items():
         if text in (info.sig, short, _PUBLIC.get(short)):

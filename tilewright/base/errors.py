@@ -8,10 +8,7 @@ by wrapping them in :class:`CompilationError` with the original as ``__cause__``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tilewright.base.location import Location
+from tilewright.base.location import Location as Location  # a public name: `tilewright.errors.Location`
 
 
 class TilewrightError(Exception):
@@ -56,6 +53,10 @@ class ShapeError(LanguageValueError):
 
 class DTypeError(LanguageTypeError):
     """Data types do not fit together."""
+
+
+class ImmutableError(LanguageTypeError, AttributeError):
+    """A field of a record that does not change was assigned."""
 
 
 class NotConstexprError(LanguageTypeError):

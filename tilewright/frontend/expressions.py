@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import functools
 import inspect
 import operator
@@ -17,17 +16,21 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.frontend.advice import attribute_hint, close_name, power_hint
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
-from tilewright.frontend.structure import leaves, name_leaves, parts_of, same_constant, type_text
+from tilewright.frontend.structure import leaves, name_leaves, parts_of, record_fields, same_constant, type_text
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
 from tilewright.ops.control import range as run_time_range
 from tilewright.ops.control import static_range
 from tilewright.ops.functions import operators
 from tilewright.ops.functions.subscript import subscript, with_item
+from tilewright.ops.value_types import type_of
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -40,7 +43,7 @@ def wrap(value: Any) -> Any:
         return constexpr(value)
     if type(value) in (builtins.tuple, list):
         return tile_tuple([wrap(v) for v in value])
-    return value
+    return constexpr(value.item()) if isinstance(value, np.generic) else value
 
 
 # --- names and literals ------------------------------------------------------------------------------
@@ -121,8 +124,21 @@ def _dict(frame: Frame, node: ast.Dict) -> Any:
 
 @visits(ast.NamedExpr)
 def _walrus(frame: Frame, node: ast.NamedExpr) -> Any:
-    value = decay(frame, node, visit(frame, node.value))
-    frame.scope.bind(node.target.id, value)
+    return assign_name(frame, node.target, node, visit(frame, node.value))
+
+
+def assign_name(frame: Frame, target: ast.Name, origin: ast.AST, value: Any) -> Any:
+    """Plain assignment of what the expression `origin` gave to a name; the result is what the name holds then."""
+    name, scope = target.id, frame.scope
+    if name in scope.pending:  # declared as constexpr on an earlier line
+        scope.pending.discard(name)
+        scope.constants[name] = target
+    else:
+        value = decay(frame, origin, value)
+        if scope.constants:
+            scope.constants.pop(name, None)
+    scope.bind(name, value)
+    name_leaves(value, name)
     return value
 
 
@@ -165,7 +181,6 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.UAdd: "+", ast.Invert: "~", ast.In: "in", ast.NotIn: "not in",
 }  # fmt: skip
 _INSTEAD: dict[type[ast.AST], str] = {
-    ast.Pow: "multiply, or write tl.exp2(y * tl.log2(x))",
     ast.MatMult: "write tl.dot(a, b)",
     ast.In: "compare with each value, or test constants only",
     ast.NotIn: "compare with each value, or test constants only",
@@ -196,9 +211,8 @@ def _is_operand(value: Any) -> bool:
 
 def _no_operator(kind: type[ast.AST], *operands: Any) -> LanguageTypeError:
     kinds = " and ".join(f"'{type_text(v)}'" for v in operands)
-    return LanguageTypeError(
-        f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=_INSTEAD.get(kind)
-    )
+    hint = power_hint(operands[-1]) if kind is ast.Pow else _INSTEAD.get(kind)
+    return LanguageTypeError(f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=hint)
 
 
 def _static(kind: type[ast.AST], *operands: Any) -> Any:
@@ -316,36 +330,60 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     """``value.name``."""
     if isinstance(value, tensor):
         return _tensor_attribute(frame, node, value, name)
+    if name == "type" and isinstance(value, (constexpr, builtins.tuple)) and not hasattr(unwrap(value), "type"):
+        return type_of(value)
     if isinstance(value, constexpr) and name != "value":
         value = value.value
     member = _member(value, name)
     if isinstance(member, property):
         frame.at(node)
         return wrap(frame.builder.call(Method(inlined(member.fget), value), ()))
+    if isinstance(member, staticmethod):
+        return _compiled(member.__func__)
+    if isinstance(member, classmethod):
+        return Method(_compiled(member.__func__), value if isinstance(value, type) else type(value))
     if member is not None:
-        return Method(member, value)
+        return member if isinstance(value, type) else Method(member, value)
     try:
         found = getattr(value, name)
     except AttributeError:
-        what = f"module {value.__name__}" if isinstance(value, types.ModuleType) else repr(value)
-        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=_close_name(name, dir(value))) from None
+        written = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+        what = written if written and not written[0].isdigit() else type_text(value)
+        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=attribute_hint(value, name)) from None
     return wrap(found)
 
 
 def _member(value: Any, name: str) -> Any:
-    """A method of a record, named tuple or other object that is compiled into the kernel, or a property of one."""
-    if isinstance(value, (type, types.ModuleType)):
+    """A method of a record, named tuple or other object that is compiled into the kernel, or a property of one.
+
+    Args:
+        value: the object, or its class.
+        name: of the method.
+    """
+    if isinstance(value, types.ModuleType):
         return None
-    found = inspect.getattr_static(type(value), name, None)
-    if isinstance(found, BlockFunction):
+    cls = value if isinstance(value, type) else type(value)
+    found = inspect.getattr_static(cls, name, None)
+    if isinstance(found, BlockFunction) and cls is not value:
         return found
-    user_class = not type(value).__module__.startswith(("tilewright.", "builtins"))
-    if not user_class or parts_of(value) is None:
+    has_parts = _is_record_class(cls) if cls is value else parts_of(value) is not None
+    if cls.__module__.startswith(("tilewright.", "builtins")) or not has_parts:
         return None
+    if isinstance(found, (staticmethod, classmethod)):
+        return found if isinstance(found.__func__, (types.FunctionType, BlockFunction)) else None
     if isinstance(found, property):
-        return found
+        return None if cls is value else found
     is_method = isinstance(found, types.FunctionType) and not name.startswith("_")
     return inlined(found) if is_method else None
+
+
+def _is_record_class(cls: type) -> bool:
+    """Whether instances of a class are taken apart in a kernel."""
+    return record_fields(cls) is not None or (issubclass(cls, builtins.tuple) and hasattr(cls, "_fields"))
+
+
+def _compiled(fn: Any) -> Any:
+    return inlined(fn) if isinstance(fn, types.FunctionType) else fn
 
 
 def _item_getter(value: Any) -> BlockFunction | None:
@@ -374,15 +412,10 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
     if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
         raise LanguageTypeError(
             f"a tensor of type {value.type} has no attribute '{name}'",
-            hint=_close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
+            hint=close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
         )
     shared = getattr(tensor, name)  # library functions of the language are attributes of the class
     return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
-
-
-def _close_name(name: str, names: Sequence[str]) -> str | None:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean `{close[0]}`?" if close else None
 
 
 @visits(ast.Slice)
@@ -458,7 +491,7 @@ def bind_target(frame: Frame, target: ast.AST, value: Any) -> None:
         frame.scope.bind(target.id, value)
         name_leaves(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
-        for item, part in zip(target.elts, _unpacked(frame, target, value), strict=True):
+        for item, part in zip(target.elts, unpacked(frame, target, value), strict=True):
             bind_target(frame, item.value if isinstance(item, ast.Starred) else item, part)
     elif isinstance(target, ast.Attribute):
         raise frame.unsupported(
@@ -493,7 +526,7 @@ def _assign_part(frame: Frame, target: ast.Subscript, value: Any) -> None:
     frame.scope.bind(name, with_item.fn(frame.builder, holder, index, value))
 
 
-def _unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequence[Any]:
+def unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequence[Any]:
     """The values of the targets in a tuple of targets; a starred one gets a tuple."""
     star = next((n for n, item in enumerate(target.elts) if isinstance(item, ast.Starred)), None)
     names = len(target.elts)

@@ -6,8 +6,10 @@ for tensors. Everything else that is not written in the block language is refuse
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dataclasses
+import inspect
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +18,7 @@ from typing import Any
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType, Type
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.frontend.advice import call_hint
 from tilewright.frontend.expressions import attribute, static_items, wrap
 from tilewright.frontend.frame import Frame
 from tilewright.frontend.iteration import SEQUENCE_FUNCTIONS
@@ -148,7 +151,7 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
     """
     owner = getattr(fn, "__self__", None)
     if _takes_any(fn) or _takes_any(owner) or (hasattr(type(owner), "_fields") and fn.__name__ == "_replace"):
-        return fn(*args, **kwargs)
+        return fn(*args, **kwargs, **_emitter_for(frame, fn))
     method = owner is not None and not isinstance(owner, (types.ModuleType, tensor))
     marked = getattr(fn, "is_constexpr_function", False)
     if method or marked or (isinstance(fn, types.BuiltinFunctionType) and fn in _MATH) or isinstance(fn, type):
@@ -157,15 +160,20 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
             return wrap(fn(*(unwrap(a) for a in args), **{k: unwrap(v) for k, v in kwargs.items()}))
         raise LanguageTypeError(
             f"{_name(fn)} takes compile-time values only, not {', '.join(type_text(v) for v in dynamic)}",
-            hint="use the function of tilewright.language of that name, if there is one",
+            hint=call_hint(fn),
         )
     if isinstance(fn, types.FunctionType):
         raise LanguageTypeError(
             f"Unsupported function referenced: {_name(fn)} is a plain Python function",
-            hint=f"decorate `{fn.__name__}` with @tilewright.jit to call it in a kernel",
+            hint=call_hint(fn),
         )
-    what = type_text(fn) if isinstance(fn, (tensor, builtins.tuple, Type)) else _name(fn)
-    raise LanguageTypeError(f"{what} cannot be called in a kernel")
+    what = type_text(fn) if isinstance(fn, (tensor, builtins.tuple, Type)) else _written(frame) or _name(fn)
+    raise LanguageTypeError(f"{what} cannot be called in a kernel", hint=call_hint(fn))
+
+
+def _written(frame: Frame) -> str:
+    """How the function of the call at which the frame stands is written."""
+    return ast.unparse(frame.node.func) if isinstance(frame.node, ast.Call) else ""
 
 
 def _takes_any(fn: Any) -> bool:
@@ -173,6 +181,13 @@ def _takes_any(fn: Any) -> bool:
     if isinstance(fn, type):
         return (issubclass(fn, builtins.tuple) and hasattr(fn, "_fields")) or record_fields(fn) is not None
     return fn is dataclasses.replace or (isinstance(fn, types.FunctionType) and fn in KERNEL_FUNCTIONS)
+
+
+def _emitter_for(frame: Frame, fn: Any) -> dict[str, Any]:
+    """The keyword by which the constructor of a record gets the emitter, if it has it."""
+    if not isinstance(fn, type) or record_fields(fn) is None:
+        return {}
+    return {"_semantic": frame.builder} if "_semantic" in inspect.signature(fn).parameters else {}
 
 
 def _name(fn: Any) -> str:

@@ -22,10 +22,10 @@ import torch
 from tilewright.base.callable import by_number
 from tilewright.base.errors import ArgumentError, LanguageValueError, UnsupportedError
 from tilewright.base.location import Location
-from tilewright.base.options import OPTION_NAMES
 from tilewright.compile.kinds import ArgumentKind, Kind, leaves, paths
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
+from tilewright.devices.registry import OPTION_NAMES
 from tilewright.frontend.hashing import lasting_hash
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction

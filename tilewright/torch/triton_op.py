@@ -276,7 +276,8 @@ def triton_op(
 def _make(name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str], schema: str | None) -> TileOp:
     before = OPERATORS.get(name)
     if before is None:
-        if torch._C._dispatch_has_kernel(name):
+        library, short = _split(name)
+        if hasattr(getattr(torch.ops, library), short):
             raise ArgumentError(f"there is an operator {name} already", hint="give this one another name")
     elif (before.fn.__module__, before.fn.__qualname__) != (fn.__module__, fn.__qualname__):
         raise ArgumentError(

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ from tilewright.base.errors import (
     OutOfResources,
 )
 from tilewright.base.knobs import knobs
-from tilewright.compile.kernel import fingerprint
+from tilewright.compile.request import fingerprint
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.places import gpu_of
@@ -177,11 +178,14 @@ class Autotuner(KernelInterface):
         return self._has_hooks or any(config.pre_hook is not None for config in self.configs)
 
     def _check_names(self) -> None:
-        for what, names in (
-            ("key", self.keys),
-            ("reset_to_zero", self.reset_to_zero),
-            ("restore_value", self.restore_value),
-        ):
+        ignored = [name for name in self.keys if name not in self.arg_names]
+        if ignored:
+            warnings.warn(
+                f"autotune: the key names {', '.join(map(repr, ignored))}, which is no parameter of "
+                f"{self.base_fn.fn.__name__} and is ignored; its parameters are {', '.join(self.arg_names)}",
+                stacklevel=4,
+            )
+        for what, names in (("reset_to_zero", self.reset_to_zero), ("restore_value", self.restore_value)):
             unknown = [name for name in names if name not in self.arg_names]
             if unknown:
                 raise LanguageValueError(

@@ -15,26 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import set_host_cache
-from tilewright.backends.llvm.identity import ByteCache
 from tilewright.backends.nvidia import cubin, libdevice
 from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, target_of
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
+from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
-from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
+from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
 from tilewright.passes.stages import Stage
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from tilewright.backends.nvidia import lowering as lowerings
     from tilewright.backends.nvidia import pipeline, ptx
     from tilewright.backends.nvidia.emit import lower
     from tilewright.backends.nvidia.plan import allocate
     from tilewright.backends.nvidia.tgir import ops as tgir_ops
 else:  # a kernel that comes from the disk cache needs none of them
+    lowerings = lazy_module("tilewright.backends.nvidia.lowering")
     allocate = lazy_module("tilewright.backends.nvidia.plan.allocate")
     pipeline = lazy_module("tilewright.backends.nvidia.pipeline")
     ptx = lazy_module("tilewright.backends.nvidia.ptx")
@@ -66,12 +69,15 @@ def versions() -> str:
     return f"{codegen.versions()}, {tool.identity if tool else 'the driver'}, {libdevice.version()}"
 
 
-def stages(options: Options, target: Target) -> Mapping[str, Stage]:
+def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     arch = arch_of(target)
 
-    def lay_out(module: ModuleOp, _: dict[str, Any]) -> ModuleOp:
-        return pipeline.lay_out_module(module, options, target)
+    def lay_out(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
+        decisions = Decisions()
+        made = pipeline.lay_out_module(module, options, target, decisions)
+        metadata["decisions"] = decisions.records()
+        return made
 
     def emit(module: ModuleOp, metadata: dict[str, Any]) -> lower.LoweredKernel:
         kernel = lower.emit_kernel(module, options, target)
@@ -143,6 +149,12 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
         cooperative=bool(metadata.get("launch_cooperative_grid")),
         programmatic=bool(metadata.get("launch_pdl")),
     )
+
+
+def lowering(name: str) -> Lowering | None:
+    """How code is made for operation `name`."""
+    made: Lowering | None = lowerings.lowering(name)
+    return made
 
 
 def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
