@@ -12,16 +12,14 @@ For a kernel by itself the text below is written around its prepared launch; an 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.compile.kinds import arranged
 from tilewright.launch.jit import JITFunction
 from tilewright.torch.memory import increment_version
-
-if TYPE_CHECKING:
-    from tilewright.torch.operators import KernelOperator
+from tilewright.torch.signature import KernelOperator
 
 _WATCHED = (
     "watched.interpret or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls"

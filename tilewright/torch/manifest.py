@@ -25,7 +25,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.launch.interface import KernelInterface
 from tilewright.torch import operators
-from tilewright.torch.operators import NAMESPACE, KernelOperator, Signature, base_of
+from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, base_of
 
 log = logging.getLogger("tilewright.torch")
 

@@ -13,93 +13,29 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from tilewright.base.callable import by_number
-from tilewright.base.errors import ArgumentError, LanguageValueError, UnsupportedError
-from tilewright.base.location import Location
-from tilewright.compile.kinds import ArgumentKind, Kind, leaves, paths
+from tilewright.base.errors import ArgumentError, LanguageValueError
+from tilewright.compile.kinds import Kind, leaves, paths
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import OPTION_NAMES
 from tilewright.frontend.hashing import lasting_hash
-from tilewright.launch.interface import KernelInterface
-from tilewright.launch.jit import JITFunction
-from tilewright.torch.arguments import Token, kind_of
+from tilewright.torch.arguments import kind_of
 from tilewright.torch.launching import make_launch
 from tilewright.torch.memory import check_overlap
-from tilewright.tuning.autotune import Autotuner, Config
+from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, autotuner_of, base_of
+from tilewright.tuning.autotune import Config
 
-NAMESPACE = "tilewright_kernels"
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
-AXES = "xyz"
 TAGS = tuple(
     getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name)
 )
 log = logging.getLogger("tilewright.torch")
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What distinguishes the operators of one kernel, in plain constants.
-
-    Args:
-        number: of the kernel.
-        tokens: (parameter, token) of the arguments that the caller gives.
-        options: keywords of the launch that are no parameters.
-        computed: for each configuration, (parameter, token) of what heuristics gave.
-    """
-
-    number: str
-    tokens: tuple[tuple[str, Token], ...]
-    options: tuple[tuple[str, Any], ...] = ()
-    computed: tuple[tuple[tuple[str, Token], ...], ...] = ((),)
-
-
-@dataclass(slots=True)
-class KernelOperator:
-    """An operator that launches a kernel.
-
-    Args:
-        name: in the namespace.
-        kernel: what is launched: a kernel, or an autotuner or heuristics around one.
-        signature: of its arguments.
-        kinds: of the arguments that the operator takes.
-        leaves: (name, kind) of the run-time values.
-        written: numbers of the run-time values whose memory may be written, with the place of one such store.
-        unsure: why all arrays count as written, or "".
-        configs: of the autotuner; None stands for a kernel without one.
-        calls: what the operator calls: for arrays of the CPU, and for arrays anywhere.
-    """
-
-    name: str
-    kernel: KernelInterface
-    signature: Signature
-    kinds: tuple[ArgumentKind, ...]
-    leaves: tuple[tuple[str, str], ...]
-    written: dict[int, Location | None]
-    unsure: str = ""
-    configs: tuple[Config | None, ...] = (None,)
-    calls: list[Callable[..., None]] = field(default_factory=list)
-
-    @property
-    def base(self) -> JITFunction:
-        """The kernel itself."""
-        return base_of(self.kernel)
-
-    def schema(self) -> str:
-        """As `torch.library` wants it."""
-        fields = []
-        for index, (name, kind) in enumerate(self.leaves):
-            mark = f"(a{index}!)" if index in self.written else ""
-            kinds = {"int": "SymInt", "float": "float", "bool": "bool"}
-            fields.append(f"{kinds.get(kind, f'Tensor{mark}')} {name.replace('.', '_')}")
-        grids = [f"SymInt grid{number}_{axis}" for number in range(len(self.configs)) for axis in AXES]
-        return f"{self.name}({', '.join([*fields, *grids])}) -> ()"
 
 
 OPERATORS: dict[str, KernelOperator] = {}
@@ -107,36 +43,6 @@ _names: dict[Signature, str] = {}
 begun: set[str] = set()
 """Names of the operators that are defined, or are about to be."""
 on_definition: list[Callable[[KernelOperator], None]] = []
-
-
-def base_of(kernel: Any) -> JITFunction:
-    """The kernel inside autotuners and heuristics."""
-    while not isinstance(kernel, JITFunction):
-        kernel = kernel.fn
-    return kernel
-
-
-def layers(kernel: Any) -> Iterator[Any]:
-    """A kernel's wrappers from the outside in, then the kernel."""
-    while not isinstance(kernel, JITFunction):
-        yield kernel
-        kernel = kernel.fn
-    yield kernel
-
-
-def autotuner_of(kernel: Any) -> Autotuner | None:
-    """The autotuner among a kernel's wrappers, or None.
-
-    Raises:
-        UnsupportedError: there are two.
-    """
-    found = [layer for layer in layers(kernel) if isinstance(layer, Autotuner)]
-    if len(found) > 1:
-        raise UnsupportedError(
-            f"kernel `{base_of(kernel).fn.__name__}` has {len(found)} autotuners: such launches cannot be traced",
-            hint="put all configurations into one",
-        )
-    return found[0] if found else None
 
 
 def operator_for(signature: Signature) -> str:

@@ -25,7 +25,8 @@ from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients
 from tilewright.torch.arguments import Token, constant, flatten, untraced
 from tilewright.torch.memory import increment_version
-from tilewright.torch.operators import Signature, autotuner_of, base_of, layers, operator_for
+from tilewright.torch.operators import operator_for
+from tilewright.torch.signature import Signature, autotuner_of, base_of, layers
 from tilewright.torch.state import state
 from tilewright.tuning.autotune import Heuristics
 

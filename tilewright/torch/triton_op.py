@@ -33,7 +33,7 @@ from tilewright.torch.arguments import untraced
 from tilewright.torch.discovery import kernels_in
 from tilewright.torch.gradients import below_autograd, with_gradients
 from tilewright.torch.mutation import checked_writes
-from tilewright.torch.operators import base_of
+from tilewright.torch.signature import base_of
 from tilewright.torch.state import inside, set_wrap_triton_enabled, state
 
 try:  # private: without it operators stay whole where they might be opened, which is correct too
