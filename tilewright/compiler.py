@@ -9,10 +9,7 @@ from tilewright.runtime.compiler import CompiledKernel
 from tilewright.runtime.ir_source import IRSource
 
 
-def GPUTarget(backend: str, arch: str | int, warp_size: int = 32) -> Target:
-    """A target by back end and architecture: `GPUTarget("cuda", 90, 32)`."""
-    return Target(backend, arch, warp_size=warp_size)
-
+GPUTarget = Target  # Triton's name: GPUTarget("cuda", 90, 32)
 
 __all__ = [
     "ASTSource",

@@ -31,7 +31,8 @@ RANKS = {
     "": 13,  # tilewright/__init__.py: the public names
     "torch": 14,
     "hl": 14,
-    "tools": 15,
+    "triton_names": 15,
+    "tools": 16,
 }
 TOOLS_ONLY = {"click", "rich"}
 LATE = {"torch", "llvmlite", "cuda"}  # loaded on first use, never by importing tilewright

@@ -28,7 +28,8 @@ from tilewright.base.dtypes import (
     void,
 )
 from tilewright.language.extern import extern, extern_elementwise
-from tilewright.ops.builtin import builtin, to_tensor
+from tilewright.language.library import constexpr_function
+from tilewright.ops.builtin import BUILTINS, Builtin, builtin, to_tensor
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.math import PropagateNan
 from tilewright.ops.tensor_descriptor import tensor_descriptor
@@ -42,6 +43,7 @@ class const:
     """As an annotation, marks a pointer parameter that the kernel does not store through."""
 
 
+@constexpr_function
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     """The integer type of `bitwidth` bits (1, 8, 16, 32 or 64); one bit is always int1.
 
@@ -49,6 +51,19 @@ def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
         ValueError: no such type.
     """
     return dtype(f"{'' if signed or bitwidth == 1 else 'u'}int{bitwidth}")
+
+
+@constexpr_function
+def _unwrap_if_constexpr(o: object) -> object:
+    """The value itself: whatever is constant reaches a compile-time function without its `constexpr`."""
+    return o
+
+
+def __getattr__(name: str) -> Builtin:
+    """Every function of the language is in this namespace too, as in Triton, where they are written here."""
+    if name not in BUILTINS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return BUILTINS[name]
 
 
 __all__ = [

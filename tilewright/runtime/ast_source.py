@@ -15,7 +15,8 @@ from tilewright.base.options import Options
 from tilewright.base.target import Target, parse_target
 from tilewright.ops.values import constexpr
 from tilewright.runtime.compiler import CompiledKernel, compile_kernel
-from tilewright.runtime.drivers import driver
+from tilewright.runtime.args import HOST
+from tilewright.runtime.drivers import driver, target_at
 from tilewright.runtime.ir_source import IRSource, compile_ir
 from tilewright.runtime.jit import JITFunction
 from tilewright.runtime.specialize import CONSTEXPR, Path, Specialization, from_signature
@@ -94,6 +95,8 @@ def compile(
         UnsupportedError: another kind of file, or there is no back end for `target`.
     """
     target = driver.active.get_current_target() if target is None else parse_target(target)
+    if target.backend == "cpu" and not target.arch:  # "the CPU" is this one
+        target = target_at(HOST)
     made = options if isinstance(options, Options) else Options.of(options or {}, target)
     if isinstance(src, (str, pathlib.Path)):
         src = IRSource(src)
@@ -104,4 +107,6 @@ def compile(
             f"compile() takes an ASTSource or a .ttir file, got {type(src).__name__}",
             hint="to compile for actual arguments write kernel.warmup(*args, grid=...)",
         )
-    return compile_kernel(src.fn, src.specialization(), made, target)
+    kernel = compile_kernel(src.fn, src.specialization(), made, target)
+    kernel.src = src
+    return kernel

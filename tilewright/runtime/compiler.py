@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
+from tilewright.base.hooks import LazyDict
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
@@ -42,8 +43,9 @@ from tilewright.runtime.deferred import cpu, entry, nvidia, pipeline
 from tilewright.runtime.disk_cache import disk_cache
 from tilewright.runtime.drivers import driver
 from tilewright.runtime.grid import grid3
-from tilewright.runtime.metadata import StageTexts, describe_kernel
+from tilewright.runtime.metadata import Metadata, StageTexts, describe_kernel
 from tilewright.runtime.places import place_of
+from tilewright.runtime.runner import Unsaved, make_run
 from tilewright.runtime.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
 
 Launch = Callable[..., None]
@@ -85,7 +87,7 @@ class CompiledKernel:
         total_seconds: time from the request to loaded code.
         from_disk: whether the disk cache had it.
         module: the loaded code.
-        src: the kernel.
+        src: the kernel, or the `ASTSource` that was compiled.
         specialization: types and keys that it was compiled for.
     """
 
@@ -98,9 +100,9 @@ class CompiledKernel:
     total_seconds: float = 0.0
     from_disk: bool = False
     module: Any = None
-    src: BlockFunction | None = None
+    src: Any = None
     specialization: Specialization | None = None
-    _launchers: dict[Placement, Launch] = field(default_factory=dict)
+    _launchers: dict[Any, Any] = field(default_factory=Unsaved, repr=False)
 
     @property
     def binary(self) -> bytes:
@@ -151,14 +153,38 @@ class CompiledKernel:
 
     def launcher(self, place: Placement) -> Launch:
         """`launch(gx, gy, gz, *runtime_values)` for launches that go to `place`; made once."""
-        launch = self._launchers.get(place)
+        launch: Launch | None = self._launchers.get(place)
         if launch is None:
             launch = BACKENDS[self.target.backend].launcher(self.module, self.metadata, place)
             self._launchers[place] = launch
         return launch
 
+    @property
+    def run(self) -> Launch:
+        """`run(gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter, exit, *arguments)`: a launch with
+        an argument for every parameter, of the very kinds that were compiled for."""
+        run: Launch | None = self._launchers.get("run")
+        if run is None:
+            run = self._launchers["run"] = make_run(self)
+        return run
+
+    @property
+    def function(self) -> Any:
+        """The loaded code, as launch hooks are given it."""
+        return self.module
+
+    def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
+        """What launch hooks are told of a launch; None while there are none."""
+        if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
+            return None
+        return LazyDict({"name": self.name, "function": self.module, "stream": stream, "grid": grid})
+
     def _init_handles(self) -> None:
-        """Nothing: the code is loaded already, or will be by the first launch."""
+        """Load the code if another process made this object."""
+        if not isinstance(self.metadata, Metadata):  # tools pass it on as a named tuple
+            self.metadata = Metadata(self.metadata._asdict())
+        if self.module is None:
+            self.module = backend_of(self.target).load(self.binary, self.metadata)
 
     def __repr__(self) -> str:
         return f"<CompiledKernel {self.name} for {self.target}>"
