@@ -8,7 +8,6 @@ from tilewright.runtime.ast_source import ASTSource, compile
 from tilewright.runtime.compiler import CompiledKernel
 from tilewright.runtime.ir_source import IRSource
 
-
 GPUTarget = Target  # Triton's name: GPUTarget("cuda", 90, 32)
 
 __all__ = [

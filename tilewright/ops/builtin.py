@@ -124,7 +124,7 @@ class Builtin:
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        """What users write: without the emitter. Made when it is asked for, as importing the language is to be quick."""
+        """What users write: without the emitter. Made when asked for, as importing the language is to be quick."""
         signature = inspect.signature(self.fn)
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 

@@ -14,8 +14,8 @@ from tilewright.base.errors import ArgumentError
 from tilewright.base.options import Options
 from tilewright.base.target import Target, parse_target
 from tilewright.ops.values import constexpr
-from tilewright.runtime.compiler import CompiledKernel, compile_kernel
 from tilewright.runtime.args import HOST
+from tilewright.runtime.compiler import CompiledKernel, compile_kernel
 from tilewright.runtime.drivers import driver, target_at
 from tilewright.runtime.ir_source import IRSource, compile_ir
 from tilewright.runtime.jit import JITFunction

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -182,7 +182,7 @@ class CompiledKernel:
     def _init_handles(self) -> None:
         """Load the code if another process made this object."""
         if not isinstance(self.metadata, Metadata):  # tools pass it on as a named tuple
-            self.metadata = Metadata(self.metadata._asdict())
+            self.metadata = Metadata(cast(Any, self.metadata)._asdict())
         if self.module is None:
             self.module = backend_of(self.target).load(self.binary, self.metadata)
 

@@ -61,9 +61,8 @@ def run(gx, gy, gz, stream, function, packed, facts, enter, exit, {", ".join(par
 def _watched(launch: Launch) -> Launch:
     """`launch(gx, gy, gz, stream, *arguments)` between the two hooks."""
 
-    def run(
-        gx: int, gy: int, gz: int, stream: Any, function: Any, packed: Any, facts: Any, enter: Any, exit: Any, *args: Any
-    ) -> None:
+    def run(gx: int, gy: int, gz: int, stream: Any, *rest: Any) -> None:
+        _, _, facts, enter, exit, *args = rest
         if enter:
             enter(facts)
         launch(gx, gy, gz, stream, *args)

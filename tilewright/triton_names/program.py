@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tilewright.triton_names.switch import as_triton
 
-USAGE = "usage: python -m tilewright.as_triton program.py [arguments]\n       python -m tilewright.as_triton -m module [arguments]"
+USAGE = "usage: python -m tilewright.as_triton (program.py | -m module) [arguments]"
 
 
 def run(arguments: list[str]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tilewright.base.errors import PosingError
 
-FOLDER = str(Path(__file__).parent)
+FOLDER = str(Path(__file__).parent / "path")
 VARIABLE = "TILEWRIGHT_AS_TRITON"
 SHARED = ("language", "testing", "tools.tensor_descriptor")
 """Modules that Tilewright has as Triton has them, with all below them: under both names they are one object."""

@@ -5,8 +5,8 @@ from tilewright.compiler import ASTSource, CompiledKernel, IRSource, LazyDict, c
 from tilewright.runtime.compiler import fingerprint as triton_key
 from tilewright.runtime.drivers import driver
 
-from ..backends.compiler import BaseBackend
 from ..backends import backends
+from ..backends.compiler import BaseBackend
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:

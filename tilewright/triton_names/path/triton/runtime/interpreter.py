@@ -4,7 +4,7 @@ from tilewright.base.errors import InterpreterError
 
 
 class InterpretedFunction:
-    """What Triton makes of a kernel in interpreter mode; Tilewright makes a `JITFunction`, so nothing is one of these."""
+    """What Triton makes of a kernel in interpreter mode; in Tilewright it is a `JITFunction`, and nothing is this."""
 
 
 __all__ = ["InterpretedFunction", "InterpreterError"]

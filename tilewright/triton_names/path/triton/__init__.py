@@ -1,5 +1,9 @@
 """Tilewright under the name `triton`: the public names of Triton's version 3.9, each where Tilewright has it."""
 
+# ruff: noqa: E402 -- the mark comes first: importing Tilewright asks for it where the environment says to pose
+
+__tilewright__ = True
+
 import sys as _sys
 
 from tilewright import (
@@ -29,13 +33,12 @@ from tilewright import (
 from tilewright.triton_names import switch as _switch
 
 __version__ = "3.9.0"
-__tilewright__ = True
 
 if _switch.FOLDER not in _sys.path:  # this package was installed by itself: its metadata are beside Tilewright's copy
     _sys.path.append(_switch.FOLDER)
 _switch.share()
 
-from . import backends, compiler, errors, knobs, runtime, tools  # noqa: E402
+from . import backends, compiler, errors, knobs, runtime, tools
 
 _switch.share()  # a shared module may lie in a package that has just been loaded
 
