@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from tilewright.backends.cpu.launch import KernelCode, make_launch, team
+from tilewright.backends.cpu.device import KernelCode, make_launch, team
 from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import host
 from tilewright.base.knobs import knobs
-from tilewright.runtime.binder import Binder, Call, Prepared
-from tilewright.runtime.specialize import parse_params
+from tilewright.compile.specialize import parse_params
+from tilewright.launch.bind import Binder, Call, Prepared
 
 # `busy` spends about 0.35 ms on a grid of 64 programs with one thread.
 KERNELS = """

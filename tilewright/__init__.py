@@ -12,7 +12,7 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 add[(tilewright.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
 """
 
-from tilewright import compiler, language, testing
+from tilewright import compiler, language, runtime, testing
 from tilewright.base import errors
 from tilewright.base.errors import (
     CompilationError,
@@ -27,16 +27,16 @@ from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
+from tilewright.compile.ast_source import compile
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.devices.allocation import set_allocator
+from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
 from tilewright.language.aggregate import aggregate, must_use_result
+from tilewright.language.host import cdiv, next_power_of_2
 from tilewright.language.library import constexpr_function
-from tilewright.runtime.allocation import set_allocator
-from tilewright.runtime.ast_source import compile
-from tilewright.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
-from tilewright.runtime.compiler import CompiledKernel
-from tilewright.runtime.host import cdiv, next_power_of_2
-from tilewright.runtime.interface import KernelInterface
-from tilewright.runtime.jit import JITFunction, jit
-from tilewright.runtime.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.launch.interface import KernelInterface
+from tilewright.launch.jit import JITFunction, jit
+from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
 TritonError = TilewrightError  # the root of Triton's errors, for programs that catch it
 _switch = lazy_module("tilewright.triton_names.switch")

@@ -6,7 +6,9 @@ In Python the same is `tilewright.as_triton()`, which stays that function even i
 import sys
 
 from tilewright import as_triton
-from tilewright.triton_names import program
+from tilewright.base.lazy import lazy_module
+
+program = lazy_module("tilewright.triton_names.program")
 
 if __name__ == "__main__":
     program.run(sys.argv[1:])

@@ -1,7 +1,6 @@
 """Timing, comparing and reporting, under the names of `triton.testing`."""
 
-from tilewright.runtime.perf_report import Benchmark, Mark, perf_report
-from tilewright.runtime.testing import (
+from tilewright.tuning.bench import (
     _summarize_statistics,
     assert_close,
     do_bench,
@@ -12,6 +11,7 @@ from tilewright.runtime.testing import (
     nvsmi,
     set_gpu_clock,
 )
+from tilewright.tuning.perf_report import Benchmark, Mark, perf_report
 
 __all__ = [
     "Benchmark",

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.backends.nvidia import backend, driver
+from tilewright.backends.nvidia import backend
+from tilewright.backends.nvidia.device import driver
 from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.ir.types import element_type, ir_name, is_pointer

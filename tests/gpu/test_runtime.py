@@ -12,8 +12,8 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tilewright.backends.nvidia import driver
 from tilewright.backends.nvidia.arch import arch_of
+from tilewright.backends.nvidia.device import driver
 from tilewright.base.errors import DeviceError, OutOfResources
 
 pytestmark = pytest.mark.gpu

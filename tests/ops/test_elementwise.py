@@ -19,9 +19,9 @@ from tilewright.base.dtypes import bfloat16, dtype, float16
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.base.options import Options
 from tilewright.ops import math as tl_math
-from tilewright.ops import operators as op
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise_reference import add_round_to_odd
+from tilewright.ops.functions import operators as op
 from tilewright.ops.values import tensor
 
 BITS = {"i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "u32": 32, "i64": 64, "u64": 64}

@@ -11,7 +11,7 @@ from tests.ops.emitters import Recorder
 from tilewright.base import dtypes
 from tilewright.base.dtypes import dtype
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError
-from tilewright.ops import operators
+from tilewright.ops.functions import operators
 from tilewright.ops.promotion import computation_type, promote_binary, promote_integers, promote_many
 
 ARITHMETIC, DIVISION = False, True

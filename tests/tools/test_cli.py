@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
+from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
-from tilewright.runtime.disk_cache import DiskCache
 from tilewright.tools import aot, cli, doctor, examples
 
 

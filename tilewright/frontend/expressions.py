@@ -23,11 +23,11 @@ from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
 from tilewright.frontend.structure import leaves, name_leaves, parts_of, same_constant, type_text
-from tilewright.ops import operators
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
 from tilewright.ops.control import range as run_time_range
 from tilewright.ops.control import static_range
-from tilewright.ops.subscript import subscript, with_item
+from tilewright.ops.functions import operators
+from tilewright.ops.functions.subscript import subscript, with_item
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 

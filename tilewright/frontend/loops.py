@@ -37,7 +37,7 @@ from tilewright.ir.types import i32
 from tilewright.ops.builtin import BUILTINS, to_tensor
 from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp, condition
 from tilewright.ops.control import range as run_time_range
-from tilewright.ops.operators import BINARY, COMPARE
+from tilewright.ops.functions.operators import BINARY, COMPARE
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import UndefinedNameError
-from tilewright.frontend.hashing import resolve_name
+from tilewright.frontend.content import resolve_name
 from tilewright.frontend.source import KernelSource
 from tilewright.frontend.structure import record_fields
 from tilewright.ops.builtin import Builtin

@@ -11,7 +11,8 @@ import ast
 import inspect
 import linecache
 import textwrap
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,29 @@ from tilewright.base.errors import LanguageValueError
 from tilewright.base.location import Location
 
 _ATTRIBUTE = "_kernel_source"
+
+
+class Cells(Mapping[str, Any]):
+    """The closure of a function: names of enclosing functions that it uses, with their values at the moment.
+
+    Args:
+        function: the function.
+    """
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._cells[name].cell_contents
+        except ValueError:  # not assigned yet
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._cells if self.get(name, self) is not self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class KernelSource:
@@ -59,14 +83,9 @@ class KernelSource:
             )
 
     @cached_property
-    def closure(self) -> dict[str, Any]:
-        """Names of enclosing functions that the function uses, with their values."""
-        cells = self._function.__closure__ or ()
-        return {
-            name: cell.cell_contents
-            for name, cell in zip(self._function.__code__.co_freevars, cells, strict=True)
-            if _is_filled(cell)
-        }
+    def closure(self) -> Cells:
+        """Names of enclosing functions that the function uses, with the values that they have at the moment."""
+        return Cells(self._function)
 
     @cached_property
     def _parsed(self) -> tuple[ast.FunctionDef, int]:
@@ -109,13 +128,6 @@ class KernelSource:
             raw = text.encode()
             start, end = (len(raw[:n].decode(errors="ignore")) for n in (start, end))
         return Location(self.file, row + self.line_offset, start, end, caller, self.name)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not _is_filled
-    except ValueError:
-        return False
 
 
 def _indentation(line: str) -> int:

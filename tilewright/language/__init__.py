@@ -74,7 +74,10 @@ from tilewright.language.standard import (
     swizzle2d,
     xor_sum,
 )
-from tilewright.ops.atomic_functions import (
+from tilewright.ops.casts import cast
+from tilewright.ops.creation import arange, full, to_tensor, zeros, zeros_like
+from tilewright.ops.dot import dot
+from tilewright.ops.functions.atomic import (
     atomic_add,
     atomic_and,
     atomic_cas,
@@ -86,10 +89,8 @@ from tilewright.ops.atomic_functions import (
     atomic_xchg,
     atomic_xor,
 )
-from tilewright.ops.block_pointer import advance, make_block_ptr
-from tilewright.ops.casts import cast
-from tilewright.ops.creation import arange, full, to_tensor, zeros, zeros_like
-from tilewright.ops.debug_functions import (
+from tilewright.ops.functions.block_pointer import advance, make_block_ptr
+from tilewright.ops.functions.debug import (
     debug_barrier,
     device_assert,
     device_print,
@@ -98,8 +99,32 @@ from tilewright.ops.debug_functions import (
     static_assert,
     static_print,
 )
-from tilewright.ops.dot import dot
-from tilewright.ops.dot_scaled import dot_scaled
+from tilewright.ops.functions.dot_scaled import dot_scaled
+from tilewright.ops.functions.memory import load, store
+from tilewright.ops.functions.operators import add, logical_and, logical_or, mul, sub, where
+from tilewright.ops.functions.shape import (
+    broadcast,
+    broadcast_to,
+    cat,
+    expand_dims,
+    interleave,
+    item,
+    join,
+    permute,
+    ravel,
+    reshape,
+    split,
+    squeeze,
+    trans,
+    unsqueeze,
+    view,
+)
+from tilewright.ops.functions.tensor_descriptor import (
+    load_tensor_descriptor,
+    make_tensor_descriptor,
+    store_tensor_descriptor,
+    tensor_descriptor,
+)
 from tilewright.ops.gather import gather, histogram
 from tilewright.ops.math import (
     abs,
@@ -123,34 +148,9 @@ from tilewright.ops.math import (
     sqrt_rn,
     umulhi,
 )
-from tilewright.ops.memory_functions import load, store
-from tilewright.ops.operators import add, logical_and, logical_or, mul, sub, where
 from tilewright.ops.program import assume, max_constancy, max_contiguous, multiple_of, num_programs, program_id
 from tilewright.ops.reduce import reduce
 from tilewright.ops.scan import associative_scan
-from tilewright.ops.shape_functions import (
-    broadcast,
-    broadcast_to,
-    cat,
-    expand_dims,
-    interleave,
-    item,
-    join,
-    permute,
-    ravel,
-    reshape,
-    split,
-    squeeze,
-    trans,
-    unsqueeze,
-    view,
-)
-from tilewright.ops.tensor_descriptor import (
-    load_tensor_descriptor,
-    make_tensor_descriptor,
-    store_tensor_descriptor,
-    tensor_descriptor,
-)
 from tilewright.ops.value_types import constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
 
 __all__ = [

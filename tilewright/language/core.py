@@ -31,8 +31,8 @@ from tilewright.language.extern import extern, extern_elementwise
 from tilewright.language.library import constexpr_function
 from tilewright.ops.builtin import BUILTINS, Builtin, builtin, to_tensor
 from tilewright.ops.control import condition, range, static_range
+from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.math import PropagateNan
-from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.value_types import base_value, constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
 from tilewright.ops.values import constexpr, tensor, tuple
 

@@ -16,9 +16,9 @@ from tilewright.ops.broadcast import broadcast_tensors, splat_to
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.control import range
 from tilewright.ops.creation import arange
+from tilewright.ops.functions.operators import add, equal, mul, where
+from tilewright.ops.functions.shape import flatten, reshape_to
 from tilewright.ops.gather import gather
-from tilewright.ops.operators import add, equal, mul, where
-from tilewright.ops.shape_functions import flatten, reshape_to
 from tilewright.ops.values import shape_ints, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 

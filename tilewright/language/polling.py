@@ -8,9 +8,9 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.language.extra.cuda import globaltimer
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import reduce_or
-from tilewright.ops.atomic_functions import atomic_load
 from tilewright.ops.builtin import Emitter, builtin
-from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.functions.atomic import atomic_load
+from tilewright.ops.functions.debug import static_assert
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 

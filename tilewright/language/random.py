@@ -12,9 +12,9 @@ from tilewright.base.dtypes import float32, int32, int64, uint32, uint64
 from tilewright.language.library import library
 from tilewright.ops.control import static_range
 from tilewright.ops.creation import to_tensor, zeros_like
-from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.functions.debug import static_assert
+from tilewright.ops.functions.operators import add, mul, where
 from tilewright.ops.math import cos, log, maximum, sin, sqrt, umulhi
-from tilewright.ops.operators import add, mul, where
 from tilewright.ops.values import constexpr
 
 ROUNDS = constexpr(10)

@@ -11,11 +11,11 @@ from typing import Any
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import int_log2, last_axis, positions
 from tilewright.ops.control import static_range
-from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.functions.debug import static_assert
+from tilewright.ops.functions.operators import where
+from tilewright.ops.functions.shape import reshape
 from tilewright.ops.gather import gather
-from tilewright.ops.operators import where
 from tilewright.ops.reduce import reduce
-from tilewright.ops.shape_functions import reshape
 from tilewright.ops.values import constexpr
 
 

@@ -12,13 +12,13 @@ from tilewright.base import dtypes
 from tilewright.base.errors import ShapeError
 from tilewright.language.library import constexpr_function, library
 from tilewright.ops.creation import arange
-from tilewright.ops.debug_functions import static_assert
+from tilewright.ops.functions.debug import static_assert
+from tilewright.ops.functions.operators import where
+from tilewright.ops.functions.shape import broadcast_to, expand_dims
 from tilewright.ops.gather import gather
 from tilewright.ops.math import exp, fdiv, maximum, minimum
-from tilewright.ops.operators import where
 from tilewright.ops.reduce import reduce
 from tilewright.ops.scan import associative_scan
-from tilewright.ops.shape_functions import broadcast_to, expand_dims
 from tilewright.ops.values import constexpr
 
 # --- compile-time helpers -----------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.ops import target
-from tilewright.ops.target import TargetQuestion
+from tilewright.ops.functions import target
+from tilewright.ops.functions.target import TargetQuestion
 
 current_target = TargetQuestion(target.current_target)
 is_cuda = TargetQuestion(target.is_cuda)

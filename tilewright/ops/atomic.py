@@ -1,7 +1,7 @@
 """Atomic read-modify-write: `tt.atomic_rmw`, `tt.atomic_cas`, `tt.atomic_load`, `tt.atomic_store`.
 
 Each lane is atomic by itself; lanes of one tile happen in any order. The old value comes back, undefined
-where the mask is false. User functions are in `ops/atomic_functions.py`.
+where the mask is false. User functions are in `ops/functions/atomic.py`.
 """
 
 from __future__ import annotations

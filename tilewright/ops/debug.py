@@ -1,7 +1,7 @@
 """Printing, assertions, barriers and inline assembly.
 
 `tt.print` and `tt.assert` act once per program on whole tiles. `ttg.barrier` orders the threads of a
-program on a GPU; a CPU program has one thread. User functions are in `ops/debug_functions.py`.
+program on a GPU; a CPU program has one thread. User functions are in `ops/functions/debug.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tensor descriptors as text: `tt.make_tensor_descriptor`, `tt.descriptor_load`, `tt.descriptor_store`.
 
 Modules printed by Triton hold them, and those of our front end for targets with a copy engine that moves whole blocks;
-for all others it takes descriptors apart while it builds (`ops/tensor_descriptor.py`). `passes/decompose.py` rewrites
-those that no back end takes as they are.
+for all others it takes descriptors apart while it builds (`ops/functions/tensor_descriptor.py`).
+`passes/decompose.py` rewrites those that no back end takes as they are.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from tilewright.ir.attrs import I32, Codec
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
-from tilewright.ops.shape_functions import reshape_to
+from tilewright.ops.functions.shape import reshape_to
 from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 

@@ -6,18 +6,14 @@ from xdsl.ir import Attribute
 
 from tilewright.ops import (
     atomic,
-    atomic_functions,
-    block_pointer,
     broadcast,
     casts,
     constant,
     control,
     creation,
     debug,
-    debug_functions,
     descriptor,
     dot,
-    dot_scaled,
     elementwise,
     elementwise_pointer,
     function,
@@ -25,16 +21,16 @@ from tilewright.ops import (
     math,
     math_extern,
     memory,
-    memory_functions,
-    operators,
     program,
     reduce,
     scan,
     shape,
-    shape_functions,
-    subscript,
-    tensor_descriptor,
 )
+from tilewright.ops.functions import atomic as atomic_functions
+from tilewright.ops.functions import block_pointer, dot_scaled, operators, subscript, tensor_descriptor
+from tilewright.ops.functions import debug as debug_functions
+from tilewright.ops.functions import memory as memory_functions
+from tilewright.ops.functions import shape as shape_functions
 
 FAMILIES = (
     atomic, atomic_functions, block_pointer, broadcast, casts, constant, control, creation, debug, debug_functions,

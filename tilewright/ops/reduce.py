@@ -22,7 +22,7 @@ from tilewright.ir.attrs import I32
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
-from tilewright.ops.shape_functions import expand_dims, flatten
+from tilewright.ops.functions.shape import expand_dims, flatten
 from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple

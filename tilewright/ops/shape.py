@@ -1,7 +1,7 @@
 """Operations that move elements without computing: reshape, trans, join, split, cat, unsplat.
 
 Elements of a tile are numbered in row-major order. Broadcasting (`tt.splat`, `tt.expand_dims`,
-`tt.broadcast`) lives in `ops/broadcast.py`; the user functions of both are in `ops/shape_functions.py`.
+`tt.broadcast`) lives in `ops/broadcast.py`; the user functions of both are in `ops/functions/shape.py`.
 """
 
 from __future__ import annotations

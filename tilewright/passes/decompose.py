@@ -25,7 +25,7 @@ from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_o
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.function import FuncOp
-from tilewright.ops.tensor_descriptor import (
+from tilewright.ops.functions.tensor_descriptor import (
     load_tensor_descriptor,
     store_tensor_descriptor,
     tensor_descriptor,

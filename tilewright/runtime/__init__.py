@@ -1,14 +1,12 @@
-"""Launching and compiling kernels: `@jit`, specialisation, caches, autotuning, devices.
-
-The names below are what people use of `triton.runtime`.
-"""
+"""Launching kernels under the names of `triton.runtime`: the functions and classes, and the modules of that package."""
 
 from tilewright.base.errors import InterpreterError, OutOfResources
-from tilewright.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
-from tilewright.runtime.drivers import driver
-from tilewright.runtime.interface import KernelInterface
-from tilewright.runtime.jit import JITFunction
-from tilewright.runtime.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.launch.interface import KernelInterface
+from tilewright.launch.jit import JITFunction
+from tilewright.runtime import _allocation, autotuner, build, cache, errors, interpreter, jit
+from tilewright.runtime.driver import driver  # from here on the name means the object, as in Triton, not the module
+from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
 __all__ = [
     "Autotuner",
@@ -20,8 +18,15 @@ __all__ = [
     "MockTensor",
     "OutOfResources",
     "TensorWrapper",
+    "_allocation",
     "autotune",
+    "autotuner",
+    "build",
+    "cache",
     "driver",
+    "errors",
     "heuristics",
+    "interpreter",
+    "jit",
     "reinterpret",
 ]

@@ -1,222 +1,48 @@
-"""`@tilewright.jit`: the object that a kernel becomes, and how it is launched.
+"""`triton.runtime.jit`: kernels and what stands for tensors."""
 
-::
+from typing import Any
 
-    kernel[grid](*args, **options)
-        binder: bind, read arguments, make the key -> table hit: launch
-                                                   -> miss: compile_kernel, remember, launch
-    interpreted: bind, then run the Python function for each program (`interpret.py`)
-"""
-
-from __future__ import annotations
-
-import functools
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, overload
-
-from tilewright.base.callable import BlockFunction
-from tilewright.base.errors import ArgumentError
-from tilewright.base.knobs import knobs
-from tilewright.base.lazy import lazy_module
-from tilewright.base.options import Options
-from tilewright.base.target import Placement, Target
-from tilewright.frontend.hashing import check_globals, content_hash, used_globals
-from tilewright.frontend.source import source_of
-from tilewright.ops.values import constexpr
-from tilewright.runtime.binder import Binder, Call, Prepared
-from tilewright.runtime.compiler import CompiledKernel
-from tilewright.runtime.drivers import target_at
-from tilewright.runtime.grid import grid3
-from tilewright.runtime.interface import KernelInterface
-from tilewright.runtime.specialize import parse_params, register_constant
-from tilewright.runtime.staging import on_host
-from tilewright.runtime.watch import compile_watched, launch_facts
-from tilewright.runtime.wrappers import MockTensor
-
-if TYPE_CHECKING:  # loaded when a kernel is interpreted
-    from tilewright.runtime import interpret
-else:
-    interpret = lazy_module("tilewright.runtime.interpret")
+from tilewright.base.callable import BlockFunction as JITCallable
+from tilewright.compile.specialize import Param as KernelParam
+from tilewright.compile.specialize import SlotType, specialize
+from tilewright.devices.arrays import read
+from tilewright.devices.drivers import driver
+from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.language.library import ConstexprFunction, constexpr_function
+from tilewright.launch.hooks import JitFunctionInfo
+from tilewright.launch.interface import KernelInterface
+from tilewright.launch.jit import JITFunction, jit
 
 
-class JITFunction(BlockFunction, KernelInterface):
-    """A kernel, or a function that kernels call.
-
-    Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
-    dictionary of bound arguments to them; keywords are parameters or launch options (`num_warps`, `num_threads`, ...).
+def native_specialize_impl(
+    backend: Any, arg: Any, is_const: bool, specialize_value: bool, align: bool
+) -> tuple[SlotType, Any]:
+    """Signature type and key of one argument, by the rules of a launch.
 
     Args:
-        fn: Python function in the block language.
-        noinline: keep calls to it as calls.
-        do_not_specialize: parameters (names or indices) not specialised on value.
-        do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
-        debug: keep device assertions; default is the knob `runtime.debug`.
-        interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
-        version: kept for tools; part of nothing.
-        repr: gives the name that launch hooks see from the specialisation.
-        launch_metadata: `f(grid, metadata, args)` gives more facts to launch hooks.
-
-    Attributes:
-        pre_run_hooks: called with the arguments of every launch, before it.
+        backend: taken as Triton takes it; the rules are the same for all.
+        arg: what would be passed.
+        is_const: whether the kernel does not store through it.
+        specialize_value: whether the key holds the value's facts (being 1, being divisible by 16).
+        align: whether it holds divisibility.
     """
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        *,
-        noinline: bool = False,
-        do_not_specialize: Iterable[int | str] = (),
-        do_not_specialize_on_alignment: Iterable[int | str] = (),
-        debug: bool | None = None,
-        interpret: bool | None = None,
-        version: Any = None,
-        repr: Callable[[Any], str] | None = None,
-        launch_metadata: Callable[..., Any] | None = None,
-    ) -> None:
-        super().__init__(fn, noinline=noinline)
-        source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
-        self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
-        self.debug = debug
-        self.interpret = interpret
-        self._binder: Binder | None = None
-        self._kernels: dict[Any, CompiledKernel] = {}
-        self.version, self.repr, self.launch_metadata = version, repr, launch_metadata
-        self.pre_run_hooks: list[Callable[..., Any]] = []
-
-    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
-        """Have `hook(*args, **kwargs)` called before every launch."""
-        self.pre_run_hooks.append(hook)
-
-    @property
-    def src(self) -> str:
-        """Source text of the function."""
-        return source_of(self).text
-
-    @property
-    def arg_names(self) -> list[str]:
-        """Names of the parameters."""
-        return [param.name for param in self.params]
-
-    @property
-    def cache_key(self) -> str:
-        """Content hash of the source, everything it calls and the constants it uses."""
-        return content_hash(self)
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        if self.is_interpreted:
-            return functools.partial(self._launch_interpreted, grid)
-        watched = knobs.runtime
-        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
-            return functools.partial(self._launch_watched, grid)
-        return functools.partial((self._binder or self._make_binder()).launch, grid)
-
-    def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-        binder = self._binder or self._make_binder()
-        call = binder.bind(*args, **kwargs)
-        kernel = self._compiled(call)
-        programs = grid(call.by_name()) if callable(grid) else grid
-        device = call.place.device_for(kernel.target, self.fn.__name__)
-        facts = launch_facts(self, kernel, programs, call.by_name(), device)
-        knobs.runtime.launch_enter_hook(facts)
-        launched = binder.launch(grid, *args, **kwargs)
-        knobs.runtime.launch_exit_hook(facts)
-        return launched
-
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch over `grid`, or with `warmup` only compile; returns the compiled kernel."""
-        if warmup:
-            return self.warmup(*args, grid=grid, **kwargs)
-        return self[grid](*args, **kwargs)
-
-    @property
-    def is_interpreted(self) -> bool:
-        """Whether a launch now would run the function as Python."""
-        return knobs.runtime.interpret if self.interpret is None else self.interpret
-
-    def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
-        call = (self._binder or self._make_binder()).bind(*args, **kwargs)
-        programs = grid3(grid(call.by_name()) if callable(grid) else grid)
-        with on_host(call) as staged:
-            interpret.launch(self, staged, programs, self._options(call, interpret.TARGET))
-
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
-        """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
-
-        Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
-        for; the default is the device of the tensors, or of the active driver. No GPU is needed.
-        """
-        if self.is_interpreted:
-            return None
-        args = tuple(map(MockTensor.wrap_dtype, args))
-        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
-        binder = self._binder or self._make_binder()
-        return self._compiled(binder.bind(*args, **kwargs))
-
-    def clear(self) -> None:
-        """Forget every compiled variant held in memory."""
-        self._kernels.clear()
-        if self._binder is not None:
-            self._binder.forget()
-
-    def _make_binder(self) -> Binder:
-        """Made at the first launch: the functions that the kernel calls may be defined after it."""
-        guard = functools.partial(check_globals, self) if used_globals(self) else None
-        self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard)
-        return self._binder
-
-    def _resolve(self, call: Call) -> Prepared:
-        kernel = self._compiled(call)
-        device = call.place.device_for(kernel.target, self.fn.__name__)
-        launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
-        # Without an array nothing in a later call tells which GPU is meant then.
-        lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
-        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
-
-    def _compiled(self, call: Call) -> CompiledKernel:
-        target = call.target or target_at(call.place.device)
-        options = self._options(call, target)
-        key = (call.specialization, options, target)
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
-        return kernel
-
-    def _options(self, call: Call, target: Target) -> Options:
-        defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
-        if knobs.language.fp32_default is not None:
-            defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = Options.of({**defaults, **call.options}, target)
-        warps = options.num_warps
-        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
-            raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")
-        return options
+    param = KernelParam(0, "argument", is_const=is_const, specialize=specialize_value, specialize_alignment=align)
+    return specialize(read(arg, param.name), param)
 
 
-register_constant(constexpr, lambda value: value.value)
-register_constant(BlockFunction)
+def mangle_type(arg: Any, specialize: bool = False) -> SlotType:
+    """Signature type of an argument: `"*fp32"`, `"i32"`, `"constexpr"`."""
+    return native_specialize_impl(None, arg, False, specialize, specialize)[0]
 
 
-@overload
-def jit(fn: Callable[..., Any]) -> JITFunction: ...
-@overload
-def jit(
-    *,
-    noinline: bool = ...,
-    do_not_specialize: Iterable[int | str] = ...,
-    do_not_specialize_on_alignment: Iterable[int | str] = ...,
-    debug: bool | None = ...,
-    interpret: bool | None = ...,
-    version: Any = ...,
-    repr: Callable[[Any], str] | None = ...,
-    launch_metadata: Callable[..., Any] | None = ...,
-) -> Callable[[Callable[..., Any]], JITFunction]: ...
-def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a Python function written in the block language.
+def get_device_key() -> str:
+    """Name of the device that launches without arrays go to: `"cpu:0"`."""
+    active = driver.active
+    return f"{active.get_current_target().backend}:{active.get_current_device()}"
 
-    Use it bare (``@tilewright.jit``) or with options (``@tilewright.jit(noinline=True)``); see :class:`JITFunction`.
-    """
-    if fn is None:
-        return functools.partial(jit, **options)
-    return JITFunction(fn, **options)
+
+__all__ = [
+    "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface", "KernelParam",
+    "MockTensor", "TensorWrapper", "constexpr_function", "get_device_key", "jit", "mangle_type",
+    "native_specialize_impl", "reinterpret",
+]  # fmt: skip

@@ -14,10 +14,10 @@ from rich.table import Table
 from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Target
-from tilewright.runtime.ast_source import ASTSource, compile
-from tilewright.runtime.compiler import CompiledKernel
-from tilewright.runtime.jit import JITFunction
-from tilewright.runtime.specialize import Path as ArgumentPath
+from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.specialize import Path as ArgumentPath
+from tilewright.launch.jit import JITFunction
 
 _DIVISIBLE = [["tt.divisibility", 16]]
 

@@ -13,10 +13,10 @@ import click
 from rich.console import Console
 from rich.filesize import decimal
 
+from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
-from tilewright.runtime.disk_cache import DiskCache
 from tilewright.tools import doctor
 from tilewright.tools.aot import compile_file, show_compiled
 from tilewright.tools.tour import show

@@ -20,8 +20,8 @@ import tilewright.language
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import ALL_DTYPES, dtype
 from tilewright.base.errors import DTypeError
-from tilewright.ops import operators
 from tilewright.ops.builtin import METHODS, Builtin
+from tilewright.ops.functions import operators
 from tilewright.ops.promotion import computation_type
 from tilewright.ops.spec import REGISTRY, ByHand, Decompose, Elementwise, Lowering
 from tilewright.tools import statepage

@@ -16,14 +16,15 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from tilewright.backends.cpu.launch.openmp import find_openmp
+from tilewright.backends.cpu.device.openmp import find_openmp
 from tilewright.backends.llvm.features import host
-from tilewright.backends.nvidia import cubin, driver, libcuda
+from tilewright.backends.nvidia import cubin
 from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
+from tilewright.backends.nvidia.device import driver, libcuda
+from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
-from tilewright.runtime.disk_cache import DiskCache
 
 _NOTABLE = (
     "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni",

@@ -12,7 +12,7 @@ from typing import Any
 
 import tilewright.language
 from tilewright.ops.builtin import METHODS
-from tilewright.ops.tensor_descriptor import tensor_descriptor
+from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import tensor
 from tilewright.tools.surface import DESCRIPTOR_MEMBERS, GROUPS, MEMBERS, MODULES, REFUSED_ON, REMARKS
 

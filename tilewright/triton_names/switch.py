@@ -22,8 +22,9 @@ from tilewright.base.errors import PosingError
 
 FOLDER = str(Path(__file__).parent / "path")
 VARIABLE = "TILEWRIGHT_AS_TRITON"
-SHARED = ("language", "testing", "tools.tensor_descriptor")
+SHARED = ("language", "compiler", "runtime", "testing", "tools.tensor_descriptor")
 """Modules that Tilewright has as Triton has them, with all below them: under both names they are one object."""
+_RENAMED = {"tilewright.compiler.backends": "triton.backends.compiler"}
 
 _TOO_LATE = ("torch._dynamo", "torch._inductor", "helion")
 """Modules that look once, when they are imported, whether there is a Triton."""
@@ -121,11 +122,11 @@ def share() -> None:
         spec = module.__spec__
         if spec is not None and not isinstance(spec.loader, SharedLoader):
             spec.loader = SharedLoader(spec.loader, module)  # type: ignore[assignment]
-        second = name.replace("tilewright", "triton", 1)
+        second = _RENAMED.get(name) or name.replace("tilewright", "triton", 1)
         sys.modules[second] = module
         parent, _, leaf = second.rpartition(".")
-        if parent in sys.modules:
-            setattr(sys.modules[parent], leaf, module)
+        if parent in sys.modules:  # where the name stands for something else (`runtime.driver`) it keeps doing so
+            vars(sys.modules[parent]).setdefault(leaf, module)
 
 
 def _with_submodules(name: str) -> Iterator[str]:

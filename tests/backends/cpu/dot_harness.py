@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backends.cpu.dot import DotPlan, amx, dot, dot_strided, pack_a, pack_b
+from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_strided, pack_a, pack_b
 from tilewright.backends.llvm.codegen import compile_object, load
 from tilewright.backends.llvm.features import CpuFeatures, host
 from tilewright.backends.llvm.function import Function

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.backends.cpu.dot import amx
-from tilewright.backends.cpu.lower import CpuProgram, lower_module
+from tilewright.backends.cpu.emit.dot import amx
+from tilewright.backends.cpu.emit.lower import CpuProgram, lower_module
 from tilewright.backends.llvm.codegen import compile_object, load
 from tilewright.backends.llvm.features import CpuFeatures, host
 from tilewright.base.options import Options

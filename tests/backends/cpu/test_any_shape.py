@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.against import check
-from tilewright.backends.cpu.lower import plan_module
+from tilewright.backends.cpu.emit.lower import plan_module
 from tilewright.backends.llvm.features import host
 from tilewright.ops.text import parse_module
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.backends.cpu import soft_amx, soft_avx512
 from tests.backends.cpu.dot_harness import Case, run_case
-from tilewright.backends.cpu.dot import plan_dot
+from tilewright.backends.cpu.emit.dot import plan_dot
 from tilewright.backends.llvm.features import describe, host
 
 pytestmark = pytest.mark.skipif(not host().is_x86, reason="the packers use vectors of x86")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.dot_harness import aligned, random, value
-from tilewright.backends.cpu.dot import amx, dot, pack_a, pack_b, plan_dot
-from tilewright.backends.cpu.dot.plan import ELEM
+from tilewright.backends.cpu.emit.dot import amx, dot, pack_a, pack_b, plan_dot
+from tilewright.backends.cpu.plan.dot import ELEM
 from tilewright.backends.llvm.codegen import compile_object, load
 from tilewright.backends.llvm.features import describe, host
 from tilewright.backends.llvm.module import Module

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.backends.cpu.dot_harness import Case, emit_case
-from tilewright.backends.cpu.dot import plan_dot
+from tilewright.backends.cpu.emit.dot import plan_dot
 from tilewright.backends.llvm.codegen import assembly, compile_object
 from tilewright.backends.llvm.features import describe
 from tilewright.backends.llvm.module import Module

@@ -10,7 +10,7 @@ import pytest
 
 from tests.backends.cpu import soft_avx512
 from tests.backends.cpu.dot_harness import Case, run_case
-from tilewright.backends.cpu.dot import DotPlan, plan_dot
+from tilewright.backends.cpu.emit.dot import DotPlan, plan_dot
 from tilewright.backends.llvm.features import CpuFeatures, describe, host
 from tilewright.base.errors import DTypeError, InternalError, ShapeError
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.backends.cpu.launch import KernelCode, coerce_slot, make_launch, slot_format, team
-from tilewright.backends.cpu.launch import native as native_module
-from tilewright.backends.cpu.launch.memory import PAGE, ArenaPool, Memory, arena_stride
-from tilewright.backends.cpu.launch.openmp import OpenMP, find_openmp
+from tilewright.backends.cpu.device import KernelCode, coerce_slot, make_launch, slot_format, team
+from tilewright.backends.cpu.device import native as native_module
+from tilewright.backends.cpu.device.memory import PAGE, ArenaPool, Memory, arena_stride
+from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import host
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 
-team_module = sys.modules["tilewright.backends.cpu.launch.team"]  # the package's `team` is the object in it
+team_module = sys.modules["tilewright.backends.cpu.device.team"]  # the package's `team` is the object in it
 ROOT = Path(__file__).resolve().parents[3]
 
 # count:   counts[p] += 1, after work that grows with p mod 64
@@ -411,7 +411,7 @@ signal.alarm(60)  # a hang is a failure
 if MODE == "torch": import torch
 if MODE == "no-torch": sys.modules["torch"] = None
 import numpy as np
-from tilewright.backends.cpu.launch import KernelCode, make_launch, team
+from tilewright.backends.cpu.device import KernelCode, make_launch, team
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.codegen import compile_object, load
 from tilewright.backends.llvm.features import host

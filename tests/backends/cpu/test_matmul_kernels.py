@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.cpu.harness import Compiled
 from tests.backends.cpu.kernels import matmul_text
-from tilewright.backends.cpu.lower import lower_module, plan_module
+from tilewright.backends.cpu.emit.lower import lower_module, plan_module
 from tilewright.backends.llvm.codegen import compile_object
 from tilewright.backends.llvm.features import describe, host
 from tilewright.base.dtypes import dtype

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.backends.cpu.against import check
 from tests.backends.cpu.kernels import matmul_text
-from tilewright.backends.cpu.lower import plan_module
-from tilewright.backends.cpu.plan import FunctionPlan
+from tilewright.backends.cpu.emit.lower import plan_module
+from tilewright.backends.cpu.plan.steps import FunctionPlan
 from tilewright.backends.llvm.features import host
 from tilewright.ops.text import parse_module
 from tilewright.passes.pipeline import run_passes

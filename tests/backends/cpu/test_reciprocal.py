@@ -7,7 +7,7 @@ import pytest
 
 from tests.backends.cpu.harness import Compiled
 from tests.sample_kernels import max_ulp
-from tilewright.backends.cpu.reciprocal import divide_rows_once
+from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
 from tilewright.ir.types import scalar_type
 from tilewright.ops.text import parse_module, print_module
 

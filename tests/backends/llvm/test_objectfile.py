@@ -263,7 +263,7 @@ WARM = """
 import ctypes, sys
 from pathlib import Path
 from tilewright.backends.llvm import codegen, features
-from tilewright.runtime.disk_cache import DiskCache
+from tilewright.base.disk_cache import DiskCache
 
 cache = DiskCache(Path(sys.argv[1]), 1 << 20)
 features.set_host_cache(cache)

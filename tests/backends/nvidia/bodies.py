@@ -13,9 +13,9 @@ from tests.backends.nvidia.op_kernels import OpKernel, Ran
 from tests.backends.nvidia.simt import Result
 from tests.layouts.strategies import covering
 from tests.sample_kernels import TERMINATORS, to_memory
-from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.emit import elementwise, gather, reduce, scan, shape
-from tilewright.backends.nvidia.tgir import with_layout
+from tilewright.backends.nvidia.plan.allocate import scratch_bytes
+from tilewright.backends.nvidia.tgir.types import with_layout
 from tilewright.ir.types import element_type, i1, shape_of
 from tilewright.layouts.distributed import (
     blocked,

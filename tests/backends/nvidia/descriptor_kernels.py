@@ -14,18 +14,18 @@ from tests.backends.nvidia import simt_math, simt_tensor
 from tests.backends.nvidia.simt import Result, run_kernel
 from tests.backends.nvidia.simt_tma import encoding
 from tests.backends.nvidia.whole import Whole
-from tilewright.backends.nvidia import tensormap
 from tilewright.backends.nvidia.arch import target_of
+from tilewright.backends.nvidia.device import tensormap
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.base.options import Options
+from tilewright.compile.kernel import parameter_specs
+from tilewright.compile.specialize import Specialization, specialize_call
+from tilewright.devices.arrays import Array as ReadArray
+from tilewright.devices.arrays import read
 from tilewright.frontend import entry
+from tilewright.launch.bind import slot_values
 from tilewright.ops import levels
 from tilewright.passes.pipeline import run_passes
-from tilewright.runtime.args import Array as ReadArray
-from tilewright.runtime.args import read
-from tilewright.runtime.binder import slot_values
-from tilewright.runtime.compiler import parameter_specs
-from tilewright.runtime.specialize import Specialization, specialize_call
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 assert simt_math and simt_tensor  # importing them adds their instructions

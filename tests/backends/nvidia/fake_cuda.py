@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.backends.nvidia import driver, libcuda
+from tilewright.backends.nvidia.device import driver, libcuda
 
 ATTRIBUTES = {1: 1024, 10: 32, 12: 65536, 16: 132, 75: 9, 76: 0, 81: 228 << 10, 82: 65536, 97: 227 << 10}
 ERRORS = {

@@ -13,17 +13,18 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.nvidia import assign, tgir_level
 from tilewright.backends.nvidia.arch import arch_of
-from tilewright.backends.nvidia.dots import plan_dot
-from tilewright.backends.nvidia.tgir import layout_of
-from tilewright.backends.nvidia.tgir_ops import (
+from tilewright.backends.nvidia.plan import assign
+from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.tgir import level as tgir_level
+from tilewright.backends.nvidia.tgir.ops import (
     ConvertLayoutOp,
     LocalAllocOp,
     WarpGroupDotOp,
     parse_module,
     print_module,
 )
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.backends.reference.evaluate import Evaluator, Values
 from tilewright.backends.reference.evaluate import Program as ReferenceProgram
 from tilewright.backends.reference.memory import Memory

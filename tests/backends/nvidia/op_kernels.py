@@ -22,8 +22,8 @@ from tilewright.backends.llvm.casts import load_bool, store_bool
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, V, const
 from tilewright.backends.nvidia.arch import arch_of, features_of
 from tilewright.backends.nvidia.emit.context import Kernel
-from tilewright.backends.nvidia.module import NvModule
-from tilewright.backends.nvidia.tgir import layout_of, with_layout
+from tilewright.backends.nvidia.emit.module import NvModule
+from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
 from tilewright.base.options import Options
 from tilewright.ir.types import dtype_of, element_type, is_pointer, shape_of
 from tilewright.layouts.distributed import default_blocked

@@ -16,14 +16,14 @@ import numpy as np
 from tests.backends.nvidia.op_kernels import NoFacts
 from tests.backends.nvidia.simt import Result, run_kernel
 from tilewright.backends.llvm.types import I64, PTR
-from tilewright.backends.nvidia.allocate import allocate
 from tilewright.backends.nvidia.arch import arch_of, features_of
-from tilewright.backends.nvidia.barriers import place_barriers
 from tilewright.backends.nvidia.emit import control, convert, elementwise, shape, shared
 from tilewright.backends.nvidia.emit.context import Kernel
-from tilewright.backends.nvidia.module import NvModule
-from tilewright.backends.nvidia.tgir import layout_attr, layout_of
-from tilewright.backends.nvidia.tgir_ops import parse_module, print_module
+from tilewright.backends.nvidia.emit.module import NvModule
+from tilewright.backends.nvidia.plan.allocate import allocate
+from tilewright.backends.nvidia.plan.barriers import place_barriers
+from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
+from tilewright.backends.nvidia.tgir.types import layout_attr, layout_of
 from tilewright.base.options import Options
 from tilewright.layouts.distributed import default_blocked, mma_accumulator
 from tilewright.layouts.shared import row_major, swizzled

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.backends.nvidia.allocate import Allocation, allocate, buffer_alignment
 from tilewright.backends.nvidia.emit import convert
-from tilewright.backends.nvidia.tgir import layout_attr
-from tilewright.backends.nvidia.tgir_ops import parse_module
+from tilewright.backends.nvidia.plan.allocate import Allocation, allocate, buffer_alignment
+from tilewright.backends.nvidia.tgir.ops import parse_module
+from tilewright.backends.nvidia.tgir.types import layout_attr
 from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.shared import hardware_swizzled
 

@@ -19,7 +19,7 @@ from tests.backends.nvidia.laying import (
     tile_ir,
     vector,
 )
-from tilewright.backends.nvidia.tgir import MemDescType, layout_of
+from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.conversion import is_free

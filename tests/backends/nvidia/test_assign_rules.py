@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tests.backends.nvidia.laying import lay, ops, same_meaning
 from tests.sample_kernels import is_runnable, kernel_of
-from tilewright.backends.nvidia import tgir_level
-from tilewright.backends.nvidia.anchors import Access, common_layouts, cycles
-from tilewright.backends.nvidia.relations import operand_layouts, result_layout, splittable
-from tilewright.backends.nvidia.tgir import layout_of
-from tilewright.backends.nvidia.tgir_ops import parse_module
+from tilewright.backends.nvidia.plan.anchors import Access, common_layouts, cycles
+from tilewright.backends.nvidia.plan.relations import operand_layouts, result_layout, splittable
+from tilewright.backends.nvidia.tgir import level as tgir_level
+from tilewright.backends.nvidia.tgir.ops import parse_module
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import CompilationError, VerificationError
 from tilewright.layouts.distributed import default_blocked, mma_accumulator, sliced
 from tilewright.layouts.linear import LinearLayout

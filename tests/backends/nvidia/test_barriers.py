@@ -10,10 +10,10 @@ import pytest
 from tests.backends.nvidia.shared_programs import evaluate, run, statements, text_of
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.test_allocate import HEAD, ONE, RING, START, TILE, TURNED
-from tilewright.backends.nvidia.barriers import place_barriers
-from tilewright.backends.nvidia.rings import Stage, stage_of
-from tilewright.backends.nvidia.tgir import layout_attr
-from tilewright.backends.nvidia.tgir_ops import MemDescIndexOp, parse_module
+from tilewright.backends.nvidia.plan.barriers import place_barriers
+from tilewright.backends.nvidia.plan.rings import Stage, stage_of
+from tilewright.backends.nvidia.tgir.ops import MemDescIndexOp, parse_module
+from tilewright.backends.nvidia.tgir.types import layout_attr
 from tilewright.layouts.distributed import wgmma_accumulator
 
 ACC = layout_attr(wgmma_accumulator((4, 1), 64, (64, 64)))

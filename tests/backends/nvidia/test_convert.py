@@ -14,12 +14,11 @@ from tests.backends.nvidia.bodies import mixed_layout, some_layouts
 from tests.backends.nvidia.op_kernels import OpKernel
 from tests.sample_kernels import to_memory
 from tilewright.backends.nvidia import ptx
-from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit import convert, shared
-from tilewright.backends.nvidia.tgir import memdesc_bytes, memdesc_type, with_layout
-from tilewright.backends.nvidia.tgir_ops import (
+from tilewright.backends.nvidia.plan.allocate import scratch_bytes
+from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
     AsyncCopyOp,
     AsyncWaitOp,
@@ -30,6 +29,7 @@ from tilewright.backends.nvidia.tgir_ops import (
     LocalStoreOp,
     MemDescIndexOp,
 )
+from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memdesc_type, with_layout
 from tilewright.ir.types import bf16, bit_width, f16, f32, i1, i8, i16, i32, i64, pointer_type, tile_type
 from tilewright.layouts.distributed import (
     blocked,

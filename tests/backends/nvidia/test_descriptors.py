@@ -11,8 +11,8 @@ import pytest
 from tests.backends.nvidia import descriptor_kernels as kernels
 from tests.backends.nvidia.descriptor_kernels import Described, describe
 from tests.backends.nvidia.laying import ops
-from tilewright.backends.nvidia.tgir import memdesc_count
-from tilewright.backends.nvidia.tma import plan_copy
+from tilewright.backends.nvidia.plan.tma import plan_copy
+from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base import dtypes
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 

@@ -13,9 +13,9 @@ from tests.backends.nvidia import simt_tensor
 from tests.backends.nvidia.op_kernels import OpKernel, positions
 from tests.sample_kernels import from_memory, to_memory
 from tilewright.backends.nvidia.arch import arch_of
-from tilewright.backends.nvidia.dots import plan_dot
 from tilewright.backends.nvidia.emit import dot as emit_dot
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.minifloat import round_to
 from tilewright.ir.types import dtype_of, is_float, scalar_type, tile_type
 from tilewright.ops.dot import DotOp

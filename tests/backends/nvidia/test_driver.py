@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
-from tilewright.backends.nvidia import driver, libcuda
+from tilewright.backends.nvidia.device import driver, libcuda
 from tilewright.base.errors import DriverError, LaunchError
 
 

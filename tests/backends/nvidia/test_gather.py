@@ -13,11 +13,11 @@ from tests.backends.nvidia.bodies import mixed_layout, op_kernel, run_op, some_l
 from tests.backends.nvidia.op_kernels import OpKernel, Ran
 from tests.backends.nvidia.simt import Result
 from tilewright.backends.nvidia import ptx
-from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit.gather import flipped_position
-from tilewright.backends.nvidia.tgir import with_layout
+from tilewright.backends.nvidia.plan.allocate import scratch_bytes
+from tilewright.backends.nvidia.tgir.types import with_layout
 from tilewright.ir.types import bf16, f32, f64, i1, i8, i32, i64, tile_type
 from tilewright.layouts.distributed import blocked, default_blocked, sliced
 from tilewright.layouts.linear import LinearLayout

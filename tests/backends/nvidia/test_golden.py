@@ -16,7 +16,7 @@ from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit.lower import emit_kernel
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.nvidia.ptx import compile_ptx
-from tilewright.backends.nvidia.tgir_ops import print_module
+from tilewright.backends.nvidia.tgir.ops import print_module
 from tilewright.base.options import Options
 
 CAPABILITIES = (80, 86, 89, 90, 100, 120)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.backends.nvidia.fake_cuda import FakeCuda
-from tilewright.backends.nvidia import driver, stub
-from tilewright.backends.nvidia.launch import LoadedKernel, make_launch
+from tilewright.backends.nvidia.device import driver, stub
+from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.base.errors import DeviceAssertionError, DriverError, GridError, OutOfResources
 
 

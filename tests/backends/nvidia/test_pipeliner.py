@@ -11,7 +11,7 @@ from tests.backends.nvidia import product_kernels as kernels
 from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.whole import Whole, whole
 from tests.sample_kernels import from_memory, to_memory
-from tilewright.backends.nvidia.tgir import memdesc_count
+from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base import dtypes
 from tilewright.base.minifloat import round_to
 from tilewright.ir.types import dtype_of, scalar_type

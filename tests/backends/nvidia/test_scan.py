@@ -16,7 +16,7 @@ from tilewright.backends.nvidia import ptx
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit.scan import Level, plan_scan
-from tilewright.backends.nvidia.tgir import with_layout
+from tilewright.backends.nvidia.tgir.types import with_layout
 from tilewright.ir.types import bf16, f16, f32, i1, i32, i64, tile_type
 from tilewright.layouts.distributed import default_blocked, mma_accumulator
 from tilewright.layouts.linear import LinearLayout

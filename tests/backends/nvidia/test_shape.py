@@ -14,11 +14,11 @@ from tests.backends.nvidia.bodies import mixed_layout, op_kernel, run_op, some_l
 from tests.backends.nvidia.op_kernels import OpKernel
 from tests.backends.nvidia.simt import Result
 from tilewright.backends.nvidia import ptx
-from tilewright.backends.nvidia.allocate import scratch_bytes
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
-from tilewright.backends.nvidia.relations import operand_layouts, result_layout
-from tilewright.backends.nvidia.tgir import with_layout
+from tilewright.backends.nvidia.plan.allocate import scratch_bytes
+from tilewright.backends.nvidia.plan.relations import operand_layouts, result_layout
+from tilewright.backends.nvidia.tgir.types import with_layout
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import bf16, f32, i1, i32, i64, scalar_type, tile_type
 from tilewright.layouts.distributed import default_blocked

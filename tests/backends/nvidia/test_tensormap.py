@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.backends.nvidia.fake_cuda import FakeCuda
-from tilewright.backends.nvidia.tensormap import MAP_BYTES, encode_tiled
+from tilewright.backends.nvidia.device.tensormap import MAP_BYTES, encode_tiled
 from tilewright.base.errors import ArgumentError, DriverError
 
 

@@ -17,12 +17,12 @@ from tests.sample_kernels import to_memory
 from tilewright.backends.llvm.types import const
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
-from tilewright.backends.nvidia.dots import DotPlan, SharedOperand, fragment_bits, plan_dot
 from tilewright.backends.nvidia.emit import warp_group
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel
+from tilewright.backends.nvidia.plan.dots import DotPlan, SharedOperand, fragment_bits, plan_dot
 from tilewright.backends.nvidia.ptx import compile_ptx
-from tilewright.backends.nvidia.tgir import layout_of, memdesc_bytes, memdesc_type, with_layout
-from tilewright.backends.nvidia.tgir_ops import WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_bytes, memdesc_type, with_layout
 from tilewright.base.minifloat import round_to
 from tilewright.ir.types import dtype_of, element_type, ir_name, is_float, shape_of
 from tilewright.layouts.distributed import default_blocked, wgmma_operand_a

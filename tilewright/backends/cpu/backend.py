@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.backends.cpu.dot import amx
-from tilewright.backends.cpu.launch.launcher import KernelCode, make_launch
-from tilewright.backends.cpu.launch.team import team
-from tilewright.backends.cpu.lower import CpuProgram, LoopModule, emit_module, plan_module
+from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
+from tilewright.backends.cpu.device.team import team
+from tilewright.backends.cpu.emit.dot import amx
+from tilewright.backends.cpu.emit.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
 from tilewright.backends.llvm.identity import ByteCache

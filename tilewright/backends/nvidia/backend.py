@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import set_host_cache
 from tilewright.backends.llvm.identity import ByteCache
-from tilewright.backends.nvidia import cubin, driver, libdevice, stub
+from tilewright.backends.nvidia import cubin, libdevice
 from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, target_of
-from tilewright.backends.nvidia.launch import LoadedKernel, make_launch
+from tilewright.backends.nvidia.device import driver, stub
+from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
@@ -29,13 +30,15 @@ from tilewright.passes.stages import Stage
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from tilewright.backends.nvidia import allocate, pipeline, ptx, tgir_ops
+    from tilewright.backends.nvidia import pipeline, ptx
     from tilewright.backends.nvidia.emit import lower
+    from tilewright.backends.nvidia.plan import allocate
+    from tilewright.backends.nvidia.tgir import ops as tgir_ops
 else:  # a kernel that comes from the disk cache needs none of them
-    allocate = lazy_module("tilewright.backends.nvidia.allocate")
+    allocate = lazy_module("tilewright.backends.nvidia.plan.allocate")
     pipeline = lazy_module("tilewright.backends.nvidia.pipeline")
     ptx = lazy_module("tilewright.backends.nvidia.ptx")
-    tgir_ops = lazy_module("tilewright.backends.nvidia.tgir_ops")
+    tgir_ops = lazy_module("tilewright.backends.nvidia.tgir.ops")
     lower = lazy_module("tilewright.backends.nvidia.emit.lower")
 
 BINARY = "cubin"

@@ -11,12 +11,12 @@ from __future__ import annotations
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
 
 from tilewright.backends.nvidia.arch import arch_of
-from tilewright.backends.nvidia.assign import lay_out
-from tilewright.backends.nvidia.barriers import place_barriers
-from tilewright.backends.nvidia.descriptors import choose_descriptors
-from tilewright.backends.nvidia.dots import plan_dot
-from tilewright.backends.nvidia.ordering import order_memory
-from tilewright.backends.nvidia.pipeliner import pipeline_loops
+from tilewright.backends.nvidia.plan.assign import lay_out
+from tilewright.backends.nvidia.plan.barriers import place_barriers
+from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
+from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.plan.ordering import order_memory
+from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.options import Options
 from tilewright.base.target import Target

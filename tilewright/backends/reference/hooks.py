@@ -19,9 +19,9 @@ from tilewright.frontend.structure import same_constant, type_text
 from tilewright.ir.types import to_ir
 from tilewright.ops.builtin import BUILTINS, active_emitter, literal_dtype
 from tilewright.ops.control import condition, range, static_range
-from tilewright.ops.operators import not_
+from tilewright.ops.functions.operators import not_
+from tilewright.ops.functions.subscript import with_item as _with_item
 from tilewright.ops.promotion import promote_integers
-from tilewright.ops.subscript import with_item as _with_item
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 

@@ -14,8 +14,8 @@ from tilewright.language.library import constexpr_function, library
 from tilewright.ops import math
 from tilewright.ops.builtin import Builtin, Emitter, builtin
 from tilewright.ops.control import static_range
+from tilewright.ops.functions.operators import where
 from tilewright.ops.math import OPS, abs, ceil, floor, maximum, minimum, umulhi
-from tilewright.ops.operators import where
 from tilewright.ops.promotion import promote_many
 
 

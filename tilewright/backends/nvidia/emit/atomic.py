@@ -17,11 +17,11 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.casts import load_bool, store_bool
 from tilewright.backends.llvm.types import I1, I8, I16, T, V, const, zero
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.elementwise import compute
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.publish import owner, publish, publish_bytes
+from tilewright.backends.nvidia.plan.allocate import scratch
 from tilewright.ir.types import shape_of
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 

@@ -19,9 +19,9 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, I64, VOID, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
-from tilewright.backends.nvidia.tgir import layout_of, memdesc_count
-from tilewright.backends.nvidia.tgir_ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
-from tilewright.backends.nvidia.tma import CopyPlan, plan_of
+from tilewright.backends.nvidia.plan.tma import CopyPlan, plan_of
+from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
+from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_count
 from tilewright.ops.descriptor import MakeTensorDescOp
 
 _TENSOR = "llvm.nvvm.cp.async.bulk.tensor"

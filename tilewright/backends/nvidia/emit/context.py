@@ -18,8 +18,8 @@ from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I32, T, V, const
 from tilewright.backends.nvidia.arch import WARP, Arch
-from tilewright.backends.nvidia.function import NvFunction
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.emit.function import NvFunction
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
 from tilewright.base.options import Options
 from tilewright.ir.op import location_of

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.types import T, V
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers, join, part
-from tilewright.backends.nvidia.tgir import layout_of, memory_bits
-from tilewright.backends.nvidia.tgir_ops import ConvertLayoutOp
+from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp
+from tilewright.backends.nvidia.tgir.types import layout_of, memory_bits
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type
 from tilewright.layouts.conversion import plan_conversion

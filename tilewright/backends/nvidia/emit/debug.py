@@ -18,10 +18,10 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import I1, I32, I64, VOID, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, emits
+from tilewright.backends.nvidia.emit.function import NvFunction
+from tilewright.backends.nvidia.emit.module import NvModule
 from tilewright.backends.nvidia.emit.publish import owner
-from tilewright.backends.nvidia.function import NvFunction
-from tilewright.backends.nvidia.module import NvModule
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import bit_width, element_type, ir_name, is_float, is_pointer, shape_of
 from tilewright.ops.debug import AssertOp, PrintOp

@@ -20,12 +20,12 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import BF16, F16, F32, I16, I32, T, V, const, zero
-from tilewright.backends.nvidia.dots import STEP_BYTES, is_fma, precision, takes_fp8
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.memory import pack
 from tilewright.backends.nvidia.emit.operand import Operand
-from tilewright.backends.nvidia.operands import operand_layout, operand_type
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.dots import STEP_BYTES, is_fma, precision, takes_fp8
+from tilewright.backends.nvidia.plan.operands import operand_layout, operand_type
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.ir.types import element_type, ir_name
 from tilewright.layouts.linear import LinearLayout
 from tilewright.ops.dot import DotOp

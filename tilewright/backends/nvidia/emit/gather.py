@@ -17,7 +17,6 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, const
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.scratch import (
@@ -30,7 +29,8 @@ from tilewright.backends.nvidia.emit.scratch import (
     starts,
     weighted,
 )
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i32, shape_of

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import F32, F64, I1, I16, I32, I64, PTR, T, V
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.publish import publish, publish_bytes
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import LanguageValueError
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.layouts.access import unique_registers

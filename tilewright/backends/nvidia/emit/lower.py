@@ -16,14 +16,14 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I8, I64, PTR, T, V
-from tilewright.backends.nvidia.allocate import allocate
 from tilewright.backends.nvidia.arch import WARP, arch_of, features_of
+from tilewright.backends.nvidia.device.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.emit.context import Kernel
-from tilewright.backends.nvidia.facts import axis_facts
-from tilewright.backends.nvidia.module import NvModule
-from tilewright.backends.nvidia.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
-from tilewright.backends.nvidia.tma import recipe_of
+from tilewright.backends.nvidia.emit.module import NvModule
+from tilewright.backends.nvidia.plan.allocate import allocate
+from tilewright.backends.nvidia.plan.tma import recipe_of
+from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.base.errors import InternalError
 from tilewright.base.options import Options
 from tilewright.base.target import Target

@@ -17,9 +17,9 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import load_bool, storage, store_bool
 from tilewright.backends.llvm.types import I1, I8, I32, T, V, const, zero
-from tilewright.backends.nvidia.anchors import widest_vector
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.anchors import widest_vector
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 from tilewright.layouts.access import memory_vectors, unique_registers
 from tilewright.ops.facts import AxisFacts

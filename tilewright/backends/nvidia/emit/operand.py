@@ -13,7 +13,7 @@ from tilewright.backends.llvm.types import I1, const, zero
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile
 from tilewright.backends.nvidia.emit.shared import offsets_in
 from tilewright.backends.nvidia.emit.shared_access import Window, from_integers
-from tilewright.backends.nvidia.operands import operand_layout, operand_type
+from tilewright.backends.nvidia.plan.operands import operand_layout, operand_type
 from tilewright.ir.types import ir_name
 from tilewright.layouts.access import Instruction, plan_access, unique_registers
 from tilewright.layouts.linear import LinearLayout

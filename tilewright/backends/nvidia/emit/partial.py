@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Operation
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.scratch import Place, Room, rooms, starts
-from tilewright.backends.nvidia.tgir import layout_of, with_layout
+from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import i1, tile_type
 from tilewright.layouts.linear import LinearLayout

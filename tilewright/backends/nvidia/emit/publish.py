@@ -18,7 +18,7 @@ from tilewright.backends.llvm.types import I32, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, Tile
 from tilewright.backends.nvidia.emit.memory import with_copies
 from tilewright.backends.nvidia.emit.scratch import Place, Room, positions, row_major, starts, weighted
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.ir.types import shape_of
 from tilewright.layouts.padding import padded_shape
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I32, const
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.partial import (
     Combiner,
@@ -30,7 +29,8 @@ from tilewright.backends.nvidia.emit.partial import (
     shelf_bytes,
 )
 from tilewright.backends.nvidia.emit.scratch import POSITION, Columns, Place, positions
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import shape_of
 from tilewright.layouts import f2

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import I1, I32, I64, T, V, const
 from tilewright.backends.nvidia.emit.context import Kernel
-from tilewright.backends.nvidia.module import NvModule
+from tilewright.backends.nvidia.emit.module import NvModule
 
 
 def remainder(k: Kernel, a: V, b: V) -> V:

@@ -22,7 +22,6 @@ from math import prod
 from xdsl.ir import Operation
 
 from tilewright.backends.llvm.types import I1, V, const
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.convert import conversion_bytes, convert_registers
 from tilewright.backends.nvidia.emit.partial import (
@@ -35,6 +34,7 @@ from tilewright.backends.nvidia.emit.partial import (
     shelf_bytes,
 )
 from tilewright.backends.nvidia.emit.scratch import POSITION, Columns, axis_bits, positions
+from tilewright.backends.nvidia.plan.allocate import scratch
 from tilewright.ir.types import shape_of
 from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.linear import LinearLayout

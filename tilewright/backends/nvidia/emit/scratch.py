@@ -13,8 +13,8 @@ from xdsl.ir import Attribute
 
 from tilewright.backends.llvm.types import V
 from tilewright.backends.nvidia.emit.context import Kernel
-from tilewright.backends.nvidia.function import SHARED_PTR
-from tilewright.backends.nvidia.tgir import memory_bits
+from tilewright.backends.nvidia.emit.function import SHARED_PTR
+from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.ir.types import element_type
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout, log2

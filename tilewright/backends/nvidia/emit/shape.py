@@ -19,11 +19,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.backends.llvm.casts import load_bool
 from tilewright.backends.llvm.types import I1, I8, I32, T, V, const, zero
-from tilewright.backends.nvidia.allocate import scratch
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.scratch import Place, Room, positions, row_major, starts, weighted
-from tilewright.backends.nvidia.relations import is_ragged
-from tilewright.backends.nvidia.tgir import layout_of
+from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.plan.relations import is_ragged
+from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, shape_of

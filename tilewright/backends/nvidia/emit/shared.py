@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from xdsl.ir import Operation
 
 from tilewright.backends.llvm.types import I32, VOID, T, V, const, zero
-from tilewright.backends.nvidia.allocate import buffer_stride
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.memory import access_groups, global_load, pack, unpack
 from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers
-from tilewright.backends.nvidia.tgir import MemDescType, layout_of, memory_bits
-from tilewright.backends.nvidia.tgir_ops import (
+from tilewright.backends.nvidia.plan.allocate import buffer_stride
+from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
     AsyncCopyOp,
     AsyncWaitOp,
@@ -28,6 +27,7 @@ from tilewright.backends.nvidia.tgir_ops import (
     LocalStoreOp,
     MemDescIndexOp,
 )
+from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memory_bits
 from tilewright.ir.types import element_type
 from tilewright.layouts import f2
 from tilewright.layouts.access import Instruction, SharedAccess, plan_access, unique_registers, vector_wavefronts

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, zero
-from tilewright.backends.nvidia.dots import STEP_BYTES
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.dot import FP8, narrowed, places, widened
 from tilewright.backends.nvidia.emit.memory import pack
-from tilewright.backends.nvidia.operands import operand_type
-from tilewright.backends.nvidia.tgir import layout_of, memdesc_shape
-from tilewright.backends.nvidia.tgir_ops import WarpGroupDotOp, WarpGroupDotWaitOp
+from tilewright.backends.nvidia.plan.dots import STEP_BYTES
+from tilewright.backends.nvidia.plan.operands import operand_type
+from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp, WarpGroupDotWaitOp
+from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_shape
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import bit_width, ir_name
 from tilewright.layouts.f2 import LayoutError

@@ -10,7 +10,7 @@ from tilewright.base.errors import LanguageTypeError, UnsupportedError
 from tilewright.language.extra import libdevice
 from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast
-from tilewright.ops.debug_functions import inline_asm_elementwise
+from tilewright.ops.functions.debug import inline_asm_elementwise
 from tilewright.ops.values import tensor, unwrap
 
 _GUARD = "guard it with `if tl.target_info.is_cuda():`"

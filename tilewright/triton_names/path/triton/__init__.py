@@ -20,6 +20,7 @@ from tilewright import (
     autotune,
     cdiv,
     compile,
+    compiler,
     constexpr_function,
     heuristics,
     jit,
@@ -27,6 +28,7 @@ from tilewright import (
     must_use_result,
     next_power_of_2,
     reinterpret,
+    runtime,
     set_allocator,
     testing,
 )
@@ -38,7 +40,7 @@ if _switch.FOLDER not in _sys.path:  # this package was installed by itself: its
     _sys.path.append(_switch.FOLDER)
 _switch.share()
 
-from . import backends, compiler, errors, knobs, runtime, tools
+from . import backends, errors, knobs, tools
 
 _switch.share()  # a shared module may lie in a package that has just been loaded
 

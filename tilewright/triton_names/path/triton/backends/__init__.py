@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from tilewright.runtime.drivers import CpuDriver, CudaDriver
+from tilewright.compiler import backends as compiler
+from tilewright.compiler.backends import BaseBackend, CpuBackend, CudaBackend
+from tilewright.devices.drivers import CpuDriver, CudaDriver
 
-from .compiler import BaseBackend, CpuBackend, CudaBackend
 from .driver import DriverBase
 
 
@@ -17,4 +18,4 @@ class Backend(NamedTuple):
 
 backends = {"cpu": Backend(CpuBackend, CpuDriver), "nvidia": Backend(CudaBackend, CudaDriver)}
 
-__all__ = ["Backend", "BaseBackend", "DriverBase", "backends"]
+__all__ = ["Backend", "BaseBackend", "DriverBase", "backends", "compiler"]

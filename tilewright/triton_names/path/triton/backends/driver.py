@@ -1,6 +1,6 @@
 """`triton.backends.driver`: what drivers have in common, for programs that check for it."""
 
-from tilewright.runtime.drivers import CpuDriver, CudaDriver
+from tilewright.devices.drivers import CpuDriver, CudaDriver
 
 DriverBase = CpuDriver | CudaDriver
 

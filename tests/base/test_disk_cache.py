@@ -1,0 +1,155 @@
+"""The disk cache: what was put comes back whole or not at all, from any process, within a size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tilewright.base.disk_cache import DiskCache, Entry
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "0123456789abcdef" * 4
+
+
+def entry_file(cache: DiskCache) -> Path:
+    (path,) = cache.folder.glob("*/*.tile")
+    return path
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "deep" / "cache", 1 << 20)
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, b"\0code\xff", {"scratch": 64, "types": ["*fp32"]})
+    assert cache.get(KEY) == Entry(b"\0code\xff", {"scratch": 64, "types": ["*fp32"]})
+    assert DiskCache(cache.folder, 1).get_bytes(KEY) == b"\0code\xff"
+    assert cache.get(KEY[::-1]) is None
+    assert cache.size()[0] == 1 and cache.clear() == 1 and cache.get(KEY) is None
+
+
+def test_an_entry_is_replaced(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put_bytes(KEY, b"old")
+    cache.put_bytes(KEY, b"new")
+    assert cache.get_bytes(KEY) == b"new" and cache.size()[0] == 1
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, 60, -1])
+def test_truncated_entry_is_a_miss_and_removed(tmp_path: Path, cut: int) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put(KEY, b"x" * 100, {"a": 1})
+    path = entry_file(cache)
+    path.write_bytes(path.read_bytes()[:cut])
+    assert cache.get(KEY) is None
+    assert not path.exists()
+
+
+def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put(KEY, b"payload", {"a": 1})
+    path = entry_file(cache)
+    whole = path.read_bytes()
+    for index in range(len(whole)):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 1]) + whole[index + 1 :])
+        assert cache.get(KEY) is None, index
+    path.write_bytes(whole + b"more")
+    assert cache.get(KEY) is None
+
+
+def test_oldest_entries_go_first(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    now = time.time()
+    for index in range(20):
+        key = f"{index:064x}"
+        cache.put(key, b"x" * 1000)
+        age = now - 1000 + index
+        os.utime(cache._path(key), (age, age))
+    DiskCache(tmp_path, 10_000).sweep()
+    kept = [index for index in range(20) if cache.get(f"{index:064x}")]
+    assert kept == list(range(20 - len(kept), 20)) and 5 <= len(kept) <= 9
+    assert cache.size()[1] <= 9_000
+
+
+def test_reading_keeps_an_entry_young(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    old = time.time() - 100_000
+    for index in range(4):
+        key = f"{index:064x}"
+        cache.put(key, b"x" * 1000)
+        os.utime(cache._path(key), (old + index, old + index))
+    assert cache.get(f"{0:064x}")
+    DiskCache(tmp_path, 3_500).sweep()
+    assert cache.get(f"{0:064x}") and not cache.get(f"{1:064x}")
+
+
+def test_put_sweeps_when_the_cap_is_exceeded(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 50_000)
+    for index in range(200):
+        cache.put(f"{index:064x}", b"x" * 1000)
+    assert cache.size()[1] <= 50_000 * 34 // 32
+
+
+def test_stale_temporary_files_are_swept(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put_bytes(KEY, b"x")
+    stale, fresh = entry_file(cache).with_suffix(".a.tmp"), entry_file(cache).with_suffix(".b.tmp")
+    stale.touch(), fresh.touch()
+    os.utime(stale, (0, 0))
+    cache.sweep()
+    assert not stale.exists() and fresh.exists() and cache.get(KEY)
+
+
+def test_a_folder_that_cannot_be_written_warns_once(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    cache = DiskCache(blocked / "cache", 1 << 20)
+    with pytest.warns(RuntimeWarning, match="TILEWRIGHT_CACHE_DIR"):
+        assert not cache.put(KEY, b"x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not cache.put(KEY, b"x")
+        assert cache.get(KEY) is None and cache.size() == (0, 0) and cache.clear() == 0
+
+
+def test_size_zero_keeps_nothing(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 0)
+    assert not cache.put(KEY, b"x") and cache.get(KEY) is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes")
+def test_an_entry_that_anybody_may_write_is_not_trusted(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put(KEY, b"x")
+    entry_file(cache).chmod(0o666)
+    assert cache.get(KEY) is None
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tilewright.base.disk_cache import DiskCache
+cache = DiskCache(Path(sys.argv[1]), 60_000)
+for turn in range(150):
+    for index in range(8):
+        key = f"{index:064x}"
+        found = cache.get(key)
+        assert found is None or (found.payload == bytes([index]) * 5000 and found.metadata == {"index": index}), index
+        cache.put(key, bytes([index]) * 5000, {"index": index})
+    if turn % 20 == 0:
+        cache.sweep()
+"""
+
+
+def test_processes_share_a_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    workers = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(3)]
+    for worker in workers:
+        _, err = worker.communicate(timeout=60)
+        assert worker.returncode == 0, err.decode()
+    assert not list(tmp_path.glob("*/*.tmp"))

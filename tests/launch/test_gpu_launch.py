@@ -1,0 +1,202 @@
+"""Kernels of `@jit` launched on a driver made of Python: what is compiled, what the GPU is told, what is kept."""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tests.backends.nvidia.fake_cuda import FakeCuda, installed
+from tests.devices.gpu_arrays import CudaArray, aligned
+from tilewright.base.errors import DeviceError, OutOfResources
+from tilewright.compiler import ASTSource, GPUTarget
+from tilewright.devices.drivers import driver
+from tilewright.tuning import bench as testing
+
+X, Y = aligned(64), aligned(64)
+F16, F32, F64 = (tilewright.MockTensor(dtype) for dtype in (tl.float16, tl.float32, tl.float64))
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCuda]:
+    with installed(FakeCuda()) as library:
+        assert library is not None
+        yield library
+
+
+@tilewright.jit
+def scale(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) * factor, mask=offsets < n)
+
+
+def test_a_launch_on_a_gpu(fake: FakeCuda) -> None:
+    scale.clear()
+    for grid in ((3,), lambda meta: (3, 1)):
+        kernel = scale[grid](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64, num_warps=2)
+    assert (kernel.target.backend, kernel.target.arch, kernel.packed_metadata) == ("cuda", 90, (2, 1, 0))
+    assert len(fake.launches) == 2 and fake.launches[0] == fake.launches[1]
+    told = fake.launches[0]
+    assert (told["grid"], told["block"], told["context"]) == ((3, 1, 1), (64, 1, 1), 0x1001)
+    assert told["parameters"] == struct.pack("=QQif", X.ctypes.data, Y.ctypes.data, 50, 2.5)
+    image = next(args[1] for name, args in fake.calls if name == "cuModuleLoadDataEx")
+    assert image[:4] == kernel.binary[:4]
+    scale[(0,)](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64, num_warps=2)
+    assert len(fake.launches) == 2
+
+
+def test_one_kernel_serves_cpu_and_gpu(fake: FakeCuda) -> None:
+    X[:] = range(64)
+    Y[:] = 0
+    scale[(1,)](CudaArray(X), CudaArray(Y), 50, 2.0, BLOCK=64)
+    assert len(fake.launches) == 1 and not Y.any()
+    assert scale[(1,)](X, Y, 50, 2.0, BLOCK=64).target.backend == "cpu"
+    assert (Y[:50] == 2 * X[:50]).all() and len(fake.launches) == 1
+
+
+def test_modules_go_with_their_kernel(fake: FakeCuda) -> None:
+    scale[(1,)](CudaArray(X), CudaArray(Y), 50, 2.0, BLOCK=32)
+    scale.clear()
+    gc.collect()
+    assert fake.names().count("cuModuleUnload") >= 1
+
+
+def test_compiling_for_a_gpu_needs_none() -> None:
+    with installed(None):
+        kernel = scale.warmup(F16, F16, 48, 2.0, BLOCK=128, grid=(1,), target="cuda:80")
+        assert kernel is not None and str(kernel.target) == "cuda:80"
+        signature = {"x_ptr": "*fp16", "y_ptr": "*fp16", "n": "i32", "factor": "fp32"}
+        source = ASTSource(scale, signature, {"BLOCK": 128})
+        made = tilewright.compile(source, GPUTarget("cuda", 120, 32), {"num_warps": 8})
+    assert list(made.asm) == ["ttir", "tgir", "llir", "ptx", "cubin"]
+    assert ".target sm_120a" in made.asm["ptx"] and made.packed_metadata == (8, 1, 0)
+    assert made.n_regs == made.metadata.n_regs < 255 and 0 < made.occupancy <= 1 and made.n_max_threads == 256
+    assert "sass" not in made.asm and "float" in kernel.asm["llir"]
+
+
+def test_from_disk_it_knows_the_same(fake: FakeCuda) -> None:
+    first = scale.warmup(F64, F64, 48, 2.0, BLOCK=128, grid=(1,), target="cuda:86")
+    scale.clear()
+    second = scale.warmup(F64, F64, 48, 2.0, BLOCK=128, grid=(1,), target="cuda:86")
+    assert first is not None and second is not None and second.from_disk and not first.from_disk
+    assert dict(second.metadata) == dict(first.metadata) and second.binary == first.binary
+    assert second.asm["ptx"] == first.asm["ptx"]
+
+
+def test_a_compiled_kernel_launches_where_it_belongs(fake: FakeCuda) -> None:
+    kernel = scale.warmup(CudaArray(X), CudaArray(Y), 48, 2.0, BLOCK=32, grid=(1,))
+    assert kernel is not None
+    kernel[(2,)](CudaArray(X), CudaArray(Y), 48, 2.0, 32)
+    kernel[(2,)](CudaArray(X), CudaArray(Y), 48, 2.0, 32, stream=5)
+    assert [(told["grid"], told["stream"]) for told in fake.launches] == [((2, 1, 1), 0), ((2, 1, 1), 5)]
+    with pytest.raises(DeviceError, match="`scale` was compiled for cuda:90, but argument `x_ptr` is on the CPU"):
+        kernel[(2,)](X, Y, 48, 2.0, 32)
+    with pytest.raises(DeviceError, match="`scale` was compiled for cuda:80, but argument `x_ptr` is on the CPU"):
+        scale[(2,)](X, Y, 48, 2.0, BLOCK=32, target="cuda:80")
+
+
+@tilewright.jit
+def counts(BLOCK: tl.constexpr):
+    tl.device_assert(tl.program_id(0) < BLOCK, "too many")
+
+
+def test_without_arrays_the_active_driver_decides(fake: FakeCuda) -> None:
+    driver.set_active_to_gpu()
+    try:
+        for ordinal in (0, 1, 0):
+            driver.active.set_current_device(ordinal)
+            counts[(2,)](BLOCK=4)
+    finally:
+        driver.reset_active()
+    assert [told["context"] for told in fake.launches] == [0x1000, 0x1001, 0x1000]
+    assert counts[(2,)](BLOCK=4).target.backend == "cpu" and len(fake.launches) == 3
+
+
+@tilewright.jit
+def transpose(x_ptr, y_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + rows[:, None] * COLUMNS + columns[None, :])
+    tl.store(y_ptr + columns[:, None] * ROWS + rows[None, :], tl.trans(x))
+
+
+def test_too_much_shared_memory_names_the_tiles() -> None:
+    with pytest.raises(OutOfResources, match="shared memory, Required: [0-9]+, Hardware limit: 101376") as raised:
+        transpose.warmup(F64, F64, ROWS=128, COLUMNS=256, num_warps=8, grid=(1,), target="cuda:86")
+    assert "of f64 (" in str(raised.value) and "test_gpu_launch.py:" in str(raised.value)
+    assert "Reducing block sizes" in str(raised.value)
+
+
+def test_too_many_warps() -> None:
+    with pytest.raises(OutOfResources, match="threads, Required: 2048, Hardware limit: 1024") as raised:
+        scale.warmup(F32, F32, 48, 2.0, BLOCK=128, num_warps=64, grid=(1,), target="cuda:90")
+    assert "num_warps=32" in str(raised.value)
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+def test_do_bench_asks_the_clock_of_the_gpu(fake: FakeCuda) -> None:
+    driver.set_active_to_gpu()
+    try:
+        fake.milliseconds = 0.25
+        times = testing.do_bench(lambda: None, warmup=0, rep=0, return_mode="all")
+        assert times == [0.25] and testing.do_bench(lambda: None, warmup=0, rep=0) == 0.25
+    finally:
+        driver.reset_active()
+    order = [name for name in fake.names() if name in ("cuMemsetD8Async", "cuEventRecord")]
+    assert order[:3] == ["cuMemsetD8Async", "cuEventRecord", "cuEventRecord"]
+    gc.collect()
+    assert not fake.memory
+
+
+def test_autotuning_on_a_gpu(fake: FakeCuda) -> None:
+    seen = []
+    tuned = tilewright.autotune([tilewright.Config({"BLOCK": size}) for size in (32, 64)], key=["n"], rep=0, warmup=0)(
+        scale
+    )
+    fake.kernel = lambda parameters: seen.append(fake.launches[-1]["grid"][0])
+    fake.milliseconds = 1.0
+    tuned[lambda meta: (meta["BLOCK"],)](CudaArray(X), CudaArray(Y), 50, 2.0)
+    assert {32, 64} <= set(seen) and seen[-1] == tuned.best_config.kwargs["BLOCK"]
+    assert all(times == [1.0] * 3 for times in tuned.configs_timings.values())
+    assert tuned.cache.keys() == {(50, "cuda:1")}
+
+
+# --- a new process ----------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+import tilewright, tilewright.language as tl
+from tests.backends.nvidia.fake_cuda import FakeCuda, installed
+from tests.devices.gpu_arrays import CudaArray, aligned
+
+@tilewright.jit
+def one(p, B: tl.constexpr):
+    tl.store(p + tl.arange(0, B), tl.full((B,), 1.0, tl.float32))
+
+with installed(FakeCuda()) as fake:
+    kernel = one[(1,)](CudaArray(aligned(64)), B=16)
+    heavy = {"llvmlite.binding", "tilewright.backends.nvidia.pipeline", "cuda.pathfinder"} & set(sys.modules)
+    print(kernel.from_disk, len(fake.launches), len(heavy))
+"""
+
+
+def test_a_warm_process_loads_neither_llvm_nor_the_passes(tmp_path: Path) -> None:
+    script = tmp_path / "kernel.py"
+    script.write_text(SCRIPT)
+    root = Path(tilewright.__file__).parent.parent
+    environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(root)}
+
+    def run() -> str:
+        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert (run(), run()) == ("False 1 2", "True 1 0")

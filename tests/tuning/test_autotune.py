@@ -1,0 +1,329 @@
+"""Autotuning and heuristics: what is timed, what is remembered, and what the hooks see."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tilewright.base.errors import AutotunerError, CompileTimeAssertionFailure
+from tilewright.tuning import search as timing
+from tilewright.tuning.search import Candidate, quantiles_of, time_in_turns
+
+Config = tilewright.Config
+BLOCKS = [Config({"BLOCK": block}) for block in (16, 32, 64)]
+QUICK = {"warmup": 0.1, "rep": 0.5}
+
+
+@tilewright.jit
+def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, 2 * tl.load(x_ptr + offsets, mask), mask)
+
+
+@tilewright.jit
+def increment(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask) + 1, mask)
+
+
+@tilewright.jit
+def only_small(x_ptr, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK <= 16, "too large")
+    tl.store(x_ptr + tl.arange(0, BLOCK), BLOCK)
+
+
+def grid_of(n):
+    return lambda meta: (tilewright.cdiv(n, meta["BLOCK"]),)
+
+
+def launch_double(tuned, n=100, dtype=np.float32):
+    x, out = np.arange(n, dtype=dtype), np.zeros(n, dtype)
+    kernel = tuned[grid_of(n)](x, out, n)
+    np.testing.assert_array_equal(out, 2 * x)
+    return kernel
+
+
+def test_a_search_times_every_configuration_and_remembers_the_best():
+    tuned = tilewright.autotune(BLOCKS, key=["n"], **QUICK)(double)
+    kernel = launch_double(tuned)
+    assert isinstance(kernel, tilewright.CompiledKernel)
+    assert set(tuned.configs_timings) == set(BLOCKS)
+    assert all(len(times) == 3 and 0 < times[1] <= times[0] <= times[2] for times in tuned.configs_timings.values())
+    assert tuned.best_config == min(BLOCKS, key=lambda config: tuned.configs_timings[config][1])
+    assert list(tuned.cache.values()) == [tuned.best_config] and tuned.bench_time > 0
+
+
+def test_the_key_is_made_of_the_key_arguments_and_the_dtypes():
+    searches = []
+    tuned = tilewright.autotune(BLOCKS, key=["n"], do_bench=lambda call, quantiles: searches.append(0) or [1, 1, 1])(
+        double
+    )
+    for n, dtype, expected in ((100, np.float32, 3), (100, np.float32, 3), (101, np.float32, 6), (100, np.int32, 9)):
+        launch_double(tuned, n, dtype)
+        assert len(searches) == expected
+    assert (100, "float32", "float32") in tuned.cache
+
+
+def test_the_users_bench_function_decides():
+    times = iter([3.0, 1.0, 2.0])
+
+    def bench(call, quantiles):
+        assert quantiles == (0.5, 0.2, 0.8)
+        call()
+        return [next(times)] * 3
+
+    tuned = tilewright.autotune(BLOCKS, key=[], do_bench=bench)(double)
+    launch_double(tuned)
+    assert tuned.best_config is BLOCKS[1]
+
+
+def test_a_single_configuration_is_not_timed():
+    tuned = tilewright.autotune([Config({"BLOCK": 32})], key=["n"], do_bench=pytest.fail)(double)
+    launch_double(tuned)
+    assert tuned.best_config.kwargs == {"BLOCK": 32}
+
+
+def test_no_configuration_stands_for_one_without_parameters():
+    tuned = tilewright.autotune([], key=[])(double)
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    tuned[(1,)](x, out, 4, BLOCK=4)
+    assert out.tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("option", [{"restore_value": ["x_ptr"]}, {"reset_to_zero": ["x_ptr"]}])
+def test_timed_runs_leave_no_trace(option):
+    x = np.zeros(100, np.int32)
+    tuned = tilewright.autotune(BLOCKS, key=["n"], **option, **QUICK)(increment)
+    tuned[grid_of(100)](x, 100)
+    assert x.tolist() == [1] * 100
+
+
+def test_without_restore_the_timed_runs_add_up():
+    x = np.zeros(100, np.int32)
+    tilewright.autotune(BLOCKS, key=["n"], **QUICK)(increment)[grid_of(100)](x, 100)
+    assert x.min() > 1
+
+
+def test_hooks_of_the_user_surround_every_run_and_get_all_arguments():
+    seen = []
+
+    def before(args, reset_only=False):
+        seen.append(("before", args["n"], args["BLOCK"], reset_only))
+
+    def after(args, exception):
+        seen.append(("after", args["n"], args["BLOCK"], exception))
+
+    def bench(call, quantiles):
+        call()
+        return [1.0]
+
+    tuned = tilewright.autotune(BLOCKS[:2], key=[], pre_hook=before, post_hook=after, do_bench=bench)(double)
+    launch_double(tuned)
+    assert seen == [
+        ("before", 100, 16, False),
+        ("after", 100, 16, None),
+        ("before", 100, 32, False),
+        ("after", 100, 32, None),
+        ("before", 100, 16, True),
+    ]
+    assert tuned.user_defined_pre_hook
+
+
+def test_the_hook_of_a_configuration_runs_before_each_launch_with_it():
+    calls = []
+    config = Config({"BLOCK": 32}, pre_hook=lambda args: calls.append(args["BLOCK"]))
+    tuned = tilewright.autotune([config], key=[])(double)
+    launch_double(tuned)
+    launch_double(tuned)
+    assert calls == [32, 32]
+
+
+def test_early_pruning():
+    def prune(configs, named_args, **kwargs):
+        assert named_args["n"] == 100
+        return [config for config in configs if config.kwargs["BLOCK"] == 64]
+
+    tuned = tilewright.autotune(BLOCKS, key=[], prune_configs_by={"early_config_prune": prune})(double)
+    launch_double(tuned)
+    assert tuned.best_config is BLOCKS[2]
+
+
+def test_pruning_everything_is_an_error():
+    tuned = tilewright.autotune(BLOCKS, key=[], prune_configs_by={"early_config_prune": lambda c, a: []})(double)
+    with pytest.raises(AutotunerError, match="left no configuration of double"):
+        launch_double(tuned)
+
+
+@pytest.mark.parametrize(("top_k", "expected"), [(1, {64}), (0.1, {64}), (2, {32, 64}), (1.0, {16, 32, 64})])
+def test_a_model_keeps_the_best_few(top_k, expected):
+    timed = []
+
+    def bench(call, quantiles):
+        timed.append(call)
+        return [1.0]
+
+    by = {"perf_model": lambda n, BLOCK, **rest: -BLOCK, "top_k": top_k}
+    tuned = tilewright.autotune(BLOCKS, key=[], prune_configs_by=by, do_bench=bench)(double)
+    launch_double(tuned)
+    timings = {config.kwargs["BLOCK"] for config in tuned.configs_timings} or {tuned.best_config.kwargs["BLOCK"]}
+    assert timings == expected and len(timed) == (0 if len(expected) == 1 else len(expected))
+
+
+@pytest.mark.parametrize("do_bench", [None, lambda call, quantiles: [call() or 1.0]])
+def test_configurations_that_cannot_run_are_passed_over(do_bench):
+    x = np.zeros(64, np.int32)
+    tuned = tilewright.autotune([*reversed(BLOCKS)], key=[], do_bench=do_bench, **QUICK)(only_small)
+    tuned[(1,)](x)
+    assert tuned.best_config.kwargs == {"BLOCK": 16} and x[15] == 16
+    assert tuned.configs_timings[BLOCKS[2]] == [float("inf")] * 3
+
+
+def test_when_none_can_run_the_reason_shows():
+    tuned = tilewright.autotune(BLOCKS[1:], key=[], **QUICK)(only_small)
+    with pytest.raises(CompileTimeAssertionFailure, match="too large"):
+        tuned[(1,)](np.zeros(64, np.int32))
+
+
+def test_meta_parameters_may_not_be_given_twice():
+    tuned = tilewright.autotune(BLOCKS, key=[])(double)
+    x = np.ones(4, np.float32)
+    with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
+        tuned[(1,)](x, x, 4, BLOCK=4)
+
+
+@pytest.mark.parametrize("option", ["key", "reset_to_zero", "restore_value"])
+def test_unknown_names_are_refused(option):
+    with pytest.raises(ValueError, match=f"{option} names 'm'.*double"):
+        tilewright.autotune(BLOCKS, **{"key": [], option: ["m"]})(double)
+
+
+def test_only_kernels_are_tuned():
+    with pytest.raises(TypeError, match="decorate a kernel"):
+        tilewright.autotune(BLOCKS, key=[])(lambda x: x)
+
+
+def test_choices_are_kept_on_disk(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tilewright.knobs.cache, "dir", tmp_path)
+    monkeypatch.setattr(tilewright.knobs.autotuning, "print", True)
+    heard = []
+    monkeypatch.setattr(tilewright.knobs.autotuning, "listener", lambda **facts: heard.append(facts))
+    timings = []
+    for _ in range(2):
+        tuned = tilewright.autotune(BLOCKS, key=["n"], cache_results=True, **QUICK)(double)
+        launch_double(tuned)
+        timings.append(tuned.configs_timings)
+    assert timings[0] == timings[1]  # to the last bit: read, not timed again
+    assert [facts["cache_hit"] for facts in heard] == [False, True]
+    assert heard[0]["best_config"] == heard[1]["best_config"] and heard[0]["configs_timings"] == timings[0]
+    printed = capsys.readouterr().out
+    assert "autotuning double for (100, 'float32', 'float32')" in printed and "read from the cache" in printed
+
+
+def test_warmup_compiles_every_configuration_and_launches_none():
+    tuned = tilewright.autotune(BLOCKS, key=["n"])(increment)
+    x = np.zeros(100, np.int32)
+    kernels = tuned.warmup(x, 100, grid=(1,))
+    assert [kernel.name for kernel in kernels] == ["increment"] * 3 and not x.any()
+
+
+def test_interpreted_kernels_take_the_first_configuration():
+    kernel = tilewright.jit(double.fn, interpret=True)
+    tuned = tilewright.autotune(BLOCKS, key=["n"], do_bench=pytest.fail)(kernel)
+    launch_double(tuned)
+    assert tuned.best_config is BLOCKS[0]
+
+
+def test_heuristics_compute_parameters_in_order():
+    rules = {"n": lambda args: args["x_ptr"].size, "BLOCK": lambda args: tilewright.next_power_of_2(args["n"])}
+    kernel = tilewright.heuristics(rules)(double)
+    x, out = np.ones(5, np.float32), np.zeros(5, np.float32)
+    kernel[(1,)](x, out)
+    assert out.tolist() == [2] * 5
+
+
+def test_heuristics_and_autotune_stack_both_ways():
+    over = tilewright.heuristics({"n": lambda args: args["x_ptr"].size})(
+        tilewright.autotune(BLOCKS, key=["n"], **QUICK)(double)
+    )
+    under = tilewright.autotune([Config({"n": 5})], key=[])(
+        tilewright.heuristics({"BLOCK": lambda args: args["n"] + 3})(double)
+    )
+    for kernel in (over, under):
+        x, out = np.ones(5, np.float32), np.zeros(5, np.float32)
+        kernel[(1,)](x, out)
+        assert out.tolist() == [2] * 5
+    assert over.base_fn is under.base_fn is double and under.fn.values.keys() == {"BLOCK"}
+
+
+def test_a_configuration_is_a_value():
+    config = Config({"BLOCK": 4}, num_warps=2, num_stages=5)
+    assert config.all_kwargs() == {"BLOCK": 4, "num_warps": 2, "num_ctas": 1, "num_stages": 5}
+    assert config == pickle.loads(pickle.dumps(config)) and len({config, Config({"BLOCK": 4}, 2, 5)}) == 1
+    assert config != Config({"BLOCK": 8}, 2, 5)
+    assert str(config) == "BLOCK: 4, num_warps: 2, num_ctas: 1, num_stages: 5, maxnreg: None"
+
+
+# --- timing in turns ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only moves when `clock.spend(milliseconds)` is called."""
+
+    class Clock:
+        now = 0.0
+
+        def spend(self, milliseconds):
+            self.now += milliseconds * 1e-3
+
+        def perf_counter(self):
+            return self.now
+
+    made = Clock()
+    monkeypatch.setattr(timing, "time", made)
+    return made
+
+
+def test_candidates_take_turns_and_slow_ones_drop_out(clock):
+    order = []
+
+    def candidate(name, milliseconds):
+        return Candidate(lambda: (order.append(name), clock.spend(milliseconds)))
+
+    times, refused = time_in_turns({"fast": candidate("fast", 1), "slow": candidate("slow", 10)}, 0, 29.5)
+    assert not refused and times == {"fast": pytest.approx([1] * 30), "slow": pytest.approx([10] * 3)}
+    # two runs each to warm up, then rounds that start with another one each time
+    assert order[4:10] == ["fast", "slow", "slow", "fast", "fast", "slow"]
+
+
+def test_only_the_run_is_timed(clock):
+    surrounded = Candidate(lambda: clock.spend(2), before=lambda: clock.spend(50), after=lambda error: clock.spend(50))
+    times, _ = time_in_turns({"a": surrounded}, 0, 0)
+    assert times["a"] == [pytest.approx(2)] * 3
+
+
+def test_runs_that_the_clock_cannot_tell_are_repeated(clock):
+    times, _ = time_in_turns({"a": Candidate(lambda: clock.spend(0.001))}, 0, 0.09)
+    assert times["a"] == pytest.approx([0.001] * 5)  # a sample is 20 runs of a microsecond
+
+
+def test_errors_of_other_kinds_propagate_past_the_hook():
+    seen = []
+
+    def fail():
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        time_in_turns({"a": Candidate(fail, after=seen.append)}, 0, 1, (ValueError,))
+    assert isinstance(seen[0], KeyError)
+
+
+def test_quantiles_interpolate():
+    assert quantiles_of([4.0, 1.0, 2.0, 3.0], (0, 0.5, 1, 0.25)) == [1.0, 2.5, 4.0, 1.75]
+    assert quantiles_of([7.0], (0.2, 0.8)) == [7.0, 7.0]

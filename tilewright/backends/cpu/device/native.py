@@ -1,0 +1,56 @@
+"""The launcher's machine code: compiled once, kept in an object cache, loaded once per process.
+
+The code is scalar and does not depend on the kernel, so a warm start only maps a few kilobytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.backends.cpu.device import ir
+from tilewright.backends.llvm.codegen import Library, load_helper
+from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.identity import ByteCache
+
+
+@dataclass(frozen=True)
+class Native:
+    """The loaded launcher.
+
+    Args:
+        library: keeps the code alive.
+        launch: `tw_launch`, taking the packed block; releases the GIL.
+        address: addresses of the other entry points, by name.
+    """
+
+    library: Library
+    launch: Callable[[bytes], None]
+    address: dict[str, int]
+
+
+_lock = threading.Lock()
+_loaded: list[Native] = []
+
+
+def native(cache: ByteCache | None = None) -> Native:
+    """The launcher, loaded on the first call.
+
+    Args:
+        cache: where to look for its object, and where to keep it.
+    """
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load(cache))
+    return _loaded[0]
+
+
+def _load(cache: ByteCache | None) -> Native:
+    library = load_helper("launcher", ir.launcher_ir(host().triple), ir.EXPORTS, cache)
+    address = {name: library.address(name) for name in ir.EXPORTS}
+    launch: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address["tw_launch"])
+    return Native(library, launch, address)

@@ -1,0 +1,159 @@
+"""Which threads run a grid, and how many.
+
+One `Team` per process owns the runtime table of `ir.py`. It follows what happens around it: torch being
+imported later, `torch.set_num_threads`, the knobs, and `fork` (a child cannot use the parent's OpenMP threads,
+so it gets a pool of its own).
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import threading
+
+from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.memory import Memory
+from tilewright.backends.cpu.device.native import Native
+from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
+from tilewright.backends.cpu.device.pool import ThreadPool
+from tilewright.base.errors import TilewrightError
+from tilewright.base.knobs import knobs
+
+_MODES = ("auto", "openmp", "pool", "serial")
+_UNLIMITED = 1 << 30
+
+
+@functools.cache
+def affinity_threads() -> int:
+    """Threads to use when neither a knob nor torch says: `OMP_NUM_THREADS`, else the CPUs we may run on."""
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if given.isdigit() and int(given) > 0:
+        return int(given)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Team:
+    """The threads of this process.
+
+    Attributes:
+        kind: `"openmp"`, `"pool"` or `"serial"`.
+        openmp: the shared runtime, when `kind` is `"openmp"`.
+    """
+
+    def __init__(self) -> None:
+        self.kind = "serial"
+        self.openmp: OpenMP | None = None
+        self._native: Native | None = None
+        self._pool: ThreadPool | None = None
+        self._runtime = Memory(ir.RUNTIME_BYTES)
+        self._lock = threading.RLock()
+        self._mode = ""  # the knob's value when the threads were chosen
+        self._knew_torch = False
+        self._forked = False
+        self._ready = 0  # team size that needs nothing created first
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def start(self, native: Native) -> int:
+        """Choose the threads if that has not happened; return the address of the runtime table."""
+        with self._lock:
+            if self._native is None:
+                self._native = native
+                self._choose()
+        return self._runtime.address
+
+    def threads(self, wanted: int | None = None) -> int:
+        """Threads for the next launch: `wanted`, else the knob, else torch's, else the affinity mask's.
+
+        Raises:
+            TilewrightError: the knob `cpu.threading` is not one of its values.
+        """
+        cpu = knobs.cpu
+        torch = sys.modules.get("torch")
+        if cpu.threading != self._mode or (torch is not None and not self._knew_torch):
+            self._choose()
+        count = wanted or cpu.num_threads
+        if count is None:
+            try:
+                count = int(torch.get_num_threads()) if torch is not None else affinity_threads()
+            except AttributeError:  # torch is half imported
+                count = affinity_threads()
+        if count > self._ready:
+            self._grow(count)
+        return count
+
+    def describe(self) -> str:
+        """One line for people: the kind, the library, the number of threads."""
+        count = self.threads()
+        if self.openmp is not None:
+            return f"{count} threads of {self.openmp.path} ({self.openmp.interface})"
+        return f"{count} threads of our own pool" if self.kind == "pool" else "the caller's thread"
+
+    def close(self) -> None:
+        """Stop our own threads; later launches run on the caller's thread until the team is chosen again."""
+        with self._lock:
+            self._runtime.word(ir.RUNTIME_TEAM).value = 0
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+            self.kind, self.openmp, self._mode, self._ready = "serial", None, "", 0
+
+    def _choose(self) -> None:
+        with self._lock:
+            if self._native is None:
+                return
+            mode = knobs.cpu.threading
+            if mode not in _MODES:
+                raise TilewrightError(
+                    f"cpu.threading is {mode!r}", hint=f"set TILEWRIGHT_THREADING to one of {', '.join(_MODES)}"
+                )
+            self.close()
+            self._knew_torch = "torch" in sys.modules
+            if mode in ("auto", "openmp") and not self._forked:
+                self.openmp = find_openmp()
+            if self.openmp is not None:
+                self._use_openmp(self.openmp, self._native)
+            elif mode != "serial":
+                self._use_pool(self._native)
+            else:
+                self._ready = _UNLIMITED
+            self._mode = mode
+
+    def _use_openmp(self, openmp: OpenMP, native: Native) -> None:
+        word = self._runtime.word
+        word(ir.RUNTIME_FORK).value = openmp.fork
+        word(ir.RUNTIME_THREAD_NUM).value = openmp.thread_num
+        word(ir.RUNTIME_PUSH).value = openmp.push_num_threads
+        word(ir.RUNTIME_GTID).value = openmp.global_thread_num
+        word(ir.RUNTIME_TEAM).value = native.address[f"tw_team_{openmp.interface}"]
+        self.kind, self._ready = "openmp", _UNLIMITED
+
+    def _use_pool(self, native: Native) -> None:
+        # A forked child may well run beside its parent on the same cores: do not spin there.
+        self._pool = ThreadPool(native.address["tw_pool_worker"], **({"spin": 0} if self._forked else {}))
+        self._runtime.word(ir.RUNTIME_POOL).value = self._pool.address
+        self._runtime.word(ir.RUNTIME_TEAM).value = native.address["tw_team_pool"]
+        self.kind, self._ready = "pool", 1
+
+    def _grow(self, count: int) -> None:
+        with self._lock:
+            if self._pool is not None:
+                self._pool.grow(min(count, ir.MAX_TEAM) - 1)
+                self._ready = count
+
+    def _after_fork(self) -> None:
+        """In a forked child: the parent's threads are gone, and its other launches are not ours."""
+        self._lock = threading.RLock()
+        self._forked = True
+        self._pool = None  # without close: there is nobody to stop
+        self._runtime.word(ir.RUNTIME_BUSY).value = 0
+        self._runtime.word(ir.RUNTIME_TEAM).value = 0
+        self.kind, self.openmp, self._mode, self._ready = "serial", None, "", 0
+
+
+team = Team()

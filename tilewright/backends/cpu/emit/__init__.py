@@ -1,0 +1,1 @@
+"""Planned kernels to LLVM IR: one file per family of steps."""

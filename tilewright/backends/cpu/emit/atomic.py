@@ -1,0 +1,112 @@
+"""Atomics: native instructions, one element after the other.
+
+    for each element where the mask holds: old = atomicrmw / cmpxchg at its pointer
+
+Half-precision sums have no instruction and run as a compare-and-swap loop on their bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
+from tilewright.backends.cpu.plan.lanes import chunk_group
+from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.llvm.casts import storage
+from tilewright.backends.llvm.elementwise import emit
+from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.types import I1, V, const, zero
+from tilewright.ir.types import element_type, ir_name
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.lower import FunctionLowering
+
+_ORDERS = {"relaxed": "monotonic"}
+# Operands after the pointer and before the mask.
+_VALUES = {"tt.atomic_rmw": 1, "tt.atomic_cas": 2, "tt.atomic_load": 0, "tt.atomic_store": 1}
+
+
+def emit_atomic(low: FunctionLowering, step: Step) -> None:
+    """Emit an atomic on a tile."""
+    (sink,) = step.sinks
+    ev, op = low.ev, sink.op
+    assert op is not None
+    chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
+
+    def chunk(values: list[V]) -> None:
+        old = for_each_lane(ev, values, lambda lane, scalars: _one(ev.f, op, scalars))
+        target = sink.targets[0] if sink.targets else None
+        if old is not None and target is not None:
+            memory.write_scratch(ev, target, chunking.index, old, ir_name(element_type(op.results[0].type)))
+
+    for_each_chunk(ev, sink, chunking, chunk)
+
+
+def emit_scalar_atomic(low: FunctionLowering, step: Step) -> V | None:
+    """Emit an atomic on one element."""
+    assert step.op is not None
+    return _one(low.f, step.op, [low.ev.scalar(operand) for operand in step.op.operands])
+
+
+def _one(f: Function, op: Operation, operands: list[V]) -> V | None:
+    """One element; the old value, zero where the mask is false, None for stores."""
+    count = _VALUES[op.name]
+    pointer, values, rest = operands[0], operands[1 : 1 + count], operands[1 + count :]
+    mask = rest[0] if rest else const(I1, 1)
+    order = op.attr_values()["sem"]  # type: ignore[attr-defined]
+    order = _ORDERS.get(order, order)
+    if op.name == "tt.atomic_store":
+        with f.if_(mask):
+            _store(f, pointer, values[0], order)
+        return None
+    t = storage(ir_name(element_type(op.results[0].type)))
+    return f.if_else(mask, lambda: [_access(f, op, pointer, values, order)], lambda: [zero(t)])[0]
+
+
+def _store(f: Function, pointer: V, value: V, order: str) -> None:
+    order = {"acq_rel": "release", "acquire": "release"}.get(order, order)
+    bits = f.cast("bitcast", value, value.type.as_int)
+    f.effect(f"store atomic {bits.typed}, ptr {pointer.ref} {order}, align {bits.type.bytes}")
+
+
+def _access(f: Function, op: Operation, pointer: V, values: list[V], order: str) -> V:
+    if op.name == "tt.atomic_load":
+        t = storage(ir_name(element_type(op.results[0].type)))
+        order = {"acq_rel": "acquire", "release": "acquire"}.get(order, order)
+        bits = f.emit(t.as_int, f"load atomic {t.as_int.text}, ptr {pointer.ref} {order}, align {t.bytes}")
+        return f.cast("bitcast", bits, t)
+    if op.name == "tt.atomic_cas":
+        return _compare_and_swap(f, pointer, values[0], values[1], order)
+    kind = op.attr_values()["atomic_rmw_op"]  # type: ignore[attr-defined]
+    value = values[0]
+    if kind == "fadd" and value.type.bits == 16:
+        return _narrow_sum(f, pointer, value, order)
+    if kind == "exch":
+        bits = f.atomic_rmw("xchg", pointer, f.cast("bitcast", value, value.type.as_int), order)
+        return f.cast("bitcast", bits, value.type)
+    return f.atomic_rmw(kind, pointer, value, order)
+
+
+def _compare_and_swap(f: Function, pointer: V, expected: V, value: V, order: str) -> V:
+    bits = value.type.as_int if value.type.is_float else value.type
+    old = f.atomic_cas(pointer, f.cast("bitcast", expected, bits), f.cast("bitcast", value, bits), order)
+    return f.cast("bitcast", old, value.type)
+
+
+def _narrow_sum(f: Function, pointer: V, value: V, order: str) -> V:
+    """old = *p; while the exchange of old for old + value fails: old = what was there."""
+    bits = value.type.as_int
+    first = f.load(bits, pointer)
+
+    def failed(state: list[V]) -> V:
+        old = f.cast("bitcast", state[0], value.type)
+        new = f.cast("bitcast", emit(f, "addf", old, value), bits)
+        found[:] = [f.atomic_cas(pointer, state[0], new, order)]
+        return f.icmp("ne", found[0], state[0])
+
+    found: list[V] = []
+    (old,) = f.while_([first], failed, lambda state: found)
+    return f.cast("bitcast", old, value.type)

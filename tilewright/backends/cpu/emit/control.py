@@ -1,0 +1,245 @@
+"""Control flow around groups: blocks, `scf.for/if/while`, branches of function bodies, calls of noinline functions.
+
+    for:    i = lo .. hi (in i64): scalars are phis, tiles stay in their buffers
+    while:  head: first region; done? --yes--> results
+                  | no
+                  second region --> head
+
+Branches between blocks of a function pass scalars through stack slots, which LLVM turns into phis. A call hands over
+scalars by value and tiles by address; the callee's scratch lies behind the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.backends.cpu.emit.evaluator import Evaluator, Nest
+from tilewright.backends.cpu.plan import pack_cache
+from tilewright.backends.cpu.plan.coalesce import Coalescing
+from tilewright.backends.cpu.plan.recompute import is_tile
+from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
+from tilewright.backends.llvm.casts import storage
+from tilewright.backends.llvm.types import I64, VOID, V, const
+from tilewright.base.errors import InternalError
+from tilewright.ir.types import element_type, ir_name
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.lower import FunctionLowering
+
+
+def scalar_types(values: Sequence[SSAValue]) -> list[str]:
+    """IR names of the scalars among `values`."""
+    return [ir_name(element_type(value.type)) for value in values if not is_tile(value)]
+
+
+def scalars_of(ev: Evaluator, values: Sequence[SSAValue]) -> list[V]:
+    """LLVM values of the scalars among `values`."""
+    return [ev.scalar(value) for value in values if not is_tile(value)]
+
+
+def bind(ev: Evaluator, names: Sequence[SSAValue], values: Sequence[V]) -> None:
+    """Give the scalars among `names` their values."""
+    ev.scalars.update(zip([name for name in names if not is_tile(name)], values, strict=True))
+
+
+def emit_block(low: FunctionLowering, plan: BlockPlan) -> Operation | None:
+    """Emit the steps of a block; gives the terminator."""
+    ev = low.ev
+    ev.place(plan.placed)
+    end = None
+    for step in plan.steps:
+        if step.kind == "end":
+            end = step.op
+        else:
+            low.emit_step(step)
+    return end
+
+
+def _emit_body(low: FunctionLowering, plan: BlockPlan, tiles: dict[SSAValue, Buffer]) -> Operation:
+    """Emit the block of a region whose tile arguments live in `tiles`; placements end with it."""
+    before = dict(low.ev.placed)
+    low.ev.place(tiles)
+    end = emit_block(low, plan)
+    assert end is not None
+    low.ev.restore(before)
+    return end
+
+
+def emit_for(low: FunctionLowering, step: Step) -> None:
+    """`scf.for`."""
+    op, ev, f = step.op, low.ev, low.f
+    assert op is not None
+    body = op.regions[0].block
+    lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
+    widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
+    lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
+    counter = lower.type
+    tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
+    caches = [cache for cache in low.plan.caches if cache.loop is op]
+    for cache in caches:
+        pack_cache.enter_loop(low, cache)
+    joined = next((s.detail.joined for s in step.bodies[0].steps if s.kind == "dot" and s.detail.joined), None)
+    if joined is not None:
+        _emit_joined(low, step, joined, bool(caches))
+        return
+    count = [const(I64, 0)] if caches else []
+    firsts = scalars_of(ev, op.operands[3:])
+    with f.loop(lo, hi, by, init=[*firsts, *count], unroll=False) as loop:
+        if caches:
+            low.trips[op] = loop.values[-1]
+        ev.scalars[body.args[0]] = f.cast("trunc", loop.index, counter) if counter.bits < 64 else loop.index
+        bind(ev, body.args[1:], loop.values[: len(firsts)])
+        end = _emit_body(low, step.bodies[0], tiles)
+        loop.next(*scalars_of(ev, end.operands), *[f.add(trip, 1) for trip in loop.values[len(firsts) :]])
+    bind(ev, op.results, loop.results[: len(firsts)])
+
+
+def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: bool) -> None:
+    """A loop that runs up to `joined.factor` trips as one.
+
+    for t = 0 .. trips by factor:  count = min(factor, trips - t);  body for count trips;  scalars += count * step
+    """
+    op, ev, f = joined.loop, low.ev, low.f
+    body = op.body.block
+    lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
+    widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
+    lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
+    trips = f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
+    tiles = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
+    firsts = scalars_of(ev, op.operands[3:])
+    ev.enter(Nest())
+    gains = [ev.poly(gain) for gain in joined.steps]
+    init = [*firsts, *([const(I64, 0)] if cached else [])]
+    with f.loop(0, trips, joined.factor, init=init, unroll=False) as loop:
+        if cached:
+            low.trips[op] = loop.values[-1]
+        count = low.joined[op] = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
+        counter = f.add(lo, f.mul(loop.index, by))
+        ev.scalars[body.args[0]] = f.cast("trunc", counter, lower.type) if lower.type.bits < 64 else counter
+        carried = loop.values[: len(firsts)]
+        bind(ev, body.args[1:], carried)
+        _emit_body(low, step.bodies[0], tiles)
+        following = [f.add(v, f.cast("trunc", f.mul(count, g), v.type)) for v, g in zip(carried, gains, strict=True)]
+        loop.next(*following, *[f.add(number, 1) for number in loop.values[len(firsts) :]])
+    bind(ev, op.results, loop.results[: len(firsts)])
+
+
+def emit_if(low: FunctionLowering, step: Step) -> None:
+    """`scf.if`."""
+    op, ev = step.op, low.ev
+    assert op is not None
+
+    def side(number: int) -> Callable[[], list[V]]:
+        def emit() -> list[V]:
+            if number >= len(step.bodies):
+                return []
+            return scalars_of(ev, _emit_body(low, step.bodies[number], {}).operands)
+
+        return emit
+
+    bind(ev, op.results, low.f.if_else(ev.scalar(op.operands[0]), side(0), side(1)))
+
+
+def emit_while(low: FunctionLowering, step: Step) -> None:
+    """`scf.while`."""
+    op, ev = step.op, low.ev
+    assert op is not None
+    before, after = (region.block for region in op.regions)
+    tiles: dict[SSAValue, Buffer] = {before.args[number]: buffer for number, buffer in step.detail.items()}
+    handed: dict[SSAValue, Buffer] = {
+        after.args[n]: ev.placed[result] for n, result in enumerate(op.results) if is_tile(result)
+    }
+    passed: list[V] = []
+
+    def condition(values: list[V]) -> V:
+        bind(ev, before.args, values)
+        end = _emit_body(low, step.bodies[0], tiles)
+        passed[:] = scalars_of(ev, end.operands[1:])
+        return ev.scalar(end.operands[0])
+
+    def trip(values: list[V]) -> list[V]:
+        bind(ev, after.args, passed)
+        return scalars_of(ev, _emit_body(low, step.bodies[1], handed).operands)
+
+    low.f.while_(scalars_of(ev, op.operands), condition, trip)
+    bind(ev, op.results, passed)
+
+
+# --- branches ---------------------------------------------------------------------------------------
+
+
+def emit_branches(low: FunctionLowering, plan: FunctionPlan, leave: Callable[[Operation], None]) -> None:
+    """The blocks of a function body joined by branches; `leave` emits what `tt.return` does."""
+    f, ev = low.f, low.ev
+    labels: dict[Block, str] = {block.block: f.label("block") for block in plan.blocks}
+    slots: dict[SSAValue, V] = {}
+    for number, block in enumerate(plan.blocks):
+        if number:
+            for argument in block.block.args:
+                slots[argument] = f.alloca(storage(ir_name(element_type(argument.type))), align=8)
+    for number, block in enumerate(plan.blocks):
+        if number:
+            f.start(labels[block.block])
+            for argument in block.block.args:
+                t = storage(ir_name(element_type(argument.type)))
+                ev.scalars[argument] = f.load(t, slots[argument])
+        end = emit_block(low, block)
+        assert end is not None
+        _emit_branch(low, end, labels, slots, leave)
+
+
+def _emit_branch(
+    low: FunctionLowering,
+    end: Operation,
+    labels: dict[Block, str],
+    slots: dict[SSAValue, V],
+    leave: Callable[[Operation], None],
+) -> None:
+    f, ev = low.f, low.ev
+
+    def pass_on(target: Block, values: Sequence[SSAValue]) -> None:
+        for argument, value in zip(target.args, values, strict=True):
+            f.store(ev.scalar(value), slots[argument])
+
+    if end.name == "tt.return":
+        leave(end)
+    elif end.name == "cf.br":
+        pass_on(end.successors[0], end.operands)
+        f.br(labels[end.successors[0]])
+    elif end.name == "cf.cond_br":
+        then, other = end.successors
+        count = len(then.args)
+        pass_on(then, end.operands[1 : 1 + count])
+        pass_on(other, end.operands[1 + count :])
+        f.cond_br(ev.scalar(end.operands[0]), labels[then], labels[other])
+    elif end.name == "llvm.unreachable":
+        f.effect("unreachable")
+    else:
+        raise InternalError(f"{end.name} ends a block of a function")
+
+
+# --- calls ------------------------------------------------------------------------------------------
+
+
+def emit_call(low: FunctionLowering, step: Step) -> None:
+    """`tt.call` of a function that was not inlined."""
+    op, ev, f = step.op, low.ev, low.f
+    assert op is not None
+    args = [f.gep(ev.arena, low.plan.scratch_bytes), *low.place_in_grid]
+    for value in op.operands:
+        args.append(f.gep(ev.arena, ev.placed[value].offset) if is_tile(value) else ev.scalar(value))
+    slots: list[tuple[SSAValue, V, str]] = []
+    for result in op.results:
+        if is_tile(result):
+            args.append(f.gep(ev.arena, ev.placed[result].offset))
+            continue
+        name = ir_name(element_type(result.type))
+        slot = f.alloca(storage(name), align=8)
+        slots.append((result, slot, name))
+        args.append(slot)
+    f.call(low.symbol_of(op.callee_name), VOID, args)  # type: ignore[attr-defined]
+    for value, slot, name in slots:
+        ev.scalars[value] = f.load(storage(name), slot)

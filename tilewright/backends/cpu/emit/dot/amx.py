@@ -1,0 +1,144 @@
+"""Tile products on AMX with fixed tile registers: bf16, int8, and f32 or f16 as pairs of bf16.
+
+    configure            LDTILECFG once per range of programs: 8 tiles of 16 rows x 64 bytes
+    for rows 32, for panel of 32 columns:
+        T0..T3 = C 2x2, or zero
+        for 64 bytes of K:  T4, T5 = A;  T6, T7 = B;  4 TDP
+        C = T0..T3
+    release              TILERELEASE
+
+Tiles of A are read where they lie in row-major memory; tiles of B are 16 words of a panel. A split operand has a high
+and a low plane: the products high*high, high*low and low*high are summed (12 TDP per 8 tile loads).
+Method: Intel 64 Architecture Software Developer's Manual, volume 1, chapter 18 (tile registers, configuration).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+
+from tilewright.backends.cpu.plan.dot import DotPlan
+from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.types import I1, I8, I64, PTR, VOID, V, const
+
+_PARAMS = (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1, I64, I64)
+_ATTRS = "nounwind noinline"
+_C, _A, _B = (0, 1, 2, 3), (4, 5), (6, 7)
+_INSTRUCTION = {"amx-bf16": "tdpbf16ps", "amx-int8": "tdpbssd", "amx-split": "tdpbf16ps"}
+_WORDS = 16  # of a tile row: 64 bytes
+
+
+@functools.cache
+def request_permission() -> bool:
+    """Ask Linux to let this process use tile registers (arch_prctl ARCH_REQ_XCOMP_PERM, XTILEDATA).
+
+    Call before starting threads: a thread's signal stack is sized at its start. False if the kernel or the processor
+    refuses: then compile with the AMX features removed.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, request, tile_data = 158, 0x1023, 18
+    try:
+        return int(ctypes.CDLL(None).syscall(arch_prctl, request, tile_data)) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def configure(f: Function) -> None:
+    """Emit the tile configuration: before the first AMX dot of a function that a thread runs."""
+    # Palette 1, then 16-bit row sizes in bytes from offset 16 and 8-bit row counts from offset 48.
+    config = [1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8]
+    table = f.module.constant("dot.amx.config", I8, [const(I8, byte) for byte in config])
+    f.call("llvm.x86.ldtilecfg", VOID, (table,))
+
+
+def release(f: Function) -> None:
+    """Emit the release of the tile registers: after the last AMX dot, on every way out."""
+    f.call("llvm.x86.tilerelease", VOID, ())
+
+
+def emit_amx_dot(module: Module, plan: DotPlan) -> str:
+    """Define (once) the product of a whole tile; gives its name. See `call.dot` for the parameters."""
+    name = f"dot.{plan.name}"
+    if module.has(name):
+        return name
+    f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)
+    pairs, rest = divmod(plan.acc_rows // 16, 2)
+    if pairs:
+        with f.loop(0, pairs, unroll=False) as loop:
+            _row_block(f, plan, f.mul(loop.index, 32), 2)
+    if rest:
+        _row_block(f, plan, const(I64, 32 * pairs), 1)
+    f.ret()
+    return name
+
+
+def _row_block(f: Function, plan: DotPlan, row: V, height: int) -> None:
+    """All panels of `16 * height` rows from `row`."""
+    acc, acc_stride, a, a_stride, b, panel_bytes, first, words, fresh, a_plane, b_plane = f.args
+    c_row = f.gep(acc, f.mul(row, acc_stride))
+    a_row = f.gep(a, f.mul(row, a_stride))
+
+    def call(panel: V, width: int) -> None:
+        kernel = _micro_kernel(f.module, plan, height, width)
+        b_panel = f.gep(f.gep(b, f.mul(panel, panel_bytes)), f.mul(first, 64 * width))
+        c = f.gep(c_row, f.mul(panel, 64 * plan.nv))
+        zero = const(I64, 0)
+        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, zero, zero, words, fresh, a_plane, b_plane))
+
+    if plan.panels:
+        with f.loop(0, plan.panels, unroll=False) as loop:
+            call(loop.index, plan.nv)
+    if plan.tail_vectors:
+        call(const(I64, plan.panels), plan.tail_vectors)
+
+
+def _micro_kernel(module: Module, plan: DotPlan, height: int, width: int) -> str:
+    """Define (once) the kernel of `height` x `width` C tiles; gives its name."""
+    name = f"dot.micro.{plan.family.replace('-', '')}.{height}x{width}"
+    if module.has(name):
+        return name
+    f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)
+    c, c_stride, a, a_stride, b, _, _, words, fresh, a_plane, b_plane = f.args
+    tiles = [(i, j, _C[2 * i + j]) for i in range(height) for j in range(width)]
+
+    def at(i: int, j: int) -> V:
+        return f.gep(f.gep(c, f.mul(c_stride, 16 * i)), 64 * j)
+
+    f.if_else(
+        fresh,
+        lambda: [_tile(f, "tilezero", tile) for _, _, tile in tiles] and None,
+        lambda: [_tile(f, "tileloadd64", tile, at(i, j), c_stride) for i, j, tile in tiles] and None,
+    )
+    b_stride = const(I64, 64 * width)
+    with f.loop(0, words, _WORDS, unroll=False) as loop:
+        # Low times high, then high times low and high: each pair of planes re-loads one operand only.
+        for a_low, b_low, new_a, new_b in _plane_schedule(plan.planes):
+            if new_a:
+                for i in range(height):
+                    tile_a = f.gep(f.gep(a, f.mul(a_stride, 16 * i)), f.mul(loop.index, 4))
+                    _tile(f, "tileloadd64", _A[i], f.gep(tile_a, a_plane) if a_low else tile_a, a_stride)
+            if new_b:
+                for j in range(width):
+                    tile_b = f.gep(f.gep(b, f.mul(loop.index, b_stride)), 64 * j)
+                    _tile(f, "tileloadd64", _B[j], f.gep(tile_b, b_plane) if b_low else tile_b, b_stride)
+            for i, j, tile in tiles:
+                numbers = (const(I8, tile), const(I8, _A[i]), const(I8, _B[j]))
+                f.call(f"llvm.x86.{_INSTRUCTION[plan.family]}", VOID, numbers)
+    for i, j, tile in tiles:
+        _tile(f, "tilestored64", tile, at(i, j), c_stride)
+    f.ret()
+    return name
+
+
+def _plane_schedule(planes: int) -> list[tuple[bool, bool, bool, bool]]:
+    """Products per K block: (low plane of A, low plane of B, load A, load B)."""
+    if planes == 1:
+        return [(False, False, True, True)]
+    return [(True, False, True, True), (False, False, True, False), (False, True, False, True)]
+
+
+def _tile(f: Function, name: str, tile: int, *operands: V) -> V:
+    return f.call(f"llvm.x86.{name}", VOID, (const(I8, tile), *operands))

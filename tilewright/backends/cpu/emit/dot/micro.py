@@ -1,0 +1,235 @@
+"""Micro-kernels in vector registers and the loop over a whole tile that calls them.
+
+One internal noinline function per shape keeps the accumulators in registers over all K words:
+
+    acc[i][j] = 0                       i < mr, j < nv
+    for w in K words:
+        b[j] = load B panel row w       nv vectors
+        for i: acc[i][j] += splat(A[i, w]) * b[j]
+    C (+)= acc                          the last vector masked when the tile has ragged columns
+
+`emit_dot` loops rows outside and panels inside, so that A streams once while the panels stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
+from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.types import (
+    BF16,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    NULL,
+    PTR,
+    VOID,
+    T,
+    V,
+    const,
+    const_vector,
+    iota,
+    zero,
+)
+
+_PARAMS = (PTR, I64, PTR, I64, PTR, I64, I64, I1, PTR)
+_ATTRS = "nounwind noinline"
+
+
+def emit_dot(module: Module, plan: DotPlan, *, b_in_place: bool = False) -> str:
+    """Define (once) the product of a whole tile for the vector families; gives its name.
+
+    See `tilewright.backends.cpu.emit.dot.dot` for the parameters of the emitted function.
+    """
+    name = f"dot.{plan.name}{'.bstrided' if b_in_place else ''}"
+    if module.has(name):
+        return name
+    f = module.function(name, VOID, (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1), attrs=_ATTRS)
+    row_blocks, rest = divmod(plan.m, plan.mr)
+    if row_blocks:
+        with f.loop(0, row_blocks, unroll=False) as loop:
+            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, b_in_place)
+    if rest:
+        _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, b_in_place)
+    f.ret()
+    return name
+
+
+def _row_block(f: Function, plan: DotPlan, row: V, mr: int, b_in_place: bool) -> None:
+    """All panels of the `mr` rows from `row`."""
+    acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh = f.args
+    c_row = f.gep(acc, f.mul(row, acc_stride))
+    a_row = f.gep(a, f.mul(row, a_stride))
+    bias = _offset_bias(f, plan, mr, a_row, a_stride, words) if b_is_offset(plan, f.module) else NULL
+    column_bytes = plan.panel_columns * ELEM[plan.acc].bytes
+
+    def call(panel: V, nv: int, masked: bool) -> None:
+        step = b_stride if b_in_place else const(I64, nv * plan.lanes * plan.word_bytes)
+        # In place, panels are column ranges of the same rows.
+        panel_stride = const(I64, plan.panel_columns * plan.word_bytes) if b_in_place else b_stride
+        b_panel = f.gep(f.gep(b, f.mul(panel, panel_stride)), f.mul(first, step))
+        c = f.gep(c_row, f.mul(panel, column_bytes))
+        kernel = _micro_kernel(f.module, plan, mr, nv, masked, b_in_place)
+        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, step, words, fresh, bias))
+
+    if plan.panels:
+        with f.loop(0, plan.panels, unroll=False) as loop:
+            call(loop.index, plan.nv, False)
+    if plan.tail_vectors:
+        call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0)
+
+
+def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, b_in_place: bool) -> str:
+    """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name."""
+    tail = plan.tail_columns if masked else 0
+    kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
+    name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}{'.bstrided' if b_in_place else ''}"
+    if module.has(name):
+        return name
+    f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)
+    c, c_stride, a, a_stride, b, b_step, words, fresh, bias = f.args
+    acc_t = ELEM[plan.acc].vec(plan.lanes)
+    word_t = _word_type(plan)
+    step = b_step if b_in_place else const(I64, nv * acc_t.bytes)
+    multiply = _MULTIPLY[plan.family]
+    rows = [f.gep(a, f.mul(a_stride, i)) for i in range(mr)]
+    with f.loop(0, words, init=[zero(acc_t)] * (mr * nv), unroll=False) as loop:
+        acc = list(loop.values)
+        row = f.gep(b, f.mul(loop.index, step))
+        vectors = [f.load(word_t.vec(plan.lanes), f.gep(row, j * acc_t.bytes)) for j in range(nv)]
+        for i in range(mr):
+            word = f.splat(f.load(word_t, f.gep(rows[i], loop.index, word_t), plan.word_bytes // plan.unit), plan.lanes)
+            for j in range(nv):
+                acc[i * nv + j] = multiply(f, acc[i * nv + j], word, vectors[j])
+        loop.next(*acc)
+    results = loop.results
+    if b_is_offset(plan, module):
+        for i in range(mr):
+            row_bias = f.splat(f.load(I32, f.gep(bias, 4 * i)), plan.lanes)
+            results[i * nv : i * nv + nv] = [f.add(r, row_bias) for r in results[i * nv : i * nv + nv]]
+    f.if_else(
+        fresh,
+        lambda: _store(f, plan, results, nv, tail, c, c_stride, add=False),
+        lambda: _store(f, plan, results, nv, tail, c, c_stride, add=True),
+    )
+    f.ret()
+    return name
+
+
+def _store(f: Function, plan: DotPlan, results: list[V], nv: int, tail: int, c: V, c_stride: V, *, add: bool) -> None:
+    """Write the accumulators to C, or add them to it."""
+    for number, value in enumerate(results):
+        i, j = divmod(number, nv)
+        at = f.gep(f.gep(c, f.mul(c_stride, i)), j * value.type.bytes)
+        lanes = tail if tail and j == nv - 1 else plan.lanes
+        mask = const_vector(I1.vec(plan.lanes), [int(lane < lanes) for lane in range(plan.lanes)])
+        if add:
+            old = f.masked_load(value.type, at, mask)
+            value = f.fadd(old, value) if value.type.is_float else f.add(old, value)
+        f.masked_store(value, at, mask)
+
+
+# -- one multiplication of words -------------------------------------------------------------------
+
+
+def _word_type(plan: DotPlan) -> T:
+    """A word as it is loaded: the operand itself, or an i32 that holds several."""
+    return ELEM[plan.operand] if plan.unit == 1 else I32
+
+
+def _fma(f: Function, acc: V, a: V, b: V) -> V:
+    return f.fma(a, b, acc) if f.isa.has_fma else f.fadd(f.fmul(a, b), acc)
+
+
+def _imul(f: Function, acc: V, a: V, b: V) -> V:
+    return f.add(f.mul(a, b), acc)
+
+
+def _dpbf16(f: Function, acc: V, a: V, b: V) -> V:
+    """VDPBF16PS: adds two products per lane in f32, rounding to nearest, denormals as zero."""
+    t = BF16.vec(2 * acc.type.lanes)
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{acc.type.bytes * 8}"
+    return f.call(name, acc.type, (acc, f.cast("bitcast", a, t), f.cast("bitcast", b, t)))
+
+
+def _pmadd(f: Function, acc: V, a: V, b: V) -> V:
+    """PMADDWD: adds two int16 products per lane; exact modulo 2**32."""
+    lanes = acc.type.lanes
+    name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[lanes]
+    t = I16.vec(2 * lanes)
+    return f.add(acc, f.call(f"llvm.x86.{name}", acc.type, (f.cast("bitcast", a, t), f.cast("bitcast", b, t))))
+
+
+def _dot4(f: Function, acc: V, a: V, b: V) -> V:
+    """Four int8 products per lane: VPDPBSSD, SDOT, or VPDPBUSD with B stored plus 128 (see `_offset_bias`)."""
+    t = I8.vec(4 * acc.type.lanes)
+    a, b = f.cast("bitcast", a, t), f.cast("bitcast", b, t)
+    bits = acc.type.bytes * 8
+    if f.isa.arch == "aarch64":
+        return f.call("llvm.aarch64.neon.sdot.v4i32.v16i8", acc.type, (acc, a, b))
+    if f.isa.has("avxvnniint8") and acc.type.lanes <= 8:
+        return f.call(f"llvm.x86.avx2.vpdpbssd.{bits}", acc.type, (acc, a, b))
+    return f.call(f"llvm.x86.avx512.vpdpbusd.{bits}", acc.type, (acc, b, a))
+
+
+_MULTIPLY: dict[str, Callable[[Function, V, V, V], V]] = {
+    "fma": _fma,
+    "imul": _imul,
+    "dpbf16": _dpbf16,
+    "pmadd": _pmadd,
+    "dot4": _dot4,
+}
+
+
+# -- unsigned int8 ---------------------------------------------------------------------------------
+
+
+def b_is_offset(plan: DotPlan, module: Module) -> bool:
+    """Whether packed B holds its int8 elements plus 128, because the instruction takes one unsigned operand."""
+    isa = module.isa
+    return plan.family == "dot4" and isa.is_x86 and not (isa.has("avxvnniint8") and plan.lanes <= 8)
+
+
+def _offset_bias(f: Function, plan: DotPlan, mr: int, a: V, a_stride: V, words: V) -> V:
+    """Per row `-128 * sum(A row)`, which undoes the offset of B; exact, since all sums are modulo 2**32.
+
+    Gives the address of `mr` i32 values (room for a whole vector).
+    """
+    bias = f.alloca(I32, max(plan.lanes, mr))
+    for start in range(0, mr, plan.lanes):
+        rows = min(plan.lanes, mr - start)
+        at = f.gep(a, f.mul(a_stride, start))
+        f.call(_row_bias(f.module, plan.lanes, rows), VOID, (f.gep(bias, 4 * start), at, a_stride, words))
+    return bias
+
+
+def _row_bias(module: Module, lanes: int, rows: int) -> str:
+    """Define (once) the bias of at most `lanes` rows of 32-bit words; stores a whole vector. Gives its name."""
+    name = f"dot.bias.{rows}x{lanes}"
+    if module.has(name):
+        return name
+    f = module.function(name, VOID, (PTR, PTR, I64, I64), attrs=_ATTRS)
+    dst, a, a_stride, words = f.args
+    acc_t = I32.vec(lanes)
+    ones = const(acc_t, 0x01010101)
+    pointers = [f.gep(a, f.mul(a_stride, i)) for i in range(rows)]
+    whole = f.and_(words, -lanes)
+    with f.loop(0, whole, lanes, init=[zero(acc_t)] * rows, unroll=False) as loop:
+        chunks = [f.load(acc_t, f.gep(p, loop.index, I32), 1) for p in pointers]
+        loop.next(*[_dot4(f, acc, chunk, ones) for acc, chunk in zip(loop.values, chunks, strict=True)])
+    left = f.splat(f.cast("trunc", f.sub(words, whole), I32), lanes)
+    mask = f.icmp("slt", iota(acc_t), left)
+    chunks = [f.masked_load(acc_t, f.gep(p, whole, I32), mask, 1) for p in pointers]
+    sums = [_dot4(f, acc, chunk, ones) for acc, chunk in zip(loop.results, chunks, strict=True)]
+    for _ in range(lanes.bit_length() - 1):  # add neighbours; halves of a vector then belong to two rows
+        pairs = [(sums[i], sums[min(i + 1, len(sums) - 1)]) for i in range(0, len(sums), 2)]
+        sums = [
+            f.add(f.shuffle(x, y, range(0, 2 * lanes, 2)), f.shuffle(x, y, range(1, 2 * lanes, 2))) for x, y in pairs
+        ]
+    f.store(f.mul(sums[0], -128), dst)
+    f.ret()
+    return name

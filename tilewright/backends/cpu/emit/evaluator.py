@@ -1,0 +1,389 @@
+"""Computes tile values where they are wanted: a value at an index becomes one LLVM vector of lanes, or a scalar.
+
+A value that is the same for all lanes of the chunk stays a scalar until it meets one that is not. Results are
+remembered by (value, index) as long as the loop in which they were emitted is open, and `hoist` emits what a loop
+nest needs before the loops on which it does not depend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.plan.affine import AffineAnalysis, Atom, Poly
+from tilewright.backends.cpu.plan.index import CONST, Coord, Index, base_fields, pattern, sources
+from tilewright.backends.cpu.plan.recompute import (
+    cast_name,
+    constant_of,
+    is_tile,
+    operand_indices,
+    owner_of,
+    property_int,
+    side_bit,
+    table_name,
+)
+from tilewright.backends.llvm.casts import convert, from_working_float, storage
+from tilewright.backends.llvm.elementwise import emit
+from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
+from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
+from tilewright.ops.math_extern import math_name
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.plan.steps import Buffer
+
+
+@dataclass(slots=True)
+class Nest:
+    """The loop nest in which values are evaluated.
+
+    Args:
+        lanes: lanes of a chunk, 0 for scalars.
+        bits: bits of each loop variable, by loop number.
+        zeros: how many of them are always zero, the lowest ones; none where nothing is said.
+        loops: loop variables that are open, i64.
+        depth: nesting depth of each loop that is open, from 1.
+    """
+
+    lanes: int = 0
+    bits: dict[int, int] = field(default_factory=dict)
+    zeros: dict[int, int] = field(default_factory=dict)
+    loops: dict[int, V] = field(default_factory=dict)
+    depth: dict[int, int] = field(default_factory=dict)
+
+
+class Evaluator:
+    """Values of one function.
+
+    Args:
+        f: where to emit.
+        fuse: whether a product may be contracted with the sum that takes it.
+
+    Attributes:
+        scalars: LLVM values of scalar SSA values.
+        placed: buffers of the values that live in scratch now.
+        arena: start of the thread's scratch.
+        nest: the loop nest being emitted.
+        holds: comparisons, each at an index, known to be true in every lane of the group (see `masks`).
+        programs: number of programs of the launch, i64, where it is known.
+        streaming: whether whole-vector stores go past the caches (see `streaming`); streamed: whether any did.
+    """
+
+    def __init__(self, f: Function, arena: V, *, fuse: bool) -> None:
+        self.f = f
+        self.fuse = fuse and f.isa.has_fma
+        self.arena = arena
+        self.scalars: dict[SSAValue, V] = {}
+        self.placed: dict[SSAValue, Buffer] = {}
+        self.analysis = AffineAnalysis(lambda value: value in self.placed)
+        self.nest = Nest()
+        self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
+        self.programs: V | None = None
+        self.streaming = self.streamed = False
+        self._memo: dict[object, V] = {}
+        self._levels: list[list[object]] = [[]]
+
+    # -- placement -----------------------------------------------------------------------------------
+
+    def place(self, buffers: dict[SSAValue, Buffer]) -> None:
+        """From now on these values are read from scratch."""
+        self.placed.update(buffers)
+        self.analysis.forget()
+
+    def restore(self, placed: dict[SSAValue, Buffer]) -> None:
+        """Go back to an earlier placement."""
+        self.placed.clear()
+        self.placed.update(placed)
+        self.analysis.forget()
+
+    # -- scopes --------------------------------------------------------------------------------------
+
+    def enter(self, nest: Nest) -> None:
+        """Begin a loop nest."""
+        self.nest = nest
+        self._memo, self._levels = {}, [[]]
+
+    def open(self, loop: int, index: V) -> None:
+        """A loop of the nest has been opened."""
+        self._levels.append([])
+        self.nest.loops[loop] = index
+        self.nest.depth[loop] = len(self._levels) - 1
+
+    def close(self, loop: int) -> None:
+        """The innermost open loop has been closed: what was emitted in it is out of reach."""
+        for key in self._levels.pop():
+            del self._memo[key]
+        del self.nest.loops[loop], self.nest.depth[loop]
+
+    def open_scope(self) -> None:
+        """Begin a branch: what is evaluated in it is forgotten by `close_scope`."""
+        self._levels.append([])
+
+    def close_scope(self) -> None:
+        """End a branch."""
+        for key in self._levels.pop():
+            del self._memo[key]
+
+    def remember(self, key: object, value: V) -> V:
+        """Keep `value` until the innermost open loop is closed."""
+        if key not in self._memo:
+            self._levels[-1].append(key)
+        self._memo[key] = value
+        return value
+
+    def recall(self, key: object) -> V | None:
+        return self._memo.get(key)
+
+    def level_of(self, index: Index) -> int:
+        """Depth of the innermost loop on which an index depends; beyond every open one if it is not open yet."""
+        return max([self.nest.depth.get(src, 1 << 20) for src in sources(index) if src >= 0], default=0)
+
+    def hoist(self, roots: Sequence[tuple[SSAValue, Index]]) -> None:
+        """Emit, in the current block, what the roots need and what does not depend on loops that are still closed."""
+        seen: set[tuple[SSAValue, Index]] = set()
+        stack = [(value, index) for value, index in roots if is_tile(value)]
+        while stack:
+            key = stack.pop()
+            value, index = key
+            if key in seen or not is_tile(value):
+                continue
+            seen.add(key)
+            if isinstance(element_type(value.type), TilePointerType) and value not in self.placed:
+                memory.hoist_address(self, value, index)
+                form = self.analysis.pointer(value, index)
+                stack += [(v, i) for v, i, _ in form.offset.residual]
+                continue
+            if self.level_of(index) < 1 << 20:
+                if constant_of(value) is None:
+                    self.eval(value, index)
+                continue
+            if value in self.placed:
+                memory.hoist_scratch(self, self.placed[value], index)
+            else:
+                stack += operand_indices(value, index)
+
+    # -- scalars -------------------------------------------------------------------------------------
+
+    def scalar(self, value: SSAValue) -> V:
+        """A scalar SSA value."""
+        found = self.scalars.get(value)
+        if found is None:
+            owner, number = owner_of(value), constant_of(value)
+            undefined = owner is not None and owner.name == "ub.poison"
+            if number is None and not undefined:
+                raise InternalError(f"the scalar {value} is used before it is computed")
+            made = zero(storage(ir_name(value.type))) if number is None else self._constant(value, number)
+            found = self.scalars[value] = made
+        return found
+
+    def _constant(self, value: SSAValue, number: int | float) -> V:
+        name = ir_name(element_type(value.type))
+        if name.startswith("f8"):
+            return from_working_float(self.f, const(F32, number), name)
+        return const(storage(name), number)
+
+    def atom(self, atom: Atom) -> V:
+        """A scalar integer widened to i64."""
+        key = ("atom", atom)
+        found = self.recall(key)
+        if found is None:
+            v = self.scalar(atom.value)
+            found = self.remember(key, self.f.cast("zext" if atom.unsigned else "sext", v, I64))
+        return found
+
+    def poly(self, poly: Poly) -> V:
+        """The value of a polynomial, i64."""
+        known = poly.constant
+        if known is not None:
+            return const(I64, known)
+        key = ("poly", poly)
+        found = self.recall(key)
+        if found is None:
+            total: V = const(I64, 0)
+            for monomial, coefficient in poly.terms.items():
+                term: V = const(I64, coefficient)
+                for atom in monomial:
+                    term = self.f.mul(self.atom(atom), term)
+                total = self.f.add(total, term)
+            found = self.remember(key, total)
+        return found
+
+    # -- coordinates ---------------------------------------------------------------------------------
+
+    def coord(self, coord: Coord) -> V:
+        """The part of a coordinate that all lanes share, i64."""
+        key = ("coord", base_fields(coord))
+        found = self.recall(key)
+        if found is not None:
+            return found
+        total: V = const(I64, 0)
+        for src, lo, width, pos in base_fields(coord):
+            if src == CONST:
+                total = self.f.add(total, lo << pos)
+                continue
+            part = self.nest.loops[src]
+            above, below = lo + width < self.nest.bits[src], lo > self.nest.zeros.get(src, 0)
+            if above or (below and pos):  # bits that are not of the field and that no shift drops
+                part = self.f.and_(part, ((1 << width) - 1) << lo)
+            if pos != lo:
+                part = self.f.shl(part, pos - lo) if pos > lo else self.f.lshr(part, lo - pos)
+            total = self.f.add(total, part)
+        return self.remember(key, total)
+
+    def lanes_of(self, coord: Coord) -> tuple[int, ...] | None:
+        """What each lane adds to a coordinate, None for nothing."""
+        return pattern(coord, self.nest.lanes) if self.nest.lanes else None
+
+    def position(self, coord: Coord, t: T = I32) -> V:
+        """The whole coordinate as an integer of type `t`: a vector if it varies over the lanes."""
+        base = self.f.cast("trunc", self.coord(coord), t) if t.bits < 64 else self.coord(coord)
+        lanes = self.lanes_of(coord)
+        if lanes is None:
+            return base
+        return self.f.add(self.f.splat(base, len(lanes)), const_vector(t.vec(len(lanes)), list(lanes)))
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def eval(self, value: SSAValue, index: Index) -> V:
+        """`value` at `index`: a vector of the nest's lanes, or a scalar if all lanes agree."""
+        if not is_tile(value):
+            return self.scalar(value)
+        key: object = (value, index)
+        if self.holds and element_type(value.type) == i1:
+            key = (value, index, True)  # what was computed without `holds` is of no use
+        found = self._memo.get(key)
+        if found is None:
+            found = self._eval(value, index)
+            self.remember(key, found)
+        return found
+
+    def vector(self, value: SSAValue, index: Index) -> V:
+        """As `eval`, splat to the nest's lanes."""
+        return self.f.splat(self.eval(value, index), self.nest.lanes)
+
+    def _eval(self, value: SSAValue, index: Index) -> V:
+        if (value, index) in self.holds:
+            return const(I1, 1)
+        buffer = self.placed.get(value)
+        if buffer is not None:
+            return memory.read_scratch(self, buffer, index, ir_name(element_type(value.type)))
+        number = constant_of(value)
+        if number is not None:
+            return self._constant(value, number)
+        op = owner_of(value)
+        if op is None:
+            raise InternalError("a tile argument has no place in scratch")
+        special = _SPECIAL.get(op.name)
+        if special is not None:
+            return special(self, op, value, index)
+        fused = self.contract(op, index)
+        if fused is not None:
+            return fused
+        args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
+        if op.name in _VIEW_OPS:
+            return args[0]
+        return self.apply(op, args)
+
+    def apply(self, op: Operation, args: list[V]) -> V:
+        """An elementwise operation on evaluated operands (scalars, or vectors of one lane count)."""
+        lanes = max(arg.type.lanes for arg in args)
+        if lanes:
+            args = [self.f.splat(arg, lanes) for arg in args]
+        cast = cast_name(op.name)
+        if cast is not None:
+            source, target = (ir_name(element_type(v.type)) for v in (op.operands[0], op.results[0]))
+            rounding = op.attr_values().get("rounding") or "rtne" if op.name == "tt.fp_to_fp" else "rtne"  # type: ignore[attr-defined]
+            return convert(self.f, cast, args[0], source, target, rounding=str(rounding))
+        name = table_name(op.name)
+        if name is None:
+            raise InternalError(f"{op.name} is not element-wise")
+        return emit(self.f, name, *args, **_attributes(op))
+
+    def contract(self, op: Operation, index: Index) -> V | None:
+        """`x * y + z` in one rounding, when nothing else uses the product; None where that does not apply."""
+        if not self.fuse or op.name not in ("arith.addf", "arith.subf"):
+            return None
+        if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
+            return None
+        for number in (0, 1):
+            operand = op.operands[number]
+            product = owner_of(operand)
+            if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in self.placed:
+                continue
+            x, y = (self.eval(factor, index) for factor in product.operands)
+            z = self.eval(op.operands[1 - number], index)
+            lanes = max(v.type.lanes for v in (x, y, z))
+            x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
+            if op.name == "arith.subf":
+                x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
+            return self.f.fma(x, y, z)
+        return None
+
+    # -- special operations --------------------------------------------------------------------------
+
+    def _range(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return self.f.add(self.position(index[0]), property_int(op, "start"))
+
+    def _table(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return memory.read_constant(self, op, index)
+
+    def _poison(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return zero(storage(ir_name(element_type(value.type))))
+
+    def _load(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return memory.load_tile(self, op, index)
+
+    def _addptr(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return memory.pointers(self, value, index)
+
+    def _sides(self, op: Operation, value: SSAValue, index: Index) -> V:
+        """Join and cat: the left or the right operand, by one bit of the index."""
+        (left, at), (right, _) = operand_indices(value, index)
+        (bit,) = side_bit(op, value, index)
+        chosen = self.position(bit)
+        if chosen.const is not None:
+            return self.eval(right if chosen.const else left, at)
+        a, b = self.eval(left, at), self.eval(right, at)
+        lanes = max(a.type.lanes, b.type.lanes, chosen.type.lanes)
+        condition = self.f.splat(self.f.icmp("ne", chosen, 0), lanes)
+        return self.f.select(condition, self.f.splat(b, lanes), self.f.splat(a, lanes))
+
+    def _gather(self, op: Operation, value: SSAValue, index: Index) -> V:
+        return memory.gather_scratch(self, op, index)
+
+    def _extern(self, op: Operation, value: SSAValue, index: Index) -> V:
+        args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
+        lanes = max(arg.type.lanes for arg in args)
+        symbol = op.attr_values()["symbol"]  # type: ignore[attr-defined]
+        name = table_name(f"math.{math_name(symbol)}")
+        if name is None:
+            raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
+        return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
+
+
+def _attributes(op: Operation) -> dict[str, object]:
+    """Attributes that an entry of the elementwise table takes."""
+    if op.name in ("arith.cmpi", "arith.cmpf"):
+        return {"predicate": op.attr_values()["predicate"]}  # type: ignore[attr-defined]
+    if op.name == "tt.clampf":
+        return {"propagate_nan": op.attr_values()["propagateNan"] != "none"}  # type: ignore[attr-defined]
+    return {}
+
+
+_VIEW_OPS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.split"})
+_SPECIAL = {
+    "arith.constant": Evaluator._table,
+    "tt.make_range": Evaluator._range,
+    "ub.poison": Evaluator._poison,
+    "tt.load": Evaluator._load,
+    "tt.addptr": Evaluator._addptr,
+    "tt.join": Evaluator._sides,
+    "tt.cat": Evaluator._sides,
+    "tt.gather": Evaluator._gather,
+    "tt.extern_elementwise": Evaluator._extern,
+}

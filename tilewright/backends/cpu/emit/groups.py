@@ -1,0 +1,185 @@
+"""The loop nest of a group: outer loops, the loop along a reduced dim with its accumulators, one chunk of lanes inside.
+
+    for each outer dim                    values that depend on it are emitted here
+      accumulators = identity
+      for chunks of the innermost dim
+        evaluate the roots of all sinks
+        stores and spills; accumulators = combine(accumulators, chunk)
+      fold the accumulators over the lanes, store or name the result
+
+All roots of a chunk are evaluated before anything is stored, so that a tile may be replaced in place.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.chunks import enter_nest
+from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.masks import Masks
+from tilewright.backends.cpu.emit.nontemporal import streams
+from tilewright.backends.cpu.emit.reduce import Reduction
+from tilewright.backends.cpu.plan.index import Index
+from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
+from tilewright.backends.cpu.plan.recompute import is_tile
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.llvm.types import I64, V, const
+from tilewright.ir.types import element_type, ir_name
+
+if TYPE_CHECKING:
+    from tilewright.backends.llvm.function import Function
+
+
+_WRITE = frozenset({"spill", "copy"})
+
+
+def emit_group(ev: Evaluator, step: Step) -> None:
+    """Emit a group of stores, spills and reductions."""
+    own = {value: ev.placed[value] for value in step.computed(ev.placed)}
+    if own:
+        ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})
+    _emit(ev, step)
+    if own:
+        ev.place(own)
+
+
+def _emit(ev: Evaluator, step: Step) -> None:
+    chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
+    enter_nest(ev, step.shape, chunking)
+    _GroupNest(ev, step, chunking).emit()
+
+
+class _GroupNest:
+    """The emission of a group's loop nest."""
+
+    def __init__(self, ev: Evaluator, step: Step, chunking: Chunking) -> None:
+        self.ev, self.step, self.chunking = ev, step, chunking
+        self.f: Function = ev.f
+        self.index: Index = chunking.index
+        self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if sink.kind == "reduce"]
+        self.roots = [(root, self.index) for root, _ in step.roots() if is_tile(root)]
+        self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
+        loops = chunking.loops
+        self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
+
+    def emit(self) -> None:
+        """Emit the nest."""
+        axis = self.step.axis
+        *outer, last = self.chunking.loops or [(-1, 1, 1)]
+        # Accumulators live around the loops along the axis, which stand innermost.
+        inside = last[0] == axis
+        if not inside and last[0] >= 0 and self.reductions:
+            outer, last = [*outer, last], (-1, 1, 1)
+        with ExitStack() as stack:
+            for dim, extent, chunk in outer:
+                self.ev.hoist(self.roots)
+                loop = stack.enter_context(self.f.loop(0, extent, chunk, unroll=False))
+                self.ev.open(dim, loop.index)
+            self._finish(self._innermost(*last))
+            for dim, _, _ in reversed(outer):
+                self.ev.close(dim)
+
+    def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
+        """The innermost loop, without masks as far as they hold, then with them."""
+        starts = [r.start() for r in self.reductions]
+        if dim < 0:
+            return self._single(starts)
+        self.ev.hoist(self.roots)
+        flat = [v for start in starts for v in start]
+        limit = self.masks.limit(extent, chunk) if self.masks.holds else const(I64, extent)
+        self.ev.holds = self.masks.holds
+        flat = self._unmasked(dim, limit, chunk, flat)
+        self.ev.holds = frozenset()
+        if self.masks.holds:
+            flat = self._loop(dim, limit, extent, chunk, flat)
+        return _regroup(flat, starts)
+
+    def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
+        """The chunks in which masks hold; twice, if their stores may go past the caches."""
+        ev, zero = self.ev, const(I64, 0)
+        test = streams(ev, self.step, self.chunking)
+        if test is None:
+            return self._loop(dim, zero, limit, chunk, flat)
+
+        def variant(past: bool) -> list[V]:
+            ev.open_scope()
+            ev.streaming = past
+            results = self._loop(dim, zero, limit, chunk, flat)
+            ev.streaming = False
+            ev.close_scope()
+            return results
+
+        return self.f.if_else(test, lambda: variant(True), lambda: variant(False))
+
+    def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
+        """Chunks `lo` to `hi`; gives the accumulators."""
+        lengths = [r.start() for r in self.reductions]
+        with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
+            self.ev.open(dim, loop.index)
+            results = self._chunk(_regroup(loop.values, lengths), loop.index)
+            loop.next(*[v for result in results for v in result])
+        self.ev.close(dim)
+        return loop.results
+
+    def _single(self, starts: list[list[V]]) -> list[list[V]]:
+        """Just one chunk at the current place in the nest."""
+        if not self.masks.holds or self.masks.dim >= 0:
+            return self._chunk(starts, None)
+
+        def variant(holds: frozenset[tuple[SSAValue, Index]]) -> list[V]:
+            # Nothing evaluated in a branch may be remembered after it.
+            self.ev.open_scope()
+            self.ev.holds = holds
+            results = self._chunk(starts, None)
+            self.ev.holds = frozenset()
+            self.ev.close_scope()
+            return [v for result in results for v in result]
+
+        whole = self.f.icmp("ne", self.masks.limit(1, 1), 0)
+        return _regroup(self.f.if_else(whole, lambda: variant(self.masks.holds), lambda: variant(frozenset())), starts)
+
+    def _chunk(self, carried: list[list[V]], position: V | None) -> list[list[V]]:
+        """One chunk: evaluate, then store and accumulate."""
+        ev, index = self.ev, self.index
+        values: dict[int, list[V]] = {}
+        for number, sink in enumerate(self.step.sinks):
+            roots = sink.roots[1:] if sink.kind == "store" else sink.roots
+            values[number] = [ev.eval(root, index) for root in roots]
+            if sink.source is not None:
+                values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
+        accumulated: list[list[V]] = []
+        for number, sink in enumerate(self.step.sinks):
+            if sink.kind == "store":
+                memory.store_tile(ev, sink, index, values[number])
+            elif sink.kind in _WRITE:
+                target = self.targets[number]
+                name = target.elem if sink.source is not None else ir_name(element_type(sink.roots[0].type))
+                memory.write_scratch(ev, target, index, values[number][0], name)
+            else:
+                k = len(accumulated)
+                accumulated.append(self.reductions[k].step(carried[k], values[number], position))
+        return accumulated
+
+    def _finish(self, accumulated: list[list[V]]) -> None:
+        for reduction, values in zip(self.reductions, accumulated, strict=True):
+            reduction.finish(values, self.index)
+
+
+def _target(sink: Sink) -> Buffer:
+    """Where a spill or a copy goes, in the shape of the iteration space."""
+    (target,) = sink.targets
+    assert target is not None
+    return target if target.shape == sink.shape else target.viewed(sink.shape)
+
+
+def _regroup(flat: list[V], like: list[list[V]]) -> list[list[V]]:
+    """Cut a flat list into pieces of the lengths of `like`."""
+    out, at = [], 0
+    for part in like:
+        out.append(list(flat[at : at + len(part)]))
+        at += len(part)
+    return out

@@ -1,0 +1,152 @@
+"""How far a loop may run without masks: the chunks in which all masks of a group are known to be true.
+
+Masks that are conjunctions of comparisons `affine < affine` give a bound on the innermost loop; up to it the chunks are
+emitted without masks, the rest with them. Masked stores cost several times a plain one on some CPUs (Zen 4 and 5), and
+become branches where there is no AVX-512.
+
+    limit = whole chunks below the smallest bound
+    for chunk = 0 .. limit:        plain loads and stores
+    for chunk = limit .. extent:   masked ones
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.plan.affine import Form, Poly
+from tilewright.backends.cpu.plan.index import Index, pattern
+from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
+from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.llvm.types import I64, V, const
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.evaluator import Evaluator
+
+_MOST = 6  # comparisons worth testing; kernels have one or two
+
+
+class Masks:
+    """The comparisons behind the masks of a group, as bounds.
+
+    Args:
+        ev: evaluator.
+        step: the group.
+        index: of its chunks.
+        dim: of the innermost loop, -1 if there is none.
+
+    Attributes:
+        holds: comparisons, each at an index, that are true in every chunk below `limit`.
+    """
+
+    def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
+        self.ev, self.dim = ev, dim
+        self.forms: list[Form] = []
+        holds: list[tuple[SSAValue, Index]] = []
+        for value, at in _comparisons(ev, step, index):
+            form = _below_zero(ev, value, at)
+            if form is not None and _bounds(form, dim, ev.nest.bits.get(dim, 0)):
+                self.forms.append(form)
+                holds.append((value, at))
+        self.holds = frozenset(holds) if len(holds) <= _MOST else frozenset()
+
+    def limit(self, extent: int, step: int) -> V:
+        """Elements of the innermost loop, a multiple of `step`, below which everything in `holds` is true.
+
+        All other loops must be open. For groups without loops, gives `extent` or 0.
+        """
+        f = self.ev.f
+        total: V = const(I64, extent)
+        for form in self.forms:
+            stride, rest = self._split(form)
+            if stride == 0:
+                total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))
+                continue
+            # Chunks that start at i hold when rest + stride * i < 0.
+            starts = f.sub(0, rest)
+            if stride > 1:
+                starts = f.op("sdiv", f.add(starts, stride - 1), stride)
+            total = f.intrinsic("smin", total, starts)
+        total = f.add(f.intrinsic("smax", total, const(I64, 0)), step - 1)
+        return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
+
+    def _split(self, form: Form) -> tuple[int, V]:
+        """Stride along the innermost loop, and the largest value over the lanes of everything else."""
+        ev, f = self.ev, self.ev.f
+        rest, own = ev.poly(form.constant), 0
+        for coord, poly in form.coords.items():
+            stride = poly.constant
+            assert stride is not None
+            inner = tuple([field for field in coord if field.src == self.dim])
+            own += sum(stride << (field.pos - field.lo) for field in inner)
+            rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
+            lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
+            if lanes is not None:
+                rest = f.add(rest, max(0, stride * max(lanes)))
+        return own, rest
+
+
+def _comparisons(ev: Evaluator, step: Step, index: Index) -> list[tuple[SSAValue, Index]]:
+    """Comparisons that make up the masks of a group's loads, stores and selections."""
+    found: dict[tuple[SSAValue, Index], None] = {}
+    seen: set[tuple[SSAValue, Index]] = set()
+    stack = [(root, index) for root, _ in step.roots()]
+    masks = [(sink.roots[2], index) for sink in step.sinks if sink.kind == "store" and len(sink.roots) > 2]
+    while stack:
+        key = stack.pop()
+        if key in seen or not is_tile(key[0]) or key[0] in ev.placed:
+            continue
+        seen.add(key)
+        op = owner_of(key[0])
+        assert op is not None
+        operands = operand_indices(*key)
+        if op.name == "tt.load":
+            masks += operands[1:2]
+            operands = operands[2:]
+        elif op.name == "arith.select":
+            masks += operands[:1]
+        stack += operands
+    for mask in masks:
+        _conjuncts(ev, mask, found)
+    return list(found)
+
+
+def _conjuncts(ev: Evaluator, key: tuple[SSAValue, Index], out: dict[tuple[SSAValue, Index], None]) -> None:
+    """The comparisons of which a mask is the conjunction."""
+    value, _ = key
+    op = owner_of(value)
+    if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
+        return
+    if op.name == "arith.cmpi":
+        out[key] = None
+    elif op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+        for operand in operand_indices(*key):
+            _conjuncts(ev, operand, out)
+
+
+def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Form | None:
+    """The form that a comparison says is negative; None if it is not affine with constant, suitable strides."""
+    op = owner_of(value)
+    assert op is not None
+    predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
+    if predicate not in ("slt", "sle", "sgt", "sge"):
+        return None
+    a, b = (ev.analysis.integer(v, i) for v, i in operand_indices(value, index))
+    small, large = (a, b) if predicate in ("slt", "sle") else (b, a)
+    form = small.plus(large, Poly.of(-1))
+    if predicate in ("sle", "sge"):
+        form = form.plus(Form(Poly.of(-1)))
+    if form.residual or any(stride.constant is None for stride in form.coords.values()):
+        return None
+    return form
+
+
+def _bounds(form: Form, dim: int, bits: int) -> bool:
+    """Whether a form grows with the loop over `dim` in equal steps, or does not depend on it."""
+    for coord, poly in form.coords.items():
+        inner = [field for field in coord if field.src == dim]
+        plain = len(inner) <= 1 and all(f.pos >= f.lo and (f.width >= bits - f.lo) for f in inner)
+        if inner and not (plain and (poly.constant or 0) > 0):
+            return False
+    return True

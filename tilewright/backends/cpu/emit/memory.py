@@ -1,0 +1,406 @@
+"""Loads, stores and scratch access of a chunk of lanes.
+
+An address is split into a scalar part, emitted at the loop level on which it depends, and what each lane adds: known
+byte offsets (affine, constant strides) or a vector computed at run time. Known offsets choose the access: one vector,
+one scalar for all lanes, a few vectors and a shuffle, else a gather or scatter.
+
+    base ptr + constant      before the nest
+      + row * stride         in the row loop
+        + column * 4         in the chunk loop        lane l: + 4 l   ->  one vector
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.cpu.plan.affine import Form, PointerForm, Poly
+from tilewright.backends.cpu.plan.index import Coord, Index
+from tilewright.backends.cpu.plan.recompute import constant_elements
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
+from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
+from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero
+from tilewright.base.errors import UnsupportedError
+from tilewright.ir.types import TilePointerType, element_type, ir_name, pointee_bytes, shape_of
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.evaluator import Evaluator
+
+Offsets = tuple[int, ...]
+_MIN_RUN = 4
+LINE = 64
+
+
+@dataclass(slots=True)
+class Address:
+    """Where the lanes of a chunk are in memory.
+
+    Args:
+        base: scalar pointer, or a vector of pointers (then `varying` is part of it).
+        offsets: known bytes added by each lane; None for none.
+        varying: bytes added by each lane at run time; None for none.
+    """
+
+    base: V
+    offsets: Offsets | None = None
+    varying: V | None = None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all lanes have one address."""
+        return self.offsets is None and self.varying is None and not self.base.type.lanes
+
+
+# --- addresses --------------------------------------------------------------------------------------
+
+
+def _prefix(ev: Evaluator, value: object, base: V, form: Form, level: int) -> V:
+    """`base` plus the parts of a form that depend on loops at depth `level` or less, uniform over lanes."""
+    key = ("address", value, level)
+    found = ev.recall(key)
+    if found is not None:
+        return found
+    f = ev.f
+    if level == 0:
+        pointer = f.gep(base, ev.poly(form.constant))
+    else:
+        pointer = _prefix(ev, value, base, form, level - 1)
+    for coord, stride in form.coords.items():
+        if _level(ev, coord) == level:
+            pointer = f.gep(pointer, f.mul(ev.coord(coord), ev.poly(stride)))
+    return ev.remember(key, pointer)
+
+
+def _level(ev: Evaluator, coord: Coord) -> int:
+    return ev.level_of((coord,))
+
+
+def hoist_address(ev: Evaluator, value: SSAValue, index: Index) -> None:
+    """Emit the part of an address that does not depend on loops that are still closed."""
+    form = ev.analysis.pointer(value, index)
+    base = form.base
+    if base is not None:
+        _hoist(ev, (value, index), lambda: ev.scalar(base), form.offset)
+
+
+def hoist_scratch(ev: Evaluator, buffer: Buffer, index: Index) -> None:
+    """As `hoist_address` for a place in scratch."""
+    _hoist(ev, (buffer, index), lambda: _arena(ev, buffer), _scratch_form(buffer, index))
+
+
+def _hoist(ev: Evaluator, key: object, base: Callable[[], V], form: Form) -> None:
+    level = max(ev.nest.depth.values(), default=0)
+    for poly in (form.constant, *form.coords.values()):
+        ev.poly(poly)
+    _prefix(ev, key, base(), form, level)
+
+
+def _arena(ev: Evaluator, buffer: Buffer) -> V:
+    return ev.f.gep(ev.arena, buffer.offset)
+
+
+def _scratch_form(buffer: Buffer, index: Index) -> Form:
+    size = memory_bytes(buffer.elem)
+    form = Form()
+    for coord, stride in zip(index, buffer.strides, strict=True):
+        if coord:
+            form = form.plus(Form(coords={coord: Poly.of(stride * size)}))
+    return form
+
+
+def _address(ev: Evaluator, key: object, base: V, form: Form) -> Address:
+    """The address of a chunk at the current place in the nest."""
+    level = max(ev.nest.depth.values(), default=0)
+    address = Address(_prefix(ev, key, base, form, level))
+    for coord, stride in form.coords.items():
+        lanes = ev.lanes_of(coord)
+        if lanes is None:
+            continue
+        step = stride.constant
+        if step is not None:
+            added = tuple(lane * step for lane in lanes)
+            address.offsets = (
+                added if address.offsets is None else tuple(map(sum, zip(address.offsets, added, strict=True)))
+            )
+        else:
+            wide = I64.vec(len(lanes))
+            _vary(ev, address, ev.f.mul(ev.f.splat(ev.poly(stride), len(lanes)), const_vector(wide, list(lanes))))
+    for value, at, scale in form.residual:
+        offset = ev.f.mul(_widened(ev, value, at), _scaled(ev, scale, value, at))
+        if offset.type.lanes:
+            _vary(ev, address, offset)
+        else:
+            address.base = ev.f.gep(address.base, offset)
+    if address.offsets is not None and not any(address.offsets):
+        address.offsets = None
+    return address
+
+
+def _widened(ev: Evaluator, value: SSAValue, at: Index) -> V:
+    return ev.f.cast("sext", ev.eval(value, at), I64)
+
+
+def _scaled(ev: Evaluator, scale: Poly, value: SSAValue, at: Index) -> V:
+    return ev.f.splat(ev.poly(scale), ev.eval(value, at).type.lanes)
+
+
+def _vary(ev: Evaluator, address: Address, offset: V) -> None:
+    address.varying = offset if address.varying is None else ev.f.add(address.varying, offset)
+
+
+def address_of(ev: Evaluator, pointer: SSAValue, index: Index) -> Address:
+    """The address of a tile of pointers (or a scalar pointer) at an index."""
+    form: PointerForm = ev.analysis.pointer(pointer, index)
+    if form.base is not None:
+        return _address(ev, (pointer, index), ev.scalar(form.base), form.offset)
+    assert form.tile is not None
+    tile, at = form.tile
+    base = ev.eval(tile, at)
+    if not base.type.lanes:
+        return _address(ev, (pointer, index), base, form.offset)
+    address = _address(ev, (pointer, index), const(PTR, 0), form.offset)
+    moved = ev.f.gep(base, ev.f.splat(ev.f.cast("ptrtoint", address.base, I64), base.type.lanes))
+    return Address(moved, address.offsets, address.varying)
+
+
+def lane_pointers(ev: Evaluator, address: Address, lanes: int) -> V:
+    """One pointer per lane."""
+    f = ev.f
+    pointers = address.base
+    if address.varying is not None:
+        pointers = f.gep(pointers, f.splat(address.varying, lanes))
+    if address.offsets is not None:
+        pointers = f.gep(pointers, const_vector(I64.vec(lanes), list(address.offsets)))
+    return f.splat(pointers, lanes)
+
+
+def pointers(ev: Evaluator, value: SSAValue, index: Index) -> V:
+    """A tile of pointers as values."""
+    address = address_of(ev, value, index)
+    return address.base if address.uniform else lane_pointers(ev, address, ev.nest.lanes)
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def _runs(offsets: Offsets, size: int) -> int:
+    """Length of the aligned runs of lanes that are neighbours in memory."""
+    run = len(offsets)
+    while run > 1 and any(offsets[i + 1] - offsets[i] != size for i in range(len(offsets) - 1) if (i + 1) % run):
+        run //= 2
+    return run
+
+
+def _read(ev: Evaluator, t: T, address: Address, mask: V | None, other: V | None) -> V:
+    """Lanes of `t` (a scalar type) at an address; a scalar where all lanes agree."""
+    f, size, lanes = ev.f, max(1, t.bits // 8), ev.nest.lanes
+    if mask is not None and mask.const is not None:
+        if not mask.const:
+            return zero(t) if other is None else other
+        mask = None
+    if address.uniform and (mask is None or not mask.type.lanes):
+        return _read_scalar(ev, t, address.base, mask, other)
+    whole = address.varying is None and not address.base.type.lanes and address.offsets is not None
+    if whole and address.offsets is not None:
+        run = _runs(address.offsets, size)
+        if run == lanes or (run >= _MIN_RUN and run * size >= 8):
+            return _read_runs(ev, t, address, run, mask, other)
+        if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
+            return shuffled
+    vt = t.vec(lanes)
+    fill = zero(vt) if other is None else f.splat(other, lanes)
+    return f.gather(vt, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes), fill)
+
+
+def _read_scalar(ev: Evaluator, t: T, pointer: V, mask: V | None, other: V | None) -> V:
+    f = ev.f
+    if mask is None:
+        return f.load(t, pointer)
+    lanes = 0 if other is None else other.type.lanes
+    fill = zero(t.vec(lanes)) if other is None else other
+    return f.if_else(mask, lambda: [f.splat(f.load(t, pointer), lanes)], lambda: [fill])[0]
+
+
+def _read_runs(ev: Evaluator, t: T, address: Address, run: int, mask: V | None, other: V | None) -> V:
+    """Vectors of `run` neighbours each."""
+    f, lanes = ev.f, ev.nest.lanes
+    assert address.offsets is not None
+    parts = []
+    mask = None if mask is None else f.splat(mask, lanes)
+    other = None if other is None else f.splat(other, lanes)
+    for start in range(0, lanes, run):
+        pointer = f.gep(address.base, address.offsets[start])
+        if mask is None:
+            parts.append(f.load(t.vec(run), pointer))
+        else:
+            fill = None if other is None else f.slice(other, start, run)
+            parts.append(f.masked_load(t.vec(run), pointer, f.slice(mask, start, run), 0, fill))
+    return f.concat(parts)
+
+
+def _read_shuffled(ev: Evaluator, t: T, address: Address) -> V | None:
+    """All bytes between the first and the last lane, then a shuffle; only where nothing between is out of bounds.
+
+    True for lanes that repeat elements, and for offsets without gaps in another order.
+    """
+    f, size = ev.f, max(1, t.bits // 8)
+    assert address.offsets is not None
+    distinct = sorted(set(address.offsets))
+    steps = {b - a for a, b in itertools.pairwise(distinct)}
+    if steps - {size} or len(distinct) & (len(distinct) - 1):
+        return None
+    where = {offset: lane for lane, offset in enumerate(distinct)}
+    loaded = f.load(t.vec(len(distinct)), f.gep(address.base, distinct[0]))
+    return f.shuffle(loaded, None, [where[offset] for offset in address.offsets])
+
+
+def load_tile(ev: Evaluator, op: Operation, index: Index) -> V:
+    """A `tt.load` at an index."""
+    name = ir_name(element_type(op.results[0].type))
+    address = address_of(ev, op.operands[0], index)
+    mask = ev.eval(op.operands[1], index) if len(op.operands) > 1 else None
+    other = ev.eval(op.operands[2], index) if len(op.operands) > 2 else None
+    if name != "i1":
+        return _read(ev, storage(name), address, mask, other)
+    byte = _read(ev, I8, address, mask, None if other is None else store_bool(ev.f, other))
+    return load_bool(ev.f, byte)
+
+
+def read_scratch(ev: Evaluator, buffer: Buffer, index: Index, name: str) -> V:
+    """A value that lives in scratch, as elements of type `name`."""
+    address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
+    if buffer.elem == "i1":
+        return load_bool(ev.f, _read(ev, I8, address, None, None))
+    value = _read(ev, storage(buffer.elem), address, None, None)
+    return convert_element(ev, value, buffer.elem, name)
+
+
+def read_constant(ev: Evaluator, op: Operation, index: Index) -> V:
+    """A constant tile whose elements differ: a table in the object."""
+    value = op.results[0]
+    name = ir_name(element_type(value.type))
+    buffer = tile_buffer(value.type)
+    t = I8 if name == "i1" else storage(name)
+    if name.startswith("f8"):
+        raise UnsupportedError("a constant tile of 8-bit floats whose elements differ")
+    elements = constant_elements(op)
+    key = f"table.{name}.{'x'.join(map(str, buffer.shape))}.{hash(tuple(elements)) & 0xFFFFFFFFFFFF:x}"
+    base = ev.f.module.constant(key, t, [const(t, v) for v in elements])
+    read = _read(ev, t, _address(ev, (op, index), base, _scratch_form(buffer, index)), None, None)
+    return load_bool(ev.f, read) if name == "i1" else read
+
+
+def convert_element(ev: Evaluator, value: V, source: str, target: str) -> V:
+    """Between the element type of an accumulator and that of the tile that it stands for."""
+    if source == target:
+        return value
+    if source.startswith("i"):
+        narrows = storage(target).bits < storage(source).bits
+        return convert(ev.f, "trunci" if narrows else "extsi", value, source, target)
+    return from_working_float(ev.f, to_working_float(ev.f, value, source), target)
+
+
+def gather_scratch(ev: Evaluator, op: Operation, index: Index) -> V:
+    """`tt.gather`: elements of a tile in scratch picked along one dim."""
+    source, picks = op.operands
+    axis = int(op.properties["axis"].value.data)  # type: ignore[attr-defined]
+    buffer = ev.placed[source]
+    f, size = ev.f, memory_bytes(buffer.elem)
+    at = f.cast("zext", ev.eval(picks, index), I64)
+    shape = shape_of(source.type)
+    # An index out of range picks some element of the tile, as it does on a GPU, but never memory outside of it.
+    at = f.op("urem", at, shape[axis]) if shape[axis] & (shape[axis] - 1) else f.and_(at, shape[axis] - 1)
+    rest = tuple(() if dim == axis else coord for dim, coord in enumerate(index))
+    address = _address(ev, (buffer, rest), _arena(ev, buffer), _scratch_form(buffer, rest))
+    offset = f.mul(at, buffer.strides[axis] * size)
+    if offset.type.lanes:
+        _vary(ev, address, offset)
+    else:
+        address.base = f.gep(address.base, offset)
+    value = _read(ev, I8 if buffer.elem == "i1" else storage(buffer.elem), address, None, None)
+    if buffer.elem == "i1":
+        return load_bool(f, value)
+    return convert_element(ev, value, buffer.elem, ir_name(element_type(source.type)))
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+def _write(ev: Evaluator, value: V, address: Address, mask: V | None) -> None:
+    f, lanes = ev.f, ev.nest.lanes
+    if mask is not None and mask.const is not None:
+        if not mask.const:
+            return
+        mask = None
+    if address.uniform and not value.type.lanes and (mask is None or not mask.type.lanes):
+        with f.if_(const(I1, 1) if mask is None else mask):
+            f.store(value, address.base)
+        return
+    value = f.splat(value, lanes)
+    size = max(1, value.type.bits // 8)
+    if address.varying is None and address.offsets is not None and not address.base.type.lanes:
+        run = _runs(address.offsets, size)
+        if run == lanes or (run >= _MIN_RUN and run * size >= 8):
+            for start in range(0, lanes, run):
+                pointer, part = f.gep(address.base, address.offsets[start]), f.slice(value, start, run)
+                if mask is None and ev.streaming and part.type.bytes % LINE == 0:
+                    f.store(part, pointer, LINE, f"!nontemporal {f.module.metadata('!{i32 1}')}")
+                    ev.streamed = True
+                elif mask is None:
+                    f.store(part, pointer)
+                else:
+                    f.masked_store(part, pointer, f.slice(f.splat(mask, lanes), start, run))
+            return
+    f.scatter(value, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes))
+
+
+def store_tile(ev: Evaluator, sink: Sink, index: Index, values: Sequence[V]) -> None:
+    """The store of a sink at an index; `values` are its evaluated operands after the pointer."""
+    pointer = sink.roots[0]
+    address = address_of(ev, pointer, index)
+    value = values[0]
+    element = element_type(pointer.type)
+    assert isinstance(element, TilePointerType)
+    if value.type.elem == "i1" and pointee_bytes(pointer.type) == 1:
+        value = store_bool(ev.f, value)
+    _write(ev, value, address, values[1] if len(values) > 1 else None)
+
+
+def write_scratch(ev: Evaluator, buffer: Buffer, index: Index, value: V, name: str) -> None:
+    """Write elements of type `name` to their place in scratch."""
+    address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
+    value = store_bool(ev.f, value) if buffer.elem == "i1" else convert_element(ev, value, name, buffer.elem)
+    _write(ev, value, address, None)
+
+
+def scalar_load(ev: Evaluator, op: Operation) -> V:
+    """A `tt.load` of one element."""
+    name = ir_name(element_type(op.results[0].type))
+    operands = [ev.scalar(operand) for operand in op.operands]
+    mask = operands[1] if len(operands) > 1 else None
+    other = operands[2] if len(operands) > 2 else None
+    if name != "i1":
+        return _guarded(ev, storage(name), operands[0], mask, other)
+    byte = _guarded(ev, I8, operands[0], mask, None if other is None else store_bool(ev.f, other))
+    return load_bool(ev.f, byte)
+
+
+def _guarded(ev: Evaluator, t: T, pointer: V, mask: V | None, other: V | None) -> V:
+    if mask is not None and mask.const is not None:
+        if not mask.const:
+            return zero(t) if other is None else other
+        mask = None
+    return _read_scalar(ev, t, pointer, mask, other)
+
+
+def scalar_store(ev: Evaluator, op: Operation) -> None:
+    """A `tt.store` of one element."""
+    pointer, value, *rest = [ev.scalar(operand) for operand in op.operands]
+    if value.type.elem == "i1":
+        value = store_bool(ev.f, value)
+    with ev.f.if_(rest[0] if rest else const(I1, 1)):
+        ev.f.store(value, pointer)

@@ -1,0 +1,178 @@
+"""`tt.reduce` inside a group: accumulators as wide as a chunk, folded over the lanes once at the end.
+
+    acc = identity                       per lane; or the first chunk, where the body has no known identity
+    loop: acc = body(acc, chunk)
+    while lanes of the reduced dim remain: acc = body(low half, high half)
+
+Sums and the like end in one horizontal instruction. Elements are combined in an order of our choosing, as on a GPU:
+the body must be associative and commutative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, Operation
+
+from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index
+from tilewright.backends.cpu.plan.lanes import Chunking
+from tilewright.backends.cpu.plan.steps import Sink
+from tilewright.backends.llvm.casts import storage
+from tilewright.backends.llvm.elementwise import accumulate_max
+from tilewright.backends.llvm.types import I1, V, const, zero
+from tilewright.ir.types import element_type, ir_name
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.evaluator import Evaluator
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A body of one operation: what it starts from and the horizontal instruction that ends it."""
+
+    horizontal: str
+    identity: float
+
+
+_INF = math.inf
+_FLOATS = {
+    "arith.addf": _Known("fadd", -0.0), "arith.mulf": _Known("fmul", 1.0),
+    "arith.maxnumf": _Known("fmax", -_INF), "arith.minnumf": _Known("fmin", _INF),
+    "arith.maximumf": _Known("fmaximum", -_INF), "arith.minimumf": _Known("fminimum", _INF),
+}  # fmt: skip
+_INTEGERS: dict[str, tuple[str, Callable[[int], int]]] = {
+    "arith.addi": ("add", lambda b: 0), "arith.muli": ("mul", lambda b: 1), "arith.andi": ("and", lambda b: -1),
+    "arith.ori": ("or", lambda b: 0), "arith.xori": ("xor", lambda b: 0),
+    "arith.maxsi": ("smax", lambda b: -(1 << (b - 1))), "arith.minsi": ("smin", lambda b: (1 << (b - 1)) - 1),
+    "arith.maxui": ("umax", lambda b: 0), "arith.minui": ("umin", lambda b: -1),
+}  # fmt: skip
+
+
+def single_operation(block: Block) -> Operation | None:
+    """The operation of a body that applies just one to its two arguments and returns the result."""
+    ops = list(block.ops)
+    if len(ops) != 2 or len(block.args) != 2 or list(ops[1].operands) != list(ops[0].results):
+        return None
+    return ops[0] if set(ops[0].operands) == set(block.args) else None
+
+
+class Reduction:
+    """One reduction of a group.
+
+    Args:
+        ev: evaluator.
+        sink: the reduction.
+        chunking: of the group.
+    """
+
+    def __init__(self, ev: Evaluator, sink: Sink, chunking: Chunking) -> None:
+        assert sink.op is not None
+        self.ev, self.sink, self.chunking = ev, sink, chunking
+        self.op = sink.op
+        self.body = sink.op.regions[0].block
+        self.names = [ir_name(element_type(value.type)) for value in sink.op.operands]
+        self.known = self._recognise()
+        # Maxima that prefer numbers to NaN keep a second accumulator: whether a lane has seen a number.
+        self.skips_nan = self.known is not None and self.known.horizontal in ("fmax", "fmin")
+
+    def _recognise(self) -> _Known | None:
+        op = single_operation(self.body)
+        if op is None:
+            return None
+        name, t = op.name, storage(self.names[0])
+        if name in _FLOATS and t.elem in ("float", "double"):
+            return _FLOATS[name]
+        if name in _INTEGERS and t.is_int:
+            horizontal, identity = _INTEGERS[name]
+            return _Known(horizontal, identity(max(t.bits, 1)))
+        return None
+
+    # -- along the axis ------------------------------------------------------------------------------
+
+    def start(self) -> list[V]:
+        """Accumulators before the first chunk."""
+        types = [storage(name, self.chunking.lanes) for name in self.names]
+        if self.known is None:
+            return [zero(t) for t in types]
+        best = const(types[0], self.known.identity)
+        return [best, zero(I1.vec(self.chunking.lanes))] if self.skips_nan else [best]
+
+    def step(self, carried: list[V], values: list[V], position: V | None) -> list[V]:
+        """Take in a chunk; `position` is the axis' loop variable, None where there is no loop."""
+        f = self.ev.f
+        values = [f.splat(value, self.chunking.lanes) for value in values]
+        if self.known is not None:
+            if self.skips_nan:  # also without a loop: it takes NaN out of the lanes
+                return self.combine(carried, [values[0], f.fcmp("ord", values[0], values[0])])
+            if position is None:
+                return values
+            return self.combine(carried, values)
+        if position is None or position.const == 0:
+            return values
+        return f.if_else(f.icmp("eq", position, 0), lambda: values, lambda: self.combine(carried, values))
+
+    def combine(self, left: list[V], right: list[V]) -> list[V]:
+        """The body applied lane by lane."""
+        if self.skips_nan:
+            best = accumulate_max(self.ev.f, left[0], right[0], smallest=self.known is _FLOATS["arith.minnumf"])
+            return [best, self.ev.f.or_(left[1], right[1])]
+        return apply_body(self.ev, self.body, [*left, *right])
+
+    # -- over the lanes ------------------------------------------------------------------------------
+
+    def finish(self, values: list[V], index: Index) -> None:
+        """Fold the lanes of the axis and put the results where they belong."""
+        low, count = self.chunking.lane_bits.get(self.sink.axis, (0, 0))
+        if count:
+            values = self._fold(values, low, count)
+        if self.skips_nan:  # where nothing but NaN was seen, the result is NaN
+            values = [self.ev.f.select(values[1], values[0], const(values[0].type, math.nan))]
+        rest = tuple(_without_lanes(coord, low, count) for dim, coord in enumerate(index) if dim != self.sink.axis)
+        lanes = self.ev.nest.lanes
+        self.ev.nest.lanes = values[0].type.lanes
+        for result, target, value, name in zip(self.op.results, self.sink.targets, values, self.names, strict=True):
+            if target is not None:
+                memory.write_scratch(self.ev, target, rest, value, name)
+            elif not rest:
+                self.ev.scalars[result] = value
+        self.ev.nest.lanes = lanes
+
+    def _fold(self, values: list[V], low: int, count: int) -> list[V]:
+        f = self.ev.f
+        if self.known is not None and 1 << count == values[0].type.lanes:
+            folded = [f.reduce(self.known.horizontal, values[0])]
+            return [*folded, f.reduce("or", values[1])] if self.skips_nan else folded
+        for bit in reversed(range(low, low + count)):
+            lanes = range(values[0].type.lanes)
+            clear = [lane for lane in lanes if not lane >> bit & 1]
+            halves = [[f.shuffle(v, None, [lane | part for lane in clear]) for v in values] for part in (0, 1 << bit)]
+            if len(clear) == 1:
+                halves = [[f.extract(v, 0) for v in half] for half in halves]
+            values = self.combine(*halves)
+        return values
+
+
+def _without_lanes(coord: Coord, low: int, count: int) -> Coord:
+    """The coordinate once the lanes `low .. low+count` have been folded away."""
+    return tuple(
+        [Field(f.src, f.lo - count, f.width, f.pos) if f.src == LANE and f.lo >= low + count else f for f in coord]
+    )
+
+
+def apply_body(ev: Evaluator, body: Block, args: list[V]) -> list[V]:
+    """The operations of a combine body on scalars or vectors of one lane count."""
+    lanes = max(arg.type.lanes for arg in args)
+    values = dict(zip(body.args, [ev.f.splat(arg, lanes) for arg in args], strict=True))
+    for op in body.ops:
+        if op.name.endswith(".return"):
+            return [ev.f.splat(values[o] if o in values else ev.scalar(o), lanes) for o in op.operands]
+        if op.name == "arith.constant":
+            values[op.results[0]] = ev.scalar(op.results[0])
+            continue
+        operands = [values[o] if o in values else ev.scalar(o) for o in op.operands]
+        values[op.results[0]] = ev.apply(op, operands)
+    return []

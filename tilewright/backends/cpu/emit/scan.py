@@ -1,0 +1,117 @@
+"""`tt.scan`: along the lanes in log steps, or, where another dim has the lanes, one element after the other.
+
+lanes across:  for columns: acc = x[0]; for i: acc = body(acc, x[i]); out[i] = acc
+lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...      inside the chunk
+                            x = body(last of the chunk before, x);  out = x
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.chunks import enter_nest
+from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.reduce import apply_body
+from tilewright.backends.cpu.plan.lanes import NATIVE_VECTORS, Chunking, make_chunking, survey
+from tilewright.backends.cpu.plan.recompute import is_tile, property_int
+from tilewright.backends.cpu.plan.steps import Sink, Step
+from tilewright.backends.llvm.casts import storage
+from tilewright.backends.llvm.types import I1, V, const_vector, zero
+from tilewright.ir.types import element_type, ir_name
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.lower import FunctionLowering
+
+
+def emit_scan(low: FunctionLowering, step: Step) -> None:
+    """Emit one scan."""
+    (sink,) = step.sinks
+    _Scan(low.ev, step, sink).emit()
+
+
+class _Scan:
+    def __init__(self, ev: Evaluator, step: Step, sink: Sink) -> None:
+        assert sink.op is not None
+        self.ev, self.f, self.sink, self.axis = ev, ev.f, sink, sink.axis
+        self.body = sink.op.regions[0].block
+        self.reverse = bool(property_int(sink.op, "reverse"))
+        self.names = [ir_name(element_type(root.type)) for root in sink.roots]
+        self.chunking = self._chunking(step)
+
+    def _chunking(self, step: Step) -> Chunking:
+        ev, shape = self.ev, self.sink.shape
+        votes, widest = survey(step, ev.placed, ev.analysis)
+        others = [d for d, n in enumerate(shape) if n > 1 and d != self.axis]
+        others.sort(key=lambda d: (votes[d], d), reverse=True)
+        native = max(2, ev.f.isa.vector_bytes // max(4, widest))
+        along = not others or (votes[self.axis] > votes[others[0]] and shape[self.axis] >= native)
+        if along:
+            return make_chunking(shape, [self.axis], native, native, self.axis)
+        return make_chunking(shape, others, NATIVE_VECTORS * native, native, self.axis)
+
+    def emit(self) -> None:
+        """Emit the nest."""
+        ev, f, chunking = self.ev, self.f, self.chunking
+        enter_nest(ev, self.sink.shape, chunking)
+        roots = [(root, chunking.index) for root in self.sink.roots if is_tile(root)]
+        outer = [loop for loop in chunking.loops if loop[0] != self.axis]
+        inner = [loop for loop in chunking.loops if loop[0] == self.axis]
+        with ExitStack() as stack:
+            for dim, extent, chunk in outer:
+                ev.hoist(roots)
+                ev.open(dim, stack.enter_context(f.loop(0, extent, chunk, unroll=False)).index)
+            if inner:
+                _, extent, chunk = inner[0]
+                ev.hoist(roots)
+                start = [zero(storage(name, self._carry_lanes())) for name in self.names]
+                with f.loop(0, extent, chunk, init=start, unroll=False) as loop:
+                    at = f.sub(extent - chunk, loop.index) if self.reverse else loop.index
+                    ev.open(self.axis, at)
+                    loop.next(*self._chunk(loop.values, f.icmp("eq", loop.index, 0)))
+                ev.close(self.axis)
+            else:
+                self._chunk(None, None)
+            for dim, _, _ in reversed(outer):
+                ev.close(dim)
+
+    @property
+    def _along(self) -> bool:
+        """Whether the lanes lie along the axis."""
+        return self.axis in self.chunking.lane_bits
+
+    def _carry_lanes(self) -> int:
+        return 0 if self._along else self.chunking.lanes
+
+    def _chunk(self, carried: list[V] | None, first: V | None) -> list[V]:
+        """One chunk; gives what the next one carries on from."""
+        ev, f, index = self.ev, self.f, self.chunking.index
+        values = [ev.vector(root, index) for root in self.sink.roots]
+        if self._along:
+            values = self._inside(values)
+        if carried is not None and first is not None:
+            so_far = [f.splat(c, self.chunking.lanes) for c in carried]
+            one = values
+            values = f.if_else(first, lambda: one, lambda: apply_body(ev, self.body, [*so_far, *one]))
+        for value, target, name in zip(values, self.sink.targets, self.names, strict=True):
+            assert target is not None
+            memory.write_scratch(ev, target, index, value, name)
+        if not self._along:
+            return values
+        last = 0 if self.reverse else self.chunking.lanes - 1
+        return [f.extract(value, last) if value.type.lanes else value for value in values]
+
+    def _inside(self, values: list[V]) -> list[V]:
+        """The scan of one chunk on its own."""
+        f, lanes = self.f, self.chunking.lanes
+        by = 1
+        while by < lanes:
+            source = [min(lane + by, lanes - 1) if self.reverse else max(lane - by, 0) for lane in range(lanes)]
+            inside = [int(lane + by < lanes if self.reverse else lane >= by) for lane in range(lanes)]
+            before = [f.shuffle(v, None, source) for v in values]
+            combined = apply_body(self.ev, self.body, [*before, *values])
+            mask = const_vector(I1.vec(lanes), inside)
+            values = [f.select(mask, new, old) for new, old in zip(combined, values, strict=True)]
+            by *= 2
+        return values

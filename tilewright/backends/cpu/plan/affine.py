@@ -1,0 +1,284 @@
+"""Affine forms of integer and pointer tiles: constant + sum of coordinate * stride + what is not affine.
+
+Strides and the constant are polynomials in scalar SSA values with integer coefficients, so that "is this stride
+one element" and "do these two addresses agree" are comparisons of dictionaries. Forms are taken at an index
+(`index.py`), hence see through every change of shape. Index arithmetic inside a tile is taken not to wrap: an i32
+offset that overflowed would address memory 8 GiB away from the tensor.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.plan.index import Coord, Index
+from tilewright.backends.cpu.plan.recompute import constant_of, operand_indices, property_int
+from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A scalar of the program; `unsigned` when it is to be widened with zeros."""
+
+    value: SSAValue
+    unsigned: bool = False
+
+
+Monomial = tuple[Atom, ...]
+# Orders the atoms of a product, by who was multiplied first: addresses of objects would make code differ between runs.
+_ranks: weakref.WeakKeyDictionary[SSAValue, int] = weakref.WeakKeyDictionary()
+_next_rank = itertools.count()
+
+
+def _rank(atom: Atom) -> tuple[int, bool]:
+    found = _ranks.get(atom.value)
+    if found is None:
+        found = _ranks.setdefault(atom.value, next(_next_rank))
+    return found, atom.unsigned
+
+
+class Poly:
+    """A polynomial in atoms: monomial -> coefficient, zero coefficients left out."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: dict[Monomial, int]) -> None:
+        self.terms = {m: c for m, c in terms.items() if c}
+        self._hash: int | None = None
+
+    @staticmethod
+    def of(value: int) -> Poly:
+        return Poly({(): value})
+
+    @staticmethod
+    def atom(value: SSAValue) -> Poly:
+        return Poly({(Atom(value),): 1})
+
+    @property
+    def constant(self) -> int | None:
+        """The value, if no atom occurs."""
+        if not self.terms:
+            return 0
+        return self.terms[()] if len(self.terms) == 1 and () in self.terms else None
+
+    def __add__(self, other: Poly) -> Poly:
+        out = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            out[monomial] = out.get(monomial, 0) + coefficient
+        return Poly(out)
+
+    def __neg__(self) -> Poly:
+        return Poly({m: -c for m, c in self.terms.items()})
+
+    def __mul__(self, other: Poly) -> Poly:
+        out: dict[Monomial, int] = {}
+        for a, x in self.terms.items():
+            for b, y in other.terms.items():
+                product = tuple(sorted((*a, *b), key=_rank)) if a and b else a or b
+                out[product] = out.get(product, 0) + x * y
+        return Poly(out)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Poly) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def atoms(self) -> set[SSAValue]:
+        """Scalars on which the value depends."""
+        return {atom.value for monomial in self.terms for atom in monomial}
+
+    def unsigned(self) -> Poly:
+        """The same with atoms widened by zeros."""
+        return Poly({tuple(Atom(a.value, True) for a in m): c for m, c in self.terms.items()})
+
+
+ZERO = Poly({})
+Residual = tuple[SSAValue, Index, Poly]
+
+
+@dataclass(slots=True)
+class Form:
+    """constant + sum over `coords` of coordinate * stride + sum over `residual` of (tile value at index) * scale."""
+
+    constant: Poly = ZERO
+    coords: dict[Coord, Poly] = field(default_factory=dict)
+    residual: list[Residual] = field(default_factory=list)
+
+    def plus(self, other: Form, scale: Poly | None = None) -> Form:
+        """`self + scale * other`."""
+        scale = Poly.of(1) if scale is None else scale
+        coords = dict(self.coords)
+        for coord, stride in other.coords.items():
+            total = coords.get(coord, ZERO) + stride * scale
+            if total.terms:
+                coords[coord] = total
+            else:
+                coords.pop(coord, None)
+        residual = self.residual + [(v, i, s * scale) for v, i, s in other.residual]
+        return Form(self.constant + other.constant * scale, coords, residual)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the form is one scalar for the whole tile."""
+        return not self.coords and not self.residual
+
+
+@dataclass(slots=True)
+class PointerForm:
+    """An address: scalar pointer `base` (or the pointer tile `tile` at an index) plus `offset` bytes."""
+
+    base: SSAValue | None
+    offset: Form
+    tile: tuple[SSAValue, Index] | None = None
+
+
+class AffineAnalysis:
+    """Forms of values at indices.
+
+    Args:
+        opaque: says of a tile value whether it lives in scratch, where it must be read rather than recomputed.
+    """
+
+    def __init__(self, opaque: Callable[[SSAValue], bool]) -> None:
+        self._opaque = opaque
+        self._ints: dict[tuple[SSAValue, Index], Form] = {}
+        self._pointers: dict[tuple[SSAValue, Index], PointerForm] = {}
+
+    def forget(self) -> None:
+        """Drop what was derived: the set of opaque values has changed."""
+        self._ints.clear()
+        self._pointers.clear()
+
+    def integer(self, value: SSAValue, index: Index) -> Form:
+        """The form of an integer tile (or scalar, with the empty index)."""
+        key = (value, index)
+        found = self._ints.get(key)
+        if found is None:
+            found = self._ints[key] = self._integer(value, index)
+        return found
+
+    def _integer(self, value: SSAValue, index: Index) -> Form:
+        known = constant_of(value)
+        if isinstance(known, int):
+            return Form(Poly.of(known))
+        if not shape_of(value.type):
+            return Form(Poly.atom(value))
+        owner = value.owner
+        rule = None if self._opaque(value) else _RULES.get(getattr(owner, "name", ""))
+        found = rule(self, value, index) if rule and bit_width(element_type(value.type)) >= 32 else None
+        return Form(residual=[(value, index, Poly.of(1))]) if found is None else found
+
+    def operands(self, result: SSAValue, index: Index) -> list[Form]:
+        """Forms of the operands of the operation whose result is wanted at `index`."""
+        return [self.integer(value, at) for value, at in operand_indices(result, index)]
+
+    def pointer(self, value: SSAValue, index: Index) -> PointerForm:
+        """The form of a pointer tile, or of a scalar pointer with the empty index."""
+        key = (value, index)
+        found = self._pointers.get(key)
+        if found is None:
+            found = self._pointers[key] = self._pointer(value, index)
+        return found
+
+    def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
+        if not shape_of(value.type):
+            return PointerForm(value, Form())
+        if self._opaque(value):
+            return PointerForm(None, Form(), (value, index))
+        op = value.owner
+        name = getattr(op, "name", "")
+        if name == "tt.addptr":
+            (pointer, at), (offset, offset_at) = operand_indices(value, index)
+            inner = self.pointer(pointer, at)
+            size = pointee_bytes(value.type)
+            return PointerForm(
+                inner.base, inner.offset.plus(self.integer(offset, offset_at), Poly.of(size)), inner.tile
+            )
+        if name in _POINTER_VIEWS:
+            ((source, at),) = operand_indices(value, index)
+            if isinstance(element_type(source.type), TilePointerType):
+                return self.pointer(source, at)
+        return PointerForm(None, Form(), (value, index))
+
+
+_POINTER_VIEWS = frozenset(
+    {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.bitcast", "arith.bitcast"}
+)
+
+
+def root_argument(pointer: SSAValue | None) -> SSAValue | None:
+    """The value that a scalar pointer is derived from by offsets: a function argument, a loaded pointer, ..."""
+    while pointer is not None:
+        op = pointer.owner
+        if getattr(op, "name", "") in ("tt.addptr", "tt.bitcast", "arith.bitcast"):
+            pointer = op.operands[0]  # type: ignore[union-attr]
+        else:
+            break
+    return pointer
+
+
+# --- rules by operation name ----------------------------------------------------------------------
+
+Rule = Callable[[AffineAnalysis, SSAValue, Index], Form | None]
+
+
+def _range(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
+    start = property_int(value.owner, "start")  # type: ignore[arg-type]
+    return Form(Poly.of(start), {index[0]: Poly.of(1)} if index[0] else {})
+
+
+def _view(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
+    return analysis.operands(value, index)[0]
+
+
+def _add(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
+    a, b = analysis.operands(value, index)
+    return a.plus(b)
+
+
+def _sub(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
+    a, b = analysis.operands(value, index)
+    return a.plus(b, Poly.of(-1))
+
+
+def _mul(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    a, b = analysis.operands(value, index)
+    if b.uniform:
+        return Form().plus(a, b.constant)
+    return Form().plus(b, a.constant) if a.uniform else None
+
+
+def _shl(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    a, b = analysis.operands(value, index)
+    by = b.constant.constant if b.uniform else None
+    return Form().plus(a, Poly.of(1 << by)) if by is not None and 0 <= by < 31 else None
+
+
+def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    (a,) = analysis.operands(value, index)
+    if a.residual or any(c < 0 for p in (a.constant, *a.coords.values()) for c in p.terms.values()):
+        return None
+    return Form(a.constant.unsigned(), {c: p.unsigned() for c, p in a.coords.items()})
+
+
+_RULES: Mapping[str, Rule] = {
+    "tt.make_range": _range,
+    "arith.addi": _add,
+    "arith.subi": _sub,
+    "arith.muli": _mul,
+    "arith.shli": _shl,
+    "arith.extui": _zero_extension,
+} | dict.fromkeys(("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "arith.extsi"), _view)
+
+
+def all_atoms(form: Form) -> Iterable[SSAValue]:
+    """Scalars on which an address or offset depends (not those inside residual tiles)."""
+    for poly in (form.constant, *form.coords.values()):
+        yield from poly.atoms()

@@ -1,0 +1,156 @@
+"""Loops that carry tiles of pointers become loops that carry one scalar offset.
+
+    for .. iter_args(%p = %p0)                 for .. iter_args(%o = 0 : i64)
+      use %p                                     %p = addptr %p0, splat %o
+      yield addptr(%p, splat %s)         ->      use %p
+                                                 yield %o + %s
+    %r                                         %r = addptr %p0, splat %o_end
+
+The same for integer tiles that are advanced by `addi`. Increments must be the same for all elements; they may differ
+from trip to trip. After the rewrite the address of every trip is affine in the loop's scalars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
+from tilewright.ir.types import bit_width, element_type, i32, i64, is_integer, is_pointer, with_element
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.casts import ExtSIOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.elementwise import AddIOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+
+_STEPS = {"tt.addptr": AddPtrOp, "arith.addi": AddIOp}
+
+
+@dataclass(slots=True)
+class _Carried:
+    """A carried tile that only moves: its number among the iter_args, and the uniform increments of a trip."""
+
+    number: int
+    increments: list[SSAValue | int]
+
+
+def make_offsets_scalar(function: FuncOp) -> bool:
+    """Rewrite all `scf.for` loops of a function, inner ones first; says whether anything changed."""
+    loops = [op for op in function.walk() if isinstance(op, ForOp)]
+    changed = False
+    for loop in reversed(loops):
+        found = [c for n in range(len(loop.iter_args)) if (c := _recognise(loop, n)) is not None]
+        if found:
+            _rewrite(loop, found)
+            changed = True
+    return changed
+
+
+def _recognise(loop: ForOp, number: int) -> _Carried | None:
+    body = loop.body.block
+    argument = body.args[number + 1]
+    element = element_type(argument.type)
+    if not is_tile(argument) or not (is_pointer(element) or (is_integer(element) and bit_width(element) >= 32)):
+        return None
+    name = "tt.addptr" if is_pointer(element) else "arith.addi"
+    assert body.last_op is not None
+    value = body.last_op.operands[number]
+    increments: list[SSAValue | int] = []
+    while value is not argument:
+        op = owner_of(value)
+        if op is None or op.name != name:
+            return None
+        step = _uniform(op.operands[1])
+        value = op.operands[0]
+        if step is None:
+            return None
+        increments.append(step)
+    return _Carried(number, increments)
+
+
+def _uniform(value: SSAValue) -> SSAValue | int | None:
+    """The scalar of which a tile is the splat."""
+    op = owner_of(value)
+    while op is not None and op.name in ("tt.broadcast", "tt.expand_dims"):
+        value = op.operands[0]
+        op = owner_of(value)
+    known = constant_of(value)
+    if isinstance(known, int):
+        return known
+    return op.operands[0] if op is not None and op.name == "tt.splat" else None
+
+
+def _rewrite(loop: ForOp, found: list[_Carried]) -> None:
+    """Replace the carried tiles of `found` by offsets."""
+    body, block = loop.body.block, loop.parent
+    assert block is not None
+    last = body.last_op
+    assert last is not None
+    firsts = list(loop.iter_args)
+    for carried in found:
+        first, argument = firsts[carried.number], body.args[carried.number + 1]
+        t = _offset_type(argument.type)
+        start = ConstantOp.of(0, t)
+        block.insert_op_before(start, loop)
+        offset = body.insert_arg(t, carried.number + 1)
+        moved = _moved(first, offset)
+        anchor = body.first_op
+        assert anchor is not None
+        body.insert_ops_before(moved, anchor)
+        argument.replace_all_uses_with(moved[-1].results[0])
+        body.erase_arg(argument)
+        firsts[carried.number] = start.results[0]
+        last.operands[carried.number] = _advanced(body, last, offset, carried.increments)
+    new = ForOp.create(
+        operands=[*loop.operands[:3], *firsts],
+        result_types=[first.type for first in firsts],
+        properties=dict(loop.properties),
+        attributes=dict(loop.attributes),
+        regions=[loop.detach_region(0)],
+    )
+    block.insert_op_before(new, loop)
+    _replace_results(block, loop, new, {carried.number for carried in found})
+    block.erase_op(loop)
+
+
+def _replace_results(block: Block, old: ForOp, new: ForOp, moved: set[int]) -> None:
+    """Users of the old loop's results read the new one's, or the first tile moved by the final offset."""
+    for number, (result, replacement) in enumerate(zip(old.results, new.results, strict=True)):
+        if number not in moved:
+            result.replace_all_uses_with(replacement)
+        elif result.uses:
+            ops = _moved(old.iter_args[number], replacement)
+            block.insert_ops_before(ops, old)
+            result.replace_all_uses_with(ops[-1].results[0])
+
+
+def _offset_type(type_: Attribute) -> Attribute:
+    element = element_type(type_)
+    return i64 if is_pointer(element) else element
+
+
+def _moved(first: SSAValue, offset: SSAValue) -> list[Operation]:
+    """Operations that compute the tile `first` moved by a scalar."""
+    splat = SplatOp.create(operands=[offset], result_types=[with_element(first.type, offset.type)])
+    step = AddPtrOp if is_pointer(element_type(first.type)) else AddIOp
+    return [splat, step.create(operands=[first, splat.results[0]], result_types=[first.type])]
+
+
+def _advanced(body: Block, last: Operation, offset: SSAValue, increments: list[SSAValue | int]) -> SSAValue:
+    """The offset of the next trip."""
+    for increment in increments:
+        ops: list[Operation] = []
+        if isinstance(increment, int):
+            ops.append(ConstantOp.of(increment, offset.type))
+            value: SSAValue = ops[-1].results[0]
+        elif increment.type == i32 and offset.type == i64:
+            ops.append(ExtSIOp.create(operands=[increment], result_types=[i64]))
+            value = ops[-1].results[0]
+        else:
+            value = increment
+        ops.append(AddIOp.create(operands=[offset, value], result_types=[offset.type]))
+        body.insert_ops_before(ops, last)
+        offset = ops[-1].results[0]
+    return offset

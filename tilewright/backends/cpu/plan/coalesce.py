@@ -1,0 +1,184 @@
+"""K-coalescing: several trips of a loop that only multiplies run as one product with a larger K.
+
+    for k in 0 .. n:                          for t in 0 .. n by U:        u = min(U, n - t)
+      acc += A[:, k BK : (k+1) BK] @ ...  ->    acc += A[:, t BK : (t+u) BK] @ B[t BK : (t+u) BK, :]
+      pointers += BK                            pointers += u BK
+
+The accumulator tile is then loaded and stored once for U trips, and the micro-kernels run longer. Legal when the body
+holds one dot of two operands in memory and nothing else but scalar arithmetic, when the operands of consecutive trips
+lie side by side along K, and when a bound along K shrinks by BK from trip to trip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.cpu.plan.affine import Poly
+from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
+from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_tile, owner_of
+from tilewright.ir.types import is_integer
+from tilewright.ops.control import ForOp
+
+_ARITHMETIC = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.extsi"})
+_PANEL_BYTES = 32 << 10  # of one packed panel, so that it stays in the first cache
+
+
+@dataclass(eq=False, slots=True)
+class Coalescing:
+    """How a loop's trips are joined.
+
+    Args:
+        loop: the loop.
+        factor: most trips in one product.
+        steps: what each carried scalar gains in a trip, in their order.
+    """
+
+    loop: ForOp
+    factor: int
+    steps: list[Poly]
+
+
+def plan_coalescing(dot: Operation, a: MemoryOperand, b: MemoryOperand, plan: DotPlan) -> Coalescing | None:
+    """How the trips of the loop around `dot` are joined, or None where that is not possible or does not pay."""
+    loop = dot.parent_op()
+    if not isinstance(loop, ForOp) or dot.parent is not loop.body.block or plan.k != plan.padded_k(plan.k):
+        return None
+    factor = _PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes) // plan.k
+    if factor < 2 or a.conditions or b.conditions or not _only_multiplies(loop, dot):
+        return None
+    trip = _Trip(loop)
+    steps = trip.carried_steps()
+    along_k = (a.strides[1], b.strides[0])
+    aligned = all(
+        trip.gain(operand.offset) == trip.expanded(stride * Poly.of(plan.k))
+        for operand, stride in zip((a, b), along_k, strict=True)
+    )
+    if steps is None or not aligned:
+        return None
+    shrinking, fixed = (*a.bounds[1], *b.bounds[0]), (*a.bounds[0], *b.bounds[1], *a.strides, *b.strides)
+    if any(trip.gain(bound) != Poly.of(-plan.k) for bound in shrinking):
+        return None
+    if any(trip.gain(poly) != Poly({}) for poly in fixed):
+        return None
+    return Coalescing(loop, factor, steps)
+
+
+def _only_multiplies(loop: ForOp, dot: Operation) -> bool:
+    """Whether a body has no effect but to accumulate `dot` and to advance scalars."""
+    body = loop.body.block
+    last = body.last_op
+    assert last is not None
+    for number, value in enumerate(last.operands):
+        if is_tile(value) and value is not dot.results[0] and value is not body.args[number + 1]:
+            return False
+    if len(list(dot.results[0].uses)) != 1 or dot.operands[2] not in body.args:
+        return False
+    for op in body.ops:
+        if op is dot or op is last:
+            continue
+        tile = any(is_tile(result) for result in op.results)
+        if op.regions or not is_lazy(op.name) or (op.name == "tt.load" and not tile):
+            return False
+    return True
+
+
+class _Trip:
+    """What scalars gain from one trip of a loop to the next."""
+
+    def __init__(self, loop: ForOp) -> None:
+        self.loop = loop
+        self.body = loop.body.block
+        self._known: dict[SSAValue, Poly] = {}
+
+    def gain(self, poly: Poly) -> Poly | None:
+        """How much a polynomial grows from one trip to the next; None if that is not the same for all trips."""
+        here = self._substituted(poly, {})
+        if here is None:
+            return None
+        following = self._next()
+        there = None if following is None else self._substituted(poly, following)
+        if there is None:
+            return None
+        difference = there + -here
+        return None if any(self._inside(atom) for atom in difference.atoms()) else difference
+
+    def expanded(self, poly: Poly) -> Poly | None:
+        """A polynomial in the same terms as gains."""
+        return self._substituted(poly, {})
+
+    def carried_steps(self) -> list[Poly] | None:
+        """Gain of each carried scalar."""
+        scalars = [arg for arg in self.body.args[1:] if not is_tile(arg)]
+        gains = [self.gain(Poly.atom(arg)) if is_integer(arg.type) else None for arg in scalars]
+        found = [gain for gain in gains if gain is not None]
+        return found if len(found) == len(gains) else None
+
+    def _inside(self, value: SSAValue) -> bool:
+        op = owner_of(value)
+        return value.owner is self.body or (op is not None and op.parent is self.body)
+
+    def _next(self) -> dict[SSAValue, Poly] | None:
+        """The loop's scalars in the next trip, in terms of those of this one."""
+        last = self.body.last_op
+        assert last is not None
+        counter = self.body.args[0]
+        out: dict[SSAValue, Poly] = {counter: Poly.atom(counter) + self._scalar(self.loop.step)}
+        for argument, value in zip(self.body.args[1:], last.operands, strict=True):
+            if not is_tile(argument):
+                advanced = self._expanded(value)
+                if advanced is None:
+                    return None
+                out[argument] = advanced
+        return out
+
+    def _scalar(self, value: SSAValue) -> Poly:
+        known = constant_of(value)
+        return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
+
+    def _expanded(self, value: SSAValue) -> Poly | None:
+        """A scalar as a polynomial in the loop's arguments and in scalars that no arithmetic here computes."""
+        found = self._known.get(value)
+        if found is not None:
+            return found
+        op = owner_of(value)
+        if op is None or constant_of(value) is not None:
+            return self._scalar(value)
+        parts = [self._expanded(operand) for operand in op.operands] if op.name in _ARITHMETIC else [None]
+        if None in parts:  # opaque: fine if it is computed before the loop
+            return None if self._inside(value) else self._scalar(value)
+        known = [part for part in parts if part is not None]
+        if op.name == "arith.extsi":
+            made = known[0]
+        elif op.name == "arith.muli":
+            made = known[0] * known[1]
+        else:
+            made = known[0] + (known[1] if op.name == "arith.addi" else -known[1])
+        self._known[value] = made
+        return made
+
+    def _substituted(self, poly: Poly, values: dict[SSAValue, Poly]) -> Poly | None:
+        """A polynomial with in-loop scalars expanded and the loop's arguments replaced by `values`."""
+        total = Poly({})
+        for monomial, coefficient in poly.terms.items():
+            term = Poly.of(coefficient)
+            for atom in monomial:
+                factor = self._expanded(atom.value)
+                if factor is None or (atom.unsigned and self._inside(atom.value)):
+                    return None
+                if values:
+                    factor = self._replaced(factor, values)
+                term = term * factor
+            total = total + term
+        return total
+
+    def _replaced(self, poly: Poly, values: dict[SSAValue, Poly]) -> Poly:
+        total = Poly({})
+        for monomial, coefficient in poly.terms.items():
+            term = Poly.of(coefficient)
+            for atom in monomial:
+                term = term * values.get(atom.value, Poly({(atom,): 1}))
+            total = total + term
+        return total

@@ -1,0 +1,531 @@
+"""From the operations of a block to its steps, in program order: what runs, what it needs, where results go.
+
+Lazy operations make no step. A value that something needs as a whole (an operand of a dot, the source of a gather, a
+tile handed to a region) gets a spill: a step that writes it to scratch. So does the source of a reshape that no index
+can express. Grouping and ordering come after (`planner`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from tilewright.backends.cpu.plan.affine import AffineAnalysis
+from tilewright.backends.cpu.plan.coalesce import plan_coalescing
+from tilewright.backends.cpu.plan.demand import Demands
+from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
+from tilewright.backends.cpu.plan.dot_operands import (
+    DotDetail,
+    MemoryOperand,
+    Operand,
+    memory_operand,
+    scratch_operand,
+    strip_views,
+)
+from tilewright.backends.cpu.plan.index import identity
+from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
+from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_ragged, is_tile, owner_of, property_int
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, dense_buffer, tile_buffer
+from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.errors import CompilationError, UnsupportedError
+from tilewright.ir.op import location_of
+from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
+from tilewright.ops.spec import REGISTRY, Refused
+
+_IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
+_REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
+_ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
+_ENDS = frozenset({"scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "llvm.unreachable"})
+
+
+class FunctionContext:
+    """What the planning of one function shares.
+
+    Attributes:
+        isa: the target.
+        demands: placement and cones.
+        analysis: affine forms under that placement.
+        buffers: every buffer made.
+        must_place: loads whose value must be taken at their place, because memory may change before it is used, and
+            carried tiles that need a detour (see `Replan`).
+        where: position and block of every load.
+        caches: packed operands kept between programs.
+    """
+
+    def __init__(self, isa: CpuFeatures, must_place: set[object]) -> None:
+        self.isa = isa
+        self.demands = Demands(self._is_address)
+        self.analysis = AffineAnalysis(lambda value: value in self.demands.placed)
+        self.buffers: list[Buffer] = []
+        self.must_place = must_place
+        self.where: dict[Operation, tuple[Block, float]] = {}
+        self.caches: list[PackCache] = []
+
+    def _is_address(self, value: SSAValue) -> bool:
+        element, index = element_type(value.type), identity(shape_of(value.type))
+        if is_pointer(element):
+            form = self.analysis.pointer(value, index)
+            return form.base is not None and not form.offset.residual
+        return is_integer(element) and bit_width(element) >= 32 and not self.analysis.integer(value, index).residual
+
+    def place(self, value: SSAValue, buffer: Buffer | None = None) -> Buffer:
+        """Give a tile value a place in scratch."""
+        if buffer is None:
+            buffer = self.new_buffer(tile_buffer(value.type))
+        self.demands.place(value, buffer)
+        self.analysis.forget()
+        return buffer
+
+    @contextmanager
+    def computing(self, step: Step) -> Iterator[None]:
+        """See `Demands.computing`."""
+        moves = bool(step.computed(self.demands.placed))
+        if moves:
+            self.analysis.forget()
+        with self.demands.computing(step):
+            yield
+        if moves:
+            self.analysis.forget()
+
+    def keep(self, cache: PackCache) -> None:
+        """Note a pack cache; its memory keeps its contents for a whole range of programs."""
+        self.caches.append(cache)
+        self.new_buffer(cache.panels)
+        self.new_buffer(cache.state)
+
+    def new_buffer(self, buffer: Buffer) -> Buffer:
+        """Note a buffer as one of the function's."""
+        self.buffers.append(buffer)
+        return buffer
+
+
+def captured(op: Operation) -> dict[SSAValue, list[Operation]]:
+    """Tile values defined outside `op` that its regions use, with the operations that use them."""
+    out: dict[SSAValue, list[Operation]] = {}
+    for inner in op.walk():
+        if inner is op:
+            continue
+        for value in inner.operands:
+            if is_tile(value) and not _inside(value, op):
+                out.setdefault(value, []).append(inner)
+    return out
+
+
+def _captured_scalars(op: Operation) -> list[SSAValue]:
+    """Scalars defined outside `op` that its regions use."""
+    inner = (value for inside in op.walk() if inside is not op for value in inside.operands)
+    return list(dict.fromkeys(v for v in inner if not is_tile(v) and not _inside(v, op)))
+
+
+def _inside(value: SSAValue, op: Operation) -> bool:
+    """Whether `value` is defined within a region of `op`."""
+    block = value.block if isinstance(value, BlockArgument) else value.owner.parent
+    while block is not None:
+        parent = block.parent_op()
+        if parent is op:
+            return True
+        block = parent.parent if parent is not None else None
+    return False
+
+
+def writes_memory(op: Operation) -> bool:
+    """Whether an operation with regions (or a call) may change memory that others see."""
+    if op.name == "tt.call":
+        return True
+    return any(inner.name in _WRITERS for inner in op.walk())
+
+
+_WRITERS = _ATOMICS | {"tt.store", "tt.call", "tt.print", "tt.assert"}
+
+
+class Collector:
+    """Makes the steps of one block.
+
+    Args:
+        context: of the function.
+        block: the block.
+        targets: where the terminator's tile operands go, by operand number (None: nowhere); empty for function bodies.
+        own: for loop bodies, the carried argument that shares each target's buffer.
+    """
+
+    def __init__(
+        self,
+        context: FunctionContext,
+        block: Block,
+        targets: dict[int, Buffer] | None = None,
+        own: dict[int, SSAValue] | None = None,
+    ) -> None:
+        self.context = context
+        self.block = block
+        self.targets, self.own = targets or {}, own or {}
+        self.steps: list[Step] = []
+        self.writer: dict[SSAValue, Step] = {}
+        self.placed: dict[SSAValue, Buffer] = {}
+        self.overwrites: list[tuple[Step, SSAValue, int]] = []
+        self.position = 0.0
+        self.positions: dict[Operation, float] = {}
+        for number, op in enumerate(block.ops):
+            self.position = self.positions[op] = float(number)
+            self._collect(op)
+
+    # -- making steps --------------------------------------------------------------------------------
+
+    def add(self, step: Step) -> Step:
+        """Append a step; it writes the results of its operation."""
+        self.steps.append(step)
+        if step.op is not None:
+            for result in step.op.results:
+                self.writer[result] = step
+        return step
+
+    def place(self, value: SSAValue, buffer: Buffer | None = None) -> Buffer:
+        """Give a value a place from here on, in this block."""
+        self.placed[value] = made = self.context.place(value, buffer)
+        return made
+
+    def spill(self, value: SSAValue, buffer: Buffer | None = None, *, at: float | None = None) -> Step:
+        """A step that computes a lazy value into scratch; `buffer` given means a copy there, not the value's place."""
+        sink = Sink("spill", shape_of(value.type), [value])
+        step = self.add(Step("group", self.position if at is None else at, sinks=[sink]))
+        if buffer is None:
+            buffer = self.place(value)
+            self.writer[value] = step
+        sink.targets = [buffer]
+        return step
+
+    def force(self, value: SSAValue) -> Buffer:
+        """The buffer of a value that is needed as a whole; it is spilled where it is defined, before all other uses."""
+        found = self.context.demands.placed.get(value)
+        if found is not None:
+            return found
+        op = owner_of(value)
+        self.spill(value, at=self.positions.get(op, -1.0) if op is not None else -1.0)
+        return self.context.demands.placed[value]
+
+    # -- operations ----------------------------------------------------------------------------------
+
+    def _collect(self, op: Operation) -> None:
+        name = op.name
+        if name in _IGNORED:
+            return
+        if is_ragged(op):
+            self._ragged(op)
+        elif is_lazy(name):
+            self._lazy(op)
+        elif name in _REGIONS:
+            self._region(op, _REGIONS[name])
+        elif name in _ENDS:
+            self._end(op)
+        else:
+            handler = _HANDLERS.get(name)
+            if handler is None:
+                raise CompilationError(refusal(op), location_of(op))
+            handler(self, op)
+
+    def _lazy(self, op: Operation) -> None:
+        result = op.results[0]
+        if name_is_load(op):
+            self.context.where[op] = (self.block, self.position)
+        if not is_tile(result):
+            step = self.add(Step("scalar", self.position, op, needs=list(op.operands)))
+            step.reads, step.writes = name_is_load(op), "isVolatile" in op.properties
+            return
+        if op.name == "tt.gather":
+            self.force(op.operands[0])
+        if op in self.context.must_place or "isVolatile" in op.properties:
+            self.spill(result).writes = "isVolatile" in op.properties
+
+    def _ragged(self, op: Operation) -> None:
+        """A reshape that no index expresses: its operand is spilled, row after row, to the place of its result."""
+        if op.results[0].uses:
+            self._group(Sink("spill", shape_of(op.operands[0].type), list(op.operands), op))
+
+    def _scalar(self, op: Operation) -> None:
+        self.add(Step("scalar", self.position, op, needs=list(op.operands)))
+
+    def _group(self, sink: Sink, *, writes: bool = False) -> Step:
+        """A step of one sink whose tile results get buffers."""
+        assert sink.op is not None
+        if not sink.targets:
+            for result in sink.op.results:
+                wanted = is_tile(result) and result.uses
+                sink.targets.append(self.place(result) if wanted else None)
+        return self.add(Step("group", self.position, sink.op, [sink], writes=writes))
+
+    def _write(self, op: Operation) -> None:
+        """A store or an atomic."""
+        if is_tile(op.operands[0]):
+            kind = "atomic" if op.name in _ATOMICS else "store"
+            self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+        else:
+            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+
+    def _reduce(self, op: Operation) -> None:
+        shape = shape_of(op.operands[0].type)
+        self._group(Sink("reduce", shape, list(op.operands), op, property_int(op, "axis")))
+
+    def _scan(self, op: Operation) -> None:
+        shape = shape_of(op.operands[0].type)
+        targets: list[Buffer | None] = [self.place(result) for result in op.results]
+        self._group(Sink("scan", shape, list(op.operands), op, property_int(op, "axis"), targets))
+
+    def _histogram(self, op: Operation) -> None:
+        targets: list[Buffer | None] = [self.place(op.results[0])]
+        self._group(Sink("histogram", shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
+
+    def _debug(self, op: Operation) -> None:
+        kind = op.name.partition(".")[2]
+        if not any(is_tile(operand) for operand in op.operands):
+            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+            return
+        for operand in op.operands:
+            if is_tile(operand):
+                self._group(Sink(kind, shape_of(operand.type), [operand], op, targets=[None]), writes=True)
+            else:
+                self.add(Step("scalar", self.position, op, needs=[operand], writes=True, detail=operand))
+
+    # -- dot -----------------------------------------------------------------------------------------
+
+    def _dot(self, op: Operation) -> None:
+        a, b = (self._dot_operand(value) for value in op.operands[:2])
+        result, c = op.results[0], op.operands[2]
+        target = self._dot_target(result)
+        if target is None:
+            target = self.context.new_buffer(accumulator(self.context.isa, op))
+        carried = [(arg, number) for number, arg in self.own.items() if self.targets.get(number) is target]
+        fresh = constant_of(c) == 0
+        first: Step | None = None
+        if not fresh and self.context.demands.placed.get(c) is not target:
+            first = self.spill(c, target, at=self.position - 0.25)
+        needs = list(op.operands[:2]) + ([] if fresh or first else [c])
+        detail = DotDetail(a, b, target, fresh)
+        self._packed(op, detail)
+        step = Step("dot", self.position, op, needs=needs, detail=detail)
+        step.after = [first] if first else []
+        self.place(result, target)
+        self.add(step)
+        if carried:
+            self.overwrites.append((first or step, *carried[0]))
+
+    def _packed(self, op: Operation, detail: DotDetail) -> None:
+        """Scratch for packed operands; packed B is kept between programs where that is possible."""
+        plan = dot_plan(self.context.isa, op)
+        if isinstance(detail.a, MemoryOperand) and isinstance(detail.b, MemoryOperand):
+            detail.joined = plan_coalescing(op, detail.a, detail.b, plan)
+        capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
+        sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
+        if isinstance(detail.b, MemoryOperand):
+            detail.cache = plan_cache(detail.b, self.block, sizes["b"], joined=detail.joined is not None)
+        if detail.cache is not None:
+            self.context.keep(detail.cache)
+            del sizes["b"]
+        for name, size in sizes.items():
+            detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
+
+    def _dot_operand(self, value: SSAValue) -> Operand:
+        found = memory_operand(value, self.context.demands, self.context.analysis)
+        if found is not None and found.load not in self.context.must_place:
+            return found
+        source, flipped = strip_views(value)
+        return scratch_operand(self.force(source), flipped)
+
+    def _dot_target(self, result: SSAValue) -> Buffer | None:
+        """The buffer in which a dot should leave its result, if it is that of a carried value or of the next dot."""
+        uses = list(result.uses)
+        if len(uses) != 1:
+            return None
+        user, number = uses[0].operation, uses[0].index
+        if user.parent is not self.block:
+            return None
+        if user.name in _ENDS:
+            target = self.targets.get(number)
+            dot = owner_of(result)
+            fits = target is not None and dot is not None and target.elem == accumulator(self.context.isa, dot).elem
+            usable = fits and number in self.own and (self.block, number) not in self.context.must_place
+            return target if usable else None
+        return self._dot_target(user.results[0]) if user.name == "tt.dot" and number == 2 else None
+
+    # -- regions and ends ------------------------------------------------------------------------------
+
+    def _region(self, op: Operation, kind: str) -> None:
+        """A step for an operation with regions: tiles that go in are spilled to the carried buffers first."""
+        writes = writes_memory(op)
+        step = Step(kind, self.position, op, writes=writes, reads=True)
+        outside = captured(op)
+        loop = kind in ("for", "while")
+        for value, users in outside.items():
+            if loop and any(user.name in ("tt.dot", "tt.trans", "tt.gather") for user in users):
+                self._force_operand(value, users)
+            if writes:
+                self._check_loads(value)
+        # First values of carried tiles are spilled to their buffers by steps of their own.
+        step.needs = [value for value in op.operands if kind == "call" or not is_tile(value)] + list(outside)
+        step.needs += _captured_scalars(op)
+        if kind == "call":
+            for value in op.operands:
+                if is_tile(value):
+                    self.force(value)
+            for result in op.results:
+                if is_tile(result):
+                    self.place(result)
+        else:
+            step.detail = self._carry(op, kind, step)
+        self.add(step)
+
+    def _force_operand(self, value: SSAValue, users: list[Operation]) -> None:
+        """A dot operand computed outside of the loop goes to scratch once, unless it can be read in place."""
+        source, _ = strip_views(value)
+        if source in self.context.demands.placed:
+            return
+        op = owner_of(source)
+        found = memory_operand(source, self.context.demands, self.context.analysis) if op is not None else None
+        in_place = found is not None and not any(found.bounds) and not found.conditions
+        if not in_place and any(user.name in ("tt.dot", "tt.gather") for user in users):
+            self.force(source)
+
+    def _check_loads(self, value: SSAValue) -> None:
+        late = [load for load in self.context.demands.loads(value) if load not in self.context.must_place]
+        if late:
+            raise Replan(late)
+
+    def _carry(self, op: Operation, kind: str, step: Step) -> dict[int, Buffer]:
+        """Buffers of the tile values that an operation with regions carries or results in, by result number."""
+        if kind == "if":
+            return {n: self.place(r) for n, r in enumerate(op.results) if is_tile(r)}
+        firsts = list(op.operands)[3:] if kind == "for" else list(op.operands)
+        carried: dict[int, Buffer] = {}
+        for number, first in enumerate(firsts):
+            if not is_tile(first):
+                continue
+            carried[number] = buffer = self._carried_buffer(op, kind, number, first)
+            if self.context.demands.placed.get(first) is buffer:
+                step.needs.append(first)
+            else:
+                step.after.append(self.spill(first, buffer, at=self.position - 0.5))
+        if kind == "for":
+            for number, buffer in carried.items():
+                self.place(op.results[number], buffer)
+        else:
+            for result in op.results:
+                if is_tile(result):
+                    self.place(result)
+        return carried
+
+    def _carried_buffer(self, op: Operation, kind: str, number: int, first: SSAValue) -> Buffer:
+        """The buffer of a carried tile: that of its first value if nobody else wants that one, else a new one."""
+        found = self.context.demands.placed.get(first)
+        same_block = isinstance(first, OpResult) and first.owner.parent is self.block
+        if found is not None and same_block and len(list(first.uses)) == 1:
+            return found
+        elem = ir_name(element_type(first.type))
+        if kind == "for":
+            dot = _accumulating_dot(op, number)
+            if dot is not None:
+                made = accumulator(self.context.isa, dot)
+                if made.elem == elem:
+                    return self.context.new_buffer(made)
+        return self.context.new_buffer(tile_buffer(first.type))
+
+    def _detour(self, value: SSAValue, target: Buffer) -> Step:
+        """Write a carried tile by way of a buffer of its own; gives the step that writes `target`."""
+        source = self.context.demands.placed.get(value)
+        if source is None:
+            self.force(value)
+            return self.spill(value, target)
+        if source not in self.targets.values():
+            return self.spill(value, target)
+        aside = self.context.new_buffer(tile_buffer(value.type))
+        first = self.spill(value, aside)
+        sink = Sink("copy", aside.shape, [], targets=[target], source=aside)
+        step = self.add(Step("group", self.position, sinks=[sink]))
+        step.after = [first]
+        return step
+
+    def _end(self, op: Operation) -> None:
+        """The terminator: tile operands are spilled to their targets, with a detour where old values are still read."""
+        after: list[Step] = []
+        for number, value in enumerate(op.operands):
+            if not is_tile(value):
+                continue
+            target = self.targets.get(number)
+            if target is None:
+                raise UnsupportedError(f"{op.name} with a tile operand")
+            own = self.own.get(number)
+            if value is own or self.context.demands.placed.get(value) is target:
+                continue
+            if (self.block, number) in self.context.must_place:
+                step = self._detour(value, target)
+            else:
+                step = self.spill(value, target)
+            if own is not None:
+                self.overwrites.append((step, own, number))
+            after.append(step)
+        step = Step("end", self.position, op, needs=[value for value in op.operands if not is_tile(value)])
+        step.after = after
+        self.add(step)
+
+
+_HANDLERS: Mapping[str, Callable[[Collector, Operation], None]] = {
+    "tt.store": Collector._write,
+    "tt.reduce": Collector._reduce,
+    "tt.scan": Collector._scan,
+    "tt.dot": Collector._dot,
+    "tt.histogram": Collector._histogram,
+    "tt.print": Collector._debug,
+    "tt.assert": Collector._debug,
+    "tt.get_program_id": Collector._scalar,
+    "tt.get_num_programs": Collector._scalar,
+    "tt.unsplat": Collector._scalar,
+} | dict.fromkeys(_ATOMICS, Collector._write)
+
+
+class Replan(Exception):
+    """Planning must start again.
+
+    Args:
+        reasons: loads to be taken at their place, and carried tiles, as (block, operand number of its terminator), that
+            cannot be overwritten in place.
+    """
+
+    def __init__(self, reasons: Sequence[object]) -> None:
+        super().__init__()
+        self.reasons = reasons
+
+
+def refusal(op: Operation) -> str:
+    """Why the CPU back end does not have an operation."""
+    spec = REGISTRY.get(op.name)
+    lowering = spec.lowering.get("cpu") if spec is not None else None
+    return lowering.reason if isinstance(lowering, Refused) else f"the CPU back end has no code for {op.name}"
+
+
+def name_is_load(op: Operation) -> bool:
+    """Whether `op` reads memory at pointers."""
+    return op.name == "tt.load"
+
+
+def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:
+    """A buffer of the shape, element type and padding that the plan of a dot wants of its accumulator."""
+    plan = dot_plan(isa, dot)
+    shape = shape_of(dot.results[0].type)
+    made = dense_buffer((*shape[:-2], plan.acc_rows, plan.acc_columns), plan.acc)
+    made.shape = shape
+    return made
+
+
+def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
+    """The plan of a `tt.dot` on its own."""
+    a, b = dot.operands[0].type, dot.operands[1].type
+    a_elem, b_elem, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
+    precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
+    return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], a_elem, b_elem, acc_elem, precision)
+
+
+def _accumulating_dot(loop: Operation, number: int) -> Operation | None:
+    """The dot whose result a loop carries as its tile `number`."""
+    last = loop.regions[0].block.last_op
+    assert last is not None
+    op = owner_of(last.operands[number])
+    return op if op is not None and op.name == "tt.dot" else None

@@ -1,0 +1,180 @@
+"""Operands of `tt.dot`: read straight from memory when they are affine loads, else from scratch.
+
+An operand in memory is a base pointer, byte strides along its two dims and, for each dim, the extents below which its
+mask holds. Masks must be conjunctions of `coordinate + uniform < uniform`; masked elements must read as zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.cpu.plan.affine import AffineAnalysis, Form, Poly
+from tilewright.backends.cpu.plan.demand import Demands
+from tilewright.backends.cpu.plan.index import Index, identity, whole
+from tilewright.backends.cpu.plan.pack_cache import PackCache
+from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
+from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
+from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
+
+
+@dataclass(eq=False, slots=True)
+class MemoryOperand:
+    """An operand that is read where the kernel's pointer points.
+
+    Args:
+        base: scalar pointer.
+        offset: bytes from `base` to element (0, 0).
+        strides: bytes from one element to the next along each dim.
+        bounds: per dim, values below which the coordinate is valid; with none, every coordinate is.
+        conditions: scalar values (i1 SSA) all of which must hold, else the operand is zero.
+        load: the operation that it stands for.
+        elem: IR name of its elements.
+    """
+
+    base: SSAValue
+    offset: Poly
+    strides: list[Poly]
+    bounds: list[list[Poly]]
+    conditions: list[SSAValue]
+    load: Operation
+    elem: str
+
+
+@dataclass(eq=False, slots=True)
+class ScratchOperand:
+    """An operand that is read from scratch: `strides` are bytes along the operand's dims."""
+
+    buffer: Buffer
+    strides: list[int]
+
+
+Operand = MemoryOperand | ScratchOperand
+
+
+@dataclass(eq=False, slots=True)
+class DotDetail:
+    """What the lowering of a dot needs.
+
+    Args:
+        a, b: operands.
+        acc: accumulator, in which the result stays.
+        fresh: whether the accumulator starts from zero.
+        packed: scratch for the packed operands, "a" and "b".
+        cache: of packed B, if it is kept between programs.
+        joined: how trips of the loop around it are joined (`coalesce.Coalescing`), if they are.
+    """
+
+    a: Operand
+    b: Operand
+    acc: Buffer
+    fresh: bool
+    packed: dict[str, Buffer] = field(default_factory=dict)
+    cache: PackCache | None = None
+    joined: Any = None
+
+    def __str__(self) -> str:
+        a, b = ("memory" if isinstance(o, MemoryOperand) else o.buffer.label for o in (self.a, self.b))
+        joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
+        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}{joined}"
+
+
+def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
+    """The value under a chain of 2-d transpositions, and whether it is transposed."""
+    flipped = False
+    while True:
+        op = owner_of(value)
+        if op is None or op.name != "tt.trans" or len(shape_of(value.type)) != 2:
+            return value, flipped
+        order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
+        flipped ^= order == [1, 0]
+        value = op.operands[0]
+
+
+def scratch_operand(buffer: Buffer, flipped: bool) -> ScratchOperand:
+    """The operand in `buffer`, transposed if `flipped`."""
+    size = memory_bytes(buffer.elem)
+    strides = [s * size for s in buffer.strides]
+    return ScratchOperand(buffer, strides[:-2] + strides[:-3:-1] if flipped else strides)
+
+
+def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) -> MemoryOperand | None:
+    """`value` as an operand in memory, or None if it must be computed first."""
+    source, flipped = strip_views(value)
+    load = owner_of(source)
+    shape = shape_of(source.type)
+    if source in demands.placed or load is None or load.name != "tt.load" or len(shape) != 2:
+        return None
+    elem = ir_name(element_type(source.type))
+    if elem == "i1" or elem.startswith("f8"):
+        return None
+    if load.properties.get("isVolatile") is not None:
+        return None
+    index = identity(shape)
+    form = analysis.pointer(load.operands[0], index)
+    if form.base is None or form.offset.residual or not _plain(form.offset, shape):
+        return None
+    mask = _Mask([[], []], [])
+    if len(load.operands) > 1 and not mask.add(load.operands[1], index, shape, analysis, demands):
+        return None
+    if len(load.operands) > 2 and constant_of(load.operands[2]) != 0:
+        return None
+    strides = [form.offset.coords.get(whole(d, n), Poly({})) for d, n in enumerate(shape)]
+    if flipped:
+        strides.reverse()
+        mask.bounds.reverse()
+    return MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, load, elem)
+
+
+def _plain(form: Form, shape: tuple[int, ...]) -> bool:
+    """Whether only whole coordinates of the two dims occur."""
+    return set(form.coords) <= {whole(d, n) for d, n in enumerate(shape)}
+
+
+@dataclass(slots=True)
+class _Mask:
+    """Bounds found in a mask so far."""
+
+    bounds: list[list[Poly]]
+    conditions: list[SSAValue]
+
+    def add(
+        self, value: SSAValue, index: Index, shape: tuple[int, ...], analysis: AffineAnalysis, demands: Demands
+    ) -> bool:
+        """Take in the mask `value` at `index`; False if it is not of the known kind."""
+        known = constant_of(value)
+        if known is not None:
+            return bool(known)
+        if not is_tile(value):
+            self.conditions.append(value)
+            return True
+        op = owner_of(value)
+        if op is None or value in demands.placed:
+            return False
+        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.splat", "tt.trans"):
+            return all(self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
+        if op.name != "arith.cmpi" or not is_integer(element_type(op.operands[0].type)):
+            return False
+        bound = _comparison(op, [analysis.integer(v, i) for v, i in operand_indices(value, index)], shape)
+        if bound is None:
+            return False
+        self.bounds[bound[0]].append(bound[1])
+        return True
+
+
+def _comparison(op: Operation, forms: list[Form], shape: tuple[int, ...]) -> tuple[int, Poly] | None:
+    """`(dim, bound)` of a comparison that says `coordinate of dim < bound`."""
+    predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
+    small, large = forms if predicate in ("slt", "sle") else forms[::-1]
+    if predicate not in ("slt", "sle", "sgt", "sge"):
+        return None
+    difference = small.plus(large, Poly.of(-1))  # < 0, or <= 0
+    if difference.residual or len(difference.coords) != 1:
+        return None
+    ((coord, stride),) = difference.coords.items()
+    dims = [d for d, n in enumerate(shape) if whole(d, n) == coord]
+    if stride.constant != 1 or not dims:
+        return None
+    return dims[0], -difference.constant + Poly.of(1 if predicate in ("sle", "sge") else 0)

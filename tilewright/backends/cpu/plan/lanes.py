@@ -1,0 +1,138 @@
+"""How an iteration space is cut into chunks of lanes: which dim is vectorised, how many lanes, which loops remain.
+
+The dim along which most memory accesses are contiguous gets the lanes, up to four native vectors of f32; if it is too
+short for one native vector, lanes go on into further dims, so that a 2x2x2x2x2 cube is one vector of 32 lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.plan.affine import AffineAnalysis
+from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index, bits_of, identity, whole
+from tilewright.backends.cpu.plan.recompute import is_tile, operand_indices
+from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes
+
+NATIVE_VECTORS = 4
+
+
+@dataclass(slots=True)
+class Chunking:
+    """The loop nest of a group.
+
+    Args:
+        lanes: lanes of a chunk; 0 for scalar code.
+        index: coordinate of each dim, from its loop and the lanes.
+        loops: (dim, extent, step) of the loops, outermost first; the reduced dim, if any, last.
+        lane_bits: (lowest bit of the lane number, count) that each vectorised dim occupies.
+    """
+
+    lanes: int
+    index: Index
+    loops: list[tuple[int, int, int]]
+    lane_bits: dict[int, tuple[int, int]]
+
+
+def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
+    """Choose the chunks of a group."""
+    shape = step.shape
+    votes, widest = survey(step, placed, analysis)
+    dims = [d for d, n in enumerate(shape) if n > 1]
+    order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
+    cap = max(4, NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
+    return make_chunking(shape, order, cap, max(1, isa.vector_bytes // 4), step.axis)
+
+
+def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: int, axis: int) -> Chunking:
+    """Give lanes to the dims of `order` until there are `enough` (never more than `cap`)."""
+    lane_bits: dict[int, tuple[int, int]] = {}
+    used = 0
+    for dim in order:
+        if used and 1 << used >= enough:
+            break
+        extent = shape[dim]
+        available = (extent & -extent).bit_length() - 1  # a chunk must not reach past the end
+        count = min(available, cap.bit_length() - 1 - used)
+        if count > 0:
+            lane_bits[dim] = (used, count)
+            used += count
+    coords: list[Coord] = []
+    loops: list[tuple[int, int, int]] = []
+    for dim, extent in enumerate(shape):
+        if extent == 1:
+            coords.append(())
+            continue
+        low, count = lane_bits.get(dim, (0, 0))
+        fields = [Field(LANE, low, count, 0)] if count else []
+        if extent > 1 << count:
+            fields.append(Field(dim, count, bits_of(extent) - count, count))
+            loops.append((dim, extent, 1 << count))
+        coords.append(tuple(fields))
+    loops.sort(key=lambda loop: (loop[0] == axis, loop[0] in lane_bits, loop[0]))
+    return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits)
+
+
+def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> tuple[list[float], int]:
+    """For each dim, how many accesses are contiguous along it; and the bytes of the widest float element."""
+    shape = step.shape
+    votes = [0.0] * len(shape)
+    widest = 4
+    seen: set[tuple[SSAValue, Index]] = set()
+    stack = [(root, identity(shape)) for root, _ in step.roots()]
+    # A strided load can be staged through scratch (`reuse`), a strided store cannot.
+    stored = {sink.roots[0] for sink in step.sinks if sink.kind == "store"}
+    for sink in step.sinks:
+        if sink.kind in ("spill", "copy", "scan"):
+            votes[-1] += 0.5
+    while stack:
+        key = stack.pop()
+        value, index = key
+        if key in seen or not is_tile(value):
+            continue
+        seen.add(key)
+        element = element_type(value.type)
+        if isinstance(element, TilePointerType) and value not in placed:
+            _vote_address(value, index, analysis, shape, votes, 2.5 if value in stored else 1.0)
+            stack += [(v, i) for v, i, _ in analysis.pointer(value, index).offset.residual]
+            continue
+        if is_float(element):
+            widest = max(widest, bit_width(element) // 8)
+        if value in placed:
+            _vote_scratch(placed[value], index, shape, votes)
+        else:
+            stack += operand_indices(value, index)
+    return votes, widest
+
+
+def _vote_address(
+    pointer: SSAValue,
+    index: Index,
+    analysis: AffineAnalysis,
+    shape: tuple[int, ...],
+    votes: list[float],
+    weight: float,
+) -> None:
+    form = analysis.pointer(pointer, index)
+    size = pointee_bytes(pointer.type)
+    for dim, extent in enumerate(shape):
+        stride = form.offset.coords.get(whole(dim, extent)) if extent > 1 else None
+        if stride is not None and stride.constant == size:
+            votes[dim] += weight
+
+
+def vector_dim(shape: tuple[int, ...], votes: list[float]) -> int:
+    """The dim that gets the lanes; -1 for a tile of one element."""
+    return max([d for d, n in enumerate(shape) if n > 1], key=lambda d: (votes[d], d), default=-1)
+
+
+def _vote_scratch(buffer: Buffer, index: Index, shape: tuple[int, ...], votes: list[float]) -> None:
+    for coord, stride in zip(index, buffer.strides, strict=True):
+        if stride != 1 or not coord:
+            continue
+        for dim, extent in enumerate(shape):
+            if extent > 1 and coord == whole(dim, extent):
+                votes[dim] += 0.5

@@ -1,0 +1,209 @@
+"""Packed B panels kept from one program to the next: programs of a range that want the same columns pack them once.
+
+    at the start of a range:  valid = 0
+    before the loop:          if not valid or key differs: key = current values; filled = 0
+    trip t < slots:           if t >= filled: pack into slot t; filled = t + 1
+    trip t >= slots:          pack into the spare slot
+
+The key holds every value on which the operand depends apart from the trip number. Programs of a grid run in no order,
+so a kernel without atomics cannot see whether another program stored to B before or after it was packed; stores of the
+same program must come after the loop. Memory is bounded: at most `_CAPACITY` bytes for each dot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.backends.cpu.plan.affine import Poly
+from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
+from tilewright.backends.cpu.plan.steps import Buffer
+from tilewright.backends.llvm.types import I1, I64, V, const
+from tilewright.ops.control import ForOp
+from tilewright.ops.function import FuncOp
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.emit.lower import FunctionLowering
+    from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
+
+_CAPACITY = 2 << 20
+_FENCES = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.call"})
+
+
+@dataclass(eq=False, slots=True)
+class PackCache:
+    """Where and when the packed B of one dot is kept.
+
+    Args:
+        loop: the loop that holds the dot.
+        keys: scalars from outside of the loop on which B depends.
+        slots: trips whose panels are kept.
+        slot_bytes: packed bytes of a trip.
+        panels: `slots + 1` slots.
+        state: words: valid, filled, then the key.
+    """
+
+    loop: Operation
+    keys: list[SSAValue]
+    slots: int
+    slot_bytes: int
+    panels: Buffer
+    state: Buffer
+
+
+def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined: bool) -> PackCache | None:
+    """A cache for an operand of a dot in `block`, or None where it cannot be kept or would not be used again.
+
+    Args:
+        operand: packed B.
+        block: that of the dot.
+        slot_bytes: packed bytes of a trip.
+        joined: whether a slot holds several trips, and so depends on the number of trips that are left.
+    """
+    loop = block.parent_op()
+    if not isinstance(loop, ForOp) or not _quiet(loop):
+        return None
+    keys = _keys(operand, loop, [loop.ub] if joined else [])
+    slots = min(256, _CAPACITY // slot_bytes)
+    if keys is None or slots < 2:
+        return None
+    size = (slots + 1) * slot_bytes
+    words = 8 * (2 + len(keys))
+    return PackCache(
+        loop, keys, slots, slot_bytes, Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)
+    )
+
+
+def _quiet(loop: ForOp) -> bool:
+    """Whether nothing is stored before the end of the loop in the same program, and programs do not synchronise."""
+    function: Operation | None = loop
+    while function is not None and not isinstance(function, FuncOp):
+        function = function.parent_op()
+    if function is None or len(function.regions[0].blocks) > 1:
+        return False
+    before = True
+    for op in function.walk():
+        if op.name in _FENCES or (op.name == "tt.load" and "isVolatile" in op.properties):
+            return False
+        if op is loop:
+            before = False
+        if op.name == "tt.store" and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
+            return False
+    return True
+
+
+def _within(op: Operation, ancestor: Operation | None) -> bool:
+    parent = op.parent_op()
+    while parent is not None:
+        if parent is ancestor:
+            return True
+        parent = parent.parent_op()
+    return False
+
+
+def _outer_loop(op: Operation) -> Operation | None:
+    """The outermost loop around an operation: a store in it comes before the next trip."""
+    found, parent = None, op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        if parent.name in ("scf.for", "scf.while"):
+            found = parent
+        parent = parent.parent_op()
+    return found
+
+
+def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> bool:
+    """Whether a scalar is the same for all programs of a launch."""
+    seen = {} if seen is None else seen
+    found = seen.get(value)
+    if found is None:
+        op = owner_of(value)
+        if op is None:
+            found = isinstance(value.owner, Block) and isinstance(value.owner.parent_op(), FuncOp)
+        elif op.name in ("tt.get_program_id", "tt.load") or op.regions or is_tile(value):
+            found = False
+        else:
+            found = all(is_invariant(operand, seen) for operand in op.operands)
+        seen[value] = found
+    return found
+
+
+def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSAValue] | None:
+    """Scalars from outside of the loop on which the operand (and `also`) depends and which differ between programs."""
+    polys: list[Poly] = [operand.offset, *operand.strides, *(b for bounds in operand.bounds for b in bounds)]
+    stack = [*also, operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
+    body = loop.body.block
+    keys: dict[SSAValue, None] = {}
+    seen: set[SSAValue] = set()
+    invariants: dict[SSAValue, bool] = {}
+    last = body.last_op
+    assert last is not None
+    if not all(is_invariant(bound, invariants) for bound in (loop.lb, loop.step)):
+        return None
+    while stack:
+        value = stack.pop()
+        if value in seen or constant_of(value) is not None:
+            continue
+        seen.add(value)
+        op = owner_of(value)
+        if value.owner is body:
+            number = list(body.args).index(value)  # type: ignore[arg-type]
+            if number:
+                stack += [loop.iter_args[number - 1], last.operands[number - 1]]
+        elif op is not None and op.parent is body:
+            if op.regions or op.name == "tt.load" or any(is_tile(o) for o in op.operands):
+                return None
+            stack += op.operands
+        elif not is_invariant(value, invariants):
+            keys[value] = None
+    return list(keys)
+
+
+# --- emission -----------------------------------------------------------------------------------------
+
+
+def begin_range(low: FunctionLowering, cache: PackCache) -> None:
+    """Nothing is packed yet."""
+    low.f.store(const(I64, 0), _state(low, cache, 0))
+
+
+def enter_loop(low: FunctionLowering, cache: PackCache) -> None:
+    """Before the loop: keep what was packed if it is the same."""
+    f, ev = low.f, low.ev
+    same: V = f.icmp("ne", f.load(I64, _state(low, cache, 0)), 0)
+    for number, key in enumerate(cache.keys):
+        value = _word(low, ev.scalar(key))
+        place = _state(low, cache, 2 + number)
+        same = f.and_(same, f.icmp("eq", f.load(I64, place), value))
+        f.store(value, place)
+    filled = _state(low, cache, 1)
+    f.store(f.select(same, f.load(I64, filled), const(I64, 0)), filled)
+    f.store(const(I64, 1), _state(low, cache, 0))
+
+
+def slot(low: FunctionLowering, cache: PackCache, trip: V) -> tuple[V, V]:
+    """Address of the slot of a trip, and whether it must be packed; then call `packed`."""
+    f = low.f
+    inside = f.icmp("ult", trip, cache.slots)
+    number = f.select(inside, trip, const(I64, cache.slots))
+    address = f.gep(f.gep(low.ev.arena, cache.panels.offset), f.mul(number, cache.slot_bytes))
+    known = f.icmp("slt", trip, f.load(I64, _state(low, cache, 1)))
+    return address, f.not_(f.and_(inside, known))
+
+
+def packed(low: FunctionLowering, cache: PackCache, trip: V) -> None:
+    """Note that the slot of a trip has been packed."""
+    f = low.f
+    with f.if_(f.icmp("ult", trip, cache.slots)):
+        f.store(f.add(trip, 1), _state(low, cache, 1))
+
+
+def _state(low: FunctionLowering, cache: PackCache, word: int) -> V:
+    return low.f.gep(low.ev.arena, cache.state.offset + 8 * word)
+
+
+def _word(low: FunctionLowering, value: V) -> V:
+    if value.type.elem == "ptr":
+        return low.f.cast("ptrtoint", value, I64)
+    return low.f.cast("zext" if value.type is I1 else "sext", value, I64)

@@ -1,0 +1,348 @@
+"""Steps into groups, groups into an order, shared work into scratch: the loop plan of a function.
+
+For every block: collect steps in program order, merge sinks with equal iteration spaces that do not depend on each
+other into groups, sort topologically, then decide which values computed by several groups are kept in scratch (an exp
+is, a sum of two loads is not). Regions are planned after the block that holds them, under its placements.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.backends.cpu.plan.affine import root_argument
+from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
+from tilewright.backends.cpu.plan.demand import Demands
+from tilewright.backends.cpu.plan.index import identity
+from tilewright.backends.cpu.plan.recompute import is_tile, owner_of
+from tilewright.backends.cpu.plan.reuse import share_work
+from tilewright.backends.cpu.plan.scratch import allocate
+from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
+from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.errors import InternalError
+from tilewright.ir.types import shape_of
+from tilewright.ops.function import FuncOp
+
+_ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
+_LOOK_BACK = 6
+
+
+def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
+    """Plan one function.
+
+    Args:
+        function: a `tt.func` whose carried offsets are scalars (`carried_offsets`).
+        isa: the target; accumulators of dots are laid out for it.
+    """
+    must_place: set[object] = set()
+    while True:
+        context = FunctionContext(isa, must_place)
+        arguments: dict[SSAValue, Buffer] = {
+            argument: context.place(argument) for argument in function.body.blocks[0].args if is_tile(argument)
+        }
+        outputs = list(function.function_type.outputs)
+        returns = {n: context.new_buffer(tile_buffer(t)) for n, t in enumerate(outputs) if shape_of(t)}
+        try:
+            blocks = [plan_block(context, block, returns) for block in function.body.blocks]
+        except Replan as again:
+            if must_place.issuperset(again.reasons):
+                raise InternalError("planning does not settle") from again
+            must_place.update(again.reasons)
+            continue
+        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches)
+        allocate(plan)
+        return plan
+
+
+def plan_block(
+    context: FunctionContext,
+    block: Block,
+    targets: dict[int, Buffer] | None = None,
+    own: dict[int, SSAValue] | None = None,
+) -> BlockPlan:
+    """Plan a block and the regions in it; `targets` and `own` as for `Collector`."""
+    collector = Collector(context, block, targets, own)
+    order = _Grouping(collector).ordered()
+    share_work(context, order, collector.placed)
+    for step in order:
+        if step.kind in ("for", "if", "while"):
+            _plan_regions(context, step)
+    # A block of a function with several keeps its placements: later blocks may use its values.
+    if block.parent_op() is None or not isinstance(block.parent_op(), FuncOp):
+        context.demands.drop(list(collector.placed))
+        context.analysis.forget()
+    return BlockPlan(block, order, collector.placed)
+
+
+def _plan_regions(context: FunctionContext, step: Step) -> None:
+    op = step.op
+    assert op is not None
+    tiles: dict[int, Buffer] = step.detail
+    if step.kind == "if":
+        step.bodies = [plan_block(context, region.block, tiles) for region in op.regions if region.blocks]
+    elif step.kind == "for":
+        body = op.regions[0].block
+        carried = {n: body.args[n + 1] for n in tiles}
+        for number, argument in carried.items():
+            context.place(argument, tiles[number])
+        step.bodies = [plan_block(context, body, tiles, dict(carried))]
+    else:
+        before, after = (region.block for region in op.regions)
+        for number, buffer in tiles.items():
+            context.place(before.args[number], buffer)
+        passed = {n: context.demands.placed[r] for n, r in enumerate(op.results) if is_tile(r)}
+        for number, buffer in passed.items():
+            context.place(after.args[number], buffer)
+        # The condition is operand 0 of the terminator of the first region.
+        first = plan_block(context, before, {n + 1: b for n, b in passed.items()})
+        step.bodies = [first, plan_block(context, after, tiles)]
+
+
+class _Grouping:
+    """Merges and orders the steps of a block."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.steps = sorted(collector.steps, key=lambda step: step.position)
+        self.context = collector.context
+        self.demands: Demands = collector.context.demands
+        self.collector = collector
+        self.number = {step: n for n, step in enumerate(self.steps)}
+        self.leader = {step: step for step in self.steps}
+        self.members: dict[Step, list[Step]] = {step: [step] for step in self.steps}
+        self.writers = [step for step in self.steps if step.writes]
+        self.hard: dict[Step, set[Step]] = {}
+        self.soft: dict[Step, set[Step]] = {}
+        self.together: list[tuple[Step, Step, Operation]] = []
+        self.leaves: dict[Step, set[SSAValue]] = {}
+        self.loads: dict[Step, set[Operation]] = {}
+        for step in self.steps:
+            self._survey(step)
+        for step in self.steps:
+            self._connect(step)
+        for writer, argument, number in collector.overwrites:
+            self._overwrite(writer, argument, number)
+
+    # -- dependences ---------------------------------------------------------------------------------
+
+    def _survey(self, step: Step) -> None:
+        """What a step reads: scalars and placed values, and loads that it performs."""
+        leaves: set[SSAValue] = set()
+        loads: set[Operation] = set()
+        values = [root for root, _ in step.roots()] + step.needs
+        with self.context.computing(step):
+            for value in values:
+                leaves |= self.demands.leaves(value)
+                loads |= self.demands.loads(value)
+        self.leaves[step], self.loads[step] = leaves, loads
+
+    def _connect(self, step: Step) -> None:
+        """Direct dependences of a step: values, memory, explicit ones."""
+        hard: set[Step] = set(step.after)
+        soft: set[Step] = set()
+        for leaf in self.leaves[step]:
+            writer = self.collector.writer.get(leaf)
+            if writer is None or writer is step:
+                continue
+            spill = writer.kind == "group" and all(sink.kind == "spill" for sink in writer.sinks)
+            (soft if spill and self._same_index(step, leaf) else hard).add(writer)
+        loads = self.loads[step]
+        earlier = [writer for writer in self.writers if self.number[writer] < self.number[step]]
+        if (step.writes or step.reads) and earlier:
+            (soft if _is_store(step) and _is_store(earlier[-1]) else hard).add(earlier[-1])
+        for load in loads:
+            self._order_load(step, load, earlier, hard)
+        if step.writes:
+            for other in self.steps[: self.number[step]]:
+                if other.reads or self.loads[other]:
+                    (soft if _is_store(step) and other.kind == "group" else hard).add(other)
+        hard.discard(step)
+        soft -= hard | {step}
+        self.hard[step], self.soft[step] = hard, soft
+        if _is_store(step):
+            self._check_store(step)
+
+    def _order_load(self, step: Step, load: Operation, earlier: list[Step], hard: set[Step]) -> None:
+        """A lazy load runs after the writes that precede it, and must not run after the ones that follow it."""
+        block, position = self.context.where[load]
+        if block is not self.collector.block:
+            if earlier and load not in self.context.must_place:
+                raise Replan([load])
+            return
+        before = [writer for writer in earlier if writer.position < position]
+        crossed = [writer for writer in earlier if writer.position > position]
+        if before:
+            hard.add(before[-1])
+        if crossed and not (_is_store(step) and all(_is_store(w) and w.shape == step.shape for w in crossed)):
+            raise Replan([load])
+        self.together += [(step, writer, load) for writer in crossed]
+
+    def _check_store(self, step: Step) -> None:
+        """A store must not overwrite what its own loop nest loads later at other indices."""
+        stored = self._address(step.sinks[0].roots[0], step.shape)
+        for load in self.loads[step]:
+            pointer = load.operands[0]
+            loaded = self._address(pointer, shape_of(pointer.type))
+            if self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) and (stored is None or loaded != stored):
+                raise Replan([load])
+
+    def _root_of(self, pointer: SSAValue) -> SSAValue | None:
+        return root_argument(self.context.analysis.pointer(pointer, identity(shape_of(pointer.type))).base)
+
+    def _same_index(self, step: Step, value: SSAValue) -> bool:
+        """Whether a step reads `value`, which another spills, only at the index of its own iteration."""
+        if step.kind != "group":
+            return False
+        with self.context.computing(step):
+            for root, shape in step.roots():
+                wanted = identity(shape)
+                for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
+                    op = owner_of(other)
+                    picks = op is not None and op.name == "tt.gather" and op.operands[0] is value
+                    if picks or (other is value and index != wanted):
+                        return False
+        return True
+
+    def _overwrite(self, writer: Step, argument: SSAValue, number: int) -> None:
+        """`writer` overwrites the buffer of a carried tile: everything that reads the old value comes first."""
+        for step in self.steps:
+            if argument not in self.leaves[step]:
+                continue
+            own = step is writer
+            if own or writer in step.after:
+                if step.kind == "dot":
+                    clash = any(argument in self.demands.leaves(value) for value in step.op.operands[:2])  # type: ignore[union-attr]
+                else:
+                    clash = not self._same_index(step, argument)
+            else:
+                clash = self._reaches(step, writer)
+            if clash:
+                raise Replan([(self.collector.block, number)])
+            if not own and writer not in step.after:
+                aligned = writer.kind == "group" and self._same_index(step, argument)
+                (self.soft if aligned else self.hard)[writer].add(step)
+
+    def _reaches(self, start: Step, goal: Step) -> bool:
+        """Whether `start` depends on `goal`."""
+        seen, stack = set(), [start]
+        while stack:
+            step = self.leader[stack.pop()]
+            if step in seen:
+                continue
+            seen.add(step)
+            for member in self.members[step]:
+                if member is goal:
+                    return True
+                stack.extend(self.hard[member] | self.soft[member])
+        return False
+
+    # -- grouping ------------------------------------------------------------------------------------
+
+    def _merge(self) -> None:
+        groups: list[Step] = []
+        for step in self.steps:
+            if step.kind != "group":
+                continue
+            alone = any(sink.kind in _ALONE for sink in step.sinks)
+            host = None if alone else next((g for g in reversed(groups[-_LOOK_BACK:]) if self._can_join(step, g)), None)
+            if host is not None:
+                self.members[host].extend(self.members.pop(step))
+                self.leader[step] = host
+            elif not alone:
+                groups.append(step)
+
+    def _can_join(self, step: Step, host: Step) -> bool:
+        if step.shape != host.shape:
+            return False
+        axes = {s.axis for member in (*self.members[host], step) for s in member.sinks if s.axis >= 0}
+        if len(axes) > 1:
+            return False
+        one, many = [step], self.members[host]
+        if self._separated(one, many) or self._separated(many, one):
+            return False
+        return self._memory_allows(step, host)
+
+    def _separated(self, later: list[Step], earlier: list[Step]) -> bool:
+        """Whether one of `later` depends on one of `earlier` in a way that a common loop would break."""
+        for step in later:
+            for other in self.hard[step] | self.soft[step]:
+                if other in earlier:
+                    if other in self.hard[step]:
+                        return True
+                elif other not in later and any(self._reaches(other, goal) for goal in earlier):
+                    return True
+        return False
+
+    def _memory_allows(self, step: Step, host: Step) -> bool:
+        """Stores in one loop nest must not meet other accesses to the same tensor at other indices."""
+        members = [*self.members[host], step]
+        stores = [sink for member in members for sink in member.sinks if sink.kind == "store"]
+        if not stores:
+            return True
+        for store in stores:
+            form = self._address(store.roots[0], store.shape)
+            if form is None:
+                return False
+            for member in members:
+                for other in self._addresses(member):
+                    if other is None or (other[0] is form[0] and other[1] != form[1]):
+                        return False
+        return True
+
+    def _addresses(self, step: Step) -> list[tuple[SSAValue, object] | None]:
+        found = [self._address(sink.roots[0], sink.shape) for sink in step.sinks if sink.kind == "store"]
+        for load in self.loads[step]:
+            pointer = load.operands[0]
+            found.append(self._address(pointer, shape_of(pointer.type)))
+        return found
+
+    def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> tuple[SSAValue, object] | None:
+        """Root argument and affine address of a tile of pointers, or None when they are not known."""
+        form = self.context.analysis.pointer(pointer, identity(shape))
+        if form.base is None or form.offset.residual:
+            return None
+        root = root_argument(form.base)
+        assert root is not None
+        return root, (form.base, form.offset.constant, frozenset(form.offset.coords.items()))
+
+    # -- order ---------------------------------------------------------------------------------------
+
+    def ordered(self) -> list[Step]:
+        """The merged steps in an order that respects all dependences."""
+        self._merge()
+        late = [load for step, writer, load in self.together if self.leader[step] is not self.leader[writer]]
+        if late:
+            raise Replan(late)
+        waiting: dict[Step, set[Step]] = {}
+        followers: dict[Step, list[Step]] = {}
+        for host, members in self.members.items():
+            before = {self.leader[d] for m in members for d in self.hard[m] | self.soft[m]} - {host}
+            waiting[host] = before
+            for other in before:
+                followers.setdefault(other, []).append(host)
+        ready = [(self.number[host], host) for host, before in waiting.items() if not before]
+        heapq.heapify(ready)
+        out: list[Step] = []
+        while ready:
+            _, host = heapq.heappop(ready)
+            out.append(_merged(host, sorted(self.members[host], key=lambda m: self.number[m])))
+            for follower in followers.get(host, ()):
+                waiting[follower].discard(host)
+                if not waiting[follower]:
+                    heapq.heappush(ready, (self.number[follower], follower))
+        if len(out) != len(waiting):
+            raise InternalError("the steps of a block depend on each other in a circle")
+        return out
+
+
+def _merged(host: Step, members: list[Step]) -> Step:
+    """One step with the sinks of all members."""
+    if len(members) > 1:
+        host.sinks = [sink for member in members for sink in member.sinks]
+        host.writes = any(member.writes for member in members)
+    return host
+
+
+def _is_store(step: Step) -> bool:
+    """Whether a step only stores tiles."""
+    return step.kind == "group" and all(sink.kind == "store" for sink in step.sinks)

@@ -1,0 +1,39 @@
+"""Tiles whose extents are not powers of two: `tt.cat` becomes operations that have an index for their operands.
+
+    %c = cat %a, %b : 3x4 -> 6x4       ->      %j = join %a, %b        3x4x2
+                                               %t = trans %j           2x3x4
+                                               %c = reshape %t         6x4
+
+Between powers of two the top bit of the first coordinate tells the sides of a `tt.cat` apart (`lazy.side_bit`).
+"""
+
+from __future__ import annotations
+
+from tilewright.backends.cpu.plan.index import is_power_of_two
+from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ops.function import FuncOp
+from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, TransOp
+
+
+def rewrite_ragged_cats(function: FuncOp) -> None:
+    """Rewrite the `tt.cat` operations of a function on tiles whose first extent is not a power of two, in place."""
+    for op in list(function.walk()):
+        if isinstance(op, CatOp) and not is_power_of_two(shape_of(op.lhs.type)[0]):
+            _rewrite(op)
+
+
+def _rewrite(op: CatOp) -> None:
+    shape, element = shape_of(op.lhs.type), element_type(op.lhs.type)
+    rank = len(shape)
+    joined = JoinOp.build_op([op.lhs, op.rhs], [tile_type((*shape, 2), element)])
+    order = (rank, *range(rank))
+    turned = TransOp.build_op([joined.result], [tile_type((2, *shape), element)], {"order": order})
+    flat = ReshapeOp.build_op([turned.result], [op.result.type])
+    block = op.parent_block()
+    assert block is not None
+    for new in (joined, turned, flat):
+        new.location = op.location
+        block.insert_op_before(new, op)
+    op.result.replace_all_uses_with(flat.result)
+    op.detach()  # type: ignore[no-untyped-call]
+    op.erase()

@@ -1,0 +1,232 @@
+"""Which values that several groups compute, or one group computes several times, are kept in scratch.
+
+Walking the steps in order, a value that an earlier group computed and that costs more than reading it back is spilled
+by that earlier group; one that a group would compute again for every row (an exp of a vector broadcast over a tile)
+is spilled before the group. Loads of f32 and a few additions are cheaper to repeat than to keep.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.plan.affine import Poly
+from tilewright.backends.cpu.plan.collect import FunctionContext
+from tilewright.backends.cpu.plan.index import Index, identity, whole
+from tilewright.backends.cpu.plan.lanes import survey, vector_dim
+from tilewright.backends.cpu.plan.recompute import is_tile, operand_indices, owner_of
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.ir.types import pointee_bytes, shape_of
+
+# Costs, in element-wise operations, above which a value is kept rather than computed again: by another group, by
+# every trip of a loop, and as one scalar per row where a vector could have been computed.
+_SHARED = 4.0
+_LOOP = 2.5
+_ROWS = 1.9
+_WORTH_STAGING = 256  # elements
+_PLAIN = frozenset({"store", "spill", "reduce"})
+
+
+def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
+    """Insert spills into `order`; new places are added to `placed` and to the context."""
+    sharing = _Sharing(context, order, placed)
+    at = 0
+    while at < len(order):
+        at += sharing.visit(at)
+
+
+class _Kept(enum.Enum):
+    """What became of a value that should be kept."""
+
+    NOT = enum.auto()
+    ALONGSIDE = enum.auto()
+    BEFORE = enum.auto()
+
+
+class _Sharing:
+    """The walk over the steps of one block."""
+
+    def __init__(self, context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
+        self.context = context
+        self.demands = context.demands
+        self.order = order
+        self.placed = placed
+        self.first: dict[SSAValue, Step] = {}
+        self.aligned: set[tuple[SSAValue, Step]] = set()
+
+    def visit(self, at: int) -> int:
+        """Decide for the step at position `at`; gives how far to move on (0 to look at it again)."""
+        step = self.order[at]
+        before = len(self.placed)
+        if step.kind == "group":
+            if self._stage(step):
+                return 0
+            own = step.computed(self.demands.placed)
+            for root, shape in list(step.roots()):
+                starts = operand_indices(root, identity(shape)) if root in own else [(root, identity(shape))]
+                if not all(self._walk(step, value, index, shape) for value, index in starts if is_tile(value)):
+                    break
+        else:
+            for value in [value for value in step.needs if is_tile(value) and step.kind != "dot"]:
+                costly = value not in self.demands.placed and self.demands.cost(value) > _LOOP
+                if costly and step.kind in ("for", "while"):
+                    self._keep_before(value, step)
+                shape = shape_of(value.type)
+                if not self._walk(step, value, identity(shape), shape):
+                    break
+        return 1 if len(self.placed) == before else 0
+
+    def _stage(self, step: Step) -> bool:
+        """Spill a load whose neighbours in memory lie along another dim than the group's lanes; True if there was one.
+
+        The spill reads whole vectors; picking from scratch, in the first cache, replaces picking from memory.
+        """
+        shape = step.shape
+        if len(shape) < 2 or math.prod(shape) < _WORTH_STAGING:
+            return False
+        with self.context.computing(step):
+            votes, _ = survey(step, self.demands.placed, self.context.analysis)
+            dim = vector_dim(shape, votes)
+            found = [
+                load
+                for root, space in step.roots()
+                if is_tile(root)
+                for load, index in self.demands.walk(root, identity(space))
+                if self._is_crosswise(load, index, shape, dim)
+            ]
+        found = [load for load in found if load not in self.demands.placed]
+        return any(self._keep_before(load, step) is _Kept.BEFORE for load in found[:1])
+
+    def _is_crosswise(self, value: SSAValue, index: Index, shape: tuple[int, ...], dim: int) -> bool:
+        op = owner_of(value)
+        if op is None or op.name != "tt.load" or value in self.demands.placed or dim < 0:
+            return False
+        pointer, at = operand_indices(value, index)[0]
+        form = self.context.analysis.pointer(pointer, at)
+        size = Poly.of(pointee_bytes(pointer.type))
+        strides = {d: form.offset.coords.get(whole(d, n)) for d, n in enumerate(shape) if n > 1}
+        along = strides.get(dim)
+        return along is not None and along != size and any(s == size and shape[d] >= 8 for d, s in strides.items())
+
+    def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
+        """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""
+        seen: set[tuple[SSAValue, Index]] = set()
+        stack = [(root, index)]
+        while stack:
+            key = stack.pop()
+            value, at = key
+            if key in seen or not is_tile(value) or value in self.demands.placed:
+                continue
+            seen.add(key)
+            cost = self.demands.cost(value)
+            host = self.first.get(value)
+            kept = _Kept.NOT
+            if host is not None and host is not step and cost > _SHARED:
+                kept = self._keep_in(value, host)
+            elif self._repeated(value, shape) and cost > _ROWS:
+                kept = self._keep_before(value, step)
+            if kept is _Kept.BEFORE:
+                return False
+            if kept is _Kept.ALONGSIDE:
+                continue  # what else the root needs is still to be looked at: later steps ask who computed it first
+            if host is None:
+                self.first[value] = step
+            if at == identity(shape) and shape_of(value.type) == shape:
+                self.aligned.add((value, step))
+            stack.extend(operand_indices(value, at))
+        return True
+
+    def _repeated(self, value: SSAValue, shape: tuple[int, ...]) -> bool:
+        """Whether a group over `shape` computes much smaller `value` again for each row or column."""
+        extent = math.prod(shape_of(value.type))
+        return 8 * extent <= math.prod(shape) and extent > 1
+
+    def _keep_in(self, value: SSAValue, host: Step) -> _Kept:
+        """Spill `value` in the earlier step `host` that computes it, or before that."""
+        plain = host.kind == "group" and all(sink.kind in _PLAIN for sink in host.sinks)
+        if (value, host) in self.aligned and plain:
+            host.sinks.append(Sink("spill", host.shape, [value], targets=[self._place(value)]))
+            return _Kept.ALONGSIDE
+        return self._keep_before(value, host)
+
+    def _keep_before(self, value: SSAValue, step: Step) -> _Kept:
+        """Spill `value` before `step` and before every earlier step that computes it.
+
+        It goes to a group of its own, or to an earlier group over the same space.
+        """
+        earliest = self.first.get(value, step)
+        if earliest is not step:
+            return self._keep_in(value, earliest)
+        shape = shape_of(value.type)
+        sink = Sink("spill", shape, [value])
+        at = self.order.index(step)
+        if not self._ready(value, at):
+            return _Kept.NOT
+        host = self._earlier_group(value, shape, at)
+        cone = [key for key in self.demands.walk(value, identity(shape)) if key[0] is not value]
+        sink.targets = [self._place(value)]
+        if host is not None:
+            host.sinks.append(sink)
+        else:
+            host = Step("group", step.position, sinks=[sink])
+            self.order.insert(at, host)
+        self._note(cone, host)
+        return _Kept.BEFORE
+
+    def _ready(self, value: SSAValue, at: int) -> bool:
+        """Whether nothing that `value` needs is written by the step at position `at` or later."""
+        leaves = self.demands.leaves(value)
+        for step in self.order[at:]:
+            written = set(step.computed(self.demands.placed))
+            written |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
+            if step.op is not None:
+                written.update(step.op.results)
+            if leaves & written:
+                return False
+        return True
+
+    def _aligned(self, value: SSAValue, written: set[SSAValue]) -> bool:
+        """Whether computing `value` reads the values `written` only at its own index."""
+        wanted = identity(shape_of(value.type))
+        for other, index in self.demands.walk(value, wanted):
+            op = owner_of(other)
+            if op is not None and op.name == "tt.gather" and op.operands[0] in written:
+                return False
+            if other in written and index != wanted:
+                return False
+        return True
+
+    def _note(self, cone: list[tuple[SSAValue, Index]], host: Step) -> None:
+        """`host`, an earlier step than those seen, now computes the values of `cone`."""
+        at = self.order.index(host)
+        for value, index in cone:
+            known = self.first.get(value)
+            if value not in self.demands.placed and (known is None or self.order.index(known) > at):
+                self.first[value] = host
+                if index == identity(host.shape) and shape_of(value.type) == host.shape:
+                    self.aligned.add((value, host))
+
+    def _place(self, value: SSAValue) -> Buffer:
+        buffer = self.placed[value] = self.context.place(value)
+        return buffer
+
+    def _earlier_group(self, value: SSAValue, shape: tuple[int, ...], at: int) -> Step | None:
+        """A group before position `at` that runs over `shape` after everything that `value` needs."""
+        leaves = self.demands.leaves(value)
+        if self.demands.loads(value):
+            return None
+        for step in reversed(self.order[max(0, at - 4) : at]):
+            written = {root for sink in step.sinks for root in sink.roots if sink.kind == "spill"}
+            results = set(step.op.results) if step.op is not None else set()
+            results |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
+            if leaves & results or step.bodies or step.kind in ("for", "while", "if", "dot"):
+                return None
+            if step.kind == "group" and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):
+                plain = all(sink.kind in ("spill", "store") for sink in step.sinks) and not step.writes
+                if plain and (not leaves & written or self._aligned(value, written)):
+                    return step
+            if leaves & written:
+                return None
+        return None

@@ -1,0 +1,132 @@
+"""Scratch: when each buffer is alive, and where in the arena it lies.
+
+Steps are numbered in the order in which they run; a buffer lives from the first step that touches it to the last. One
+that is touched inside a loop but was written before it, or that carries a tile around it, lives as long as the loop.
+Buffers whose lives do not meet share memory (first fit by size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import SSAValue
+
+from tilewright.backends.cpu.plan.demand import Demands
+from tilewright.backends.cpu.plan.dot_operands import DotDetail, ScratchOperand
+from tilewright.backends.cpu.plan.recompute import is_tile
+from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
+
+_ALIGN = 64
+
+
+def allocate(plan: FunctionPlan) -> None:
+    """Give every buffer of the plan an offset, and the plan its size."""
+    lives = _Lives()
+    lives.demands.place_all(plan.arguments)
+    for buffer in (*plan.arguments.values(), *plan.returns.values()):
+        lives.touch(buffer, 0)
+    whole = len(plan.blocks) > 1
+    for block in plan.blocks:
+        lives.block(block)
+    for buffer in plan.returns.values():
+        lives.touch(buffer, lives.now + 1)
+    for cache in plan.caches:  # kept from program to program
+        for buffer in (cache.panels, cache.state):
+            lives.touch(buffer, 0)
+            lives.touch(buffer, lives.now + 1)
+    spans = lives.spans
+    if whole:  # control may go back: everything lives throughout
+        spans = dict.fromkeys(spans, (0, lives.now))
+    plan.buffers = [buffer for buffer in plan.buffers if buffer in spans]
+    taken: list[Buffer] = []
+    for buffer in sorted(plan.buffers, key=lambda b: -b.size):
+        first, last = spans[buffer]
+        clashes = sorted(
+            (other.offset, other.offset + _rounded(other.size))
+            for other in taken
+            if spans[other][0] <= last and first <= spans[other][1]
+        )
+        offset = 0
+        for begin, end in clashes:
+            if begin - offset >= _rounded(buffer.size):
+                break
+            offset = max(offset, end)
+        buffer.offset = offset
+        taken.append(buffer)
+    plan.scratch_bytes = max([b.offset + _rounded(b.size) for b in taken], default=0)
+
+
+def _rounded(size: int) -> int:
+    """Whole lines, and an odd number of them, so that equal tiles do not fall on the same cache sets."""
+    lines = -(-size // _ALIGN)
+    return (lines | 1) * _ALIGN if lines > 8 else lines * _ALIGN
+
+
+class _Lives:
+    """First and last step that touches each buffer."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.spans: dict[Buffer, tuple[int, int]] = {}
+        self.demands = Demands()
+
+    def touch(self, buffer: Buffer, at: int) -> None:
+        first, last = self.spans.get(buffer, (at, at))
+        self.spans[buffer] = (min(first, at), max(last, at))
+
+    def block(self, plan: BlockPlan) -> None:
+        """Walk the steps of a block."""
+        self.demands.place_all(plan.placed)
+        for step in plan.steps:
+            self.now += 1
+            for buffer in self._touched(step):
+                self.touch(buffer, self.now)
+            if step.bodies:
+                self._regions(step)
+
+    def _regions(self, step: Step) -> None:
+        begin = self.now
+        op = step.op
+        assert op is not None
+        if step.kind == "for":
+            self._bind(op.regions[0].block.args[1:], step.detail)
+        elif step.kind == "while":
+            self._bind(op.regions[0].block.args, step.detail)
+            passed = {n: self.demands.placed[r] for n, r in enumerate(op.results) if is_tile(r)}
+            self._bind(op.regions[1].block.args, passed)
+        before = dict(self.spans)
+        for body in step.bodies:
+            self.block(body)
+            self.demands.drop(list(body.placed))
+        self.now += 1
+        if step.kind == "if":
+            return
+        for buffer, (first, last) in list(self.spans.items()):
+            carried = buffer in step.detail.values()
+            if carried or (buffer in before and last > begin):
+                self.spans[buffer] = (min(first, begin), self.now)
+
+    def _bind(self, arguments: object, buffers: dict[int, Buffer]) -> None:
+        self.demands.place_all({arguments[number]: buffer for number, buffer in buffers.items()})  # type: ignore[index]
+
+    def _touched(self, step: Step) -> Iterator[Buffer]:
+        """Buffers that a step reads or writes (not those inside its regions)."""
+        for sink in step.sinks:
+            yield from (buffer for buffer in (*sink.targets, sink.source) if buffer is not None)
+        values: list[SSAValue] = [root for root, _ in step.roots()]
+        if not step.bodies:
+            values += step.needs
+        leaves: set[SSAValue] = set()
+        with self.demands.computing(step):
+            for value in values:
+                leaves |= self.demands.leaves(value)
+        yield from (self.demands.placed[leaf] for leaf in leaves if is_tile(leaf))
+        if isinstance(step.detail, DotDetail):
+            detail = step.detail
+            yield detail.acc
+            yield from (o.buffer for o in (detail.a, detail.b) if isinstance(o, ScratchOperand))
+            yield from detail.packed.values()
+        elif isinstance(step.detail, dict):
+            yield from step.detail.values()
+        if step.op is not None and step.kind in ("call", "while", "for", "if"):
+            yield from (self.demands.placed[r] for r in step.op.results if r in self.demands.placed)

@@ -1,0 +1,1 @@
+"""The CUDA driver: modules, memory, launches, tensor maps."""

@@ -1,0 +1,190 @@
+"""From a compiled kernel to a Python callable that launches it on a GPU.
+
+A launch packs one block of bytes (record, stream, grid, parameters) and makes one foreign call with it (`stub.py`),
+which returns when the driver has queued the kernel. The stream is the one that torch has current for the GPU, else the
+default stream. A kernel with `tl.device_assert` is waited for, and a failed assertion raised.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilewright.backends.llvm.slots import coerce, natural_format
+from tilewright.backends.nvidia.arch import WARP
+from tilewright.backends.nvidia.device import driver, tensormap
+from tilewright.backends.nvidia.device.libcuda import FAULTS, cuda
+from tilewright.backends.nvidia.device.stub import HEADER, TENSOR_MAP, Record, launch_stub, parameter_format
+from tilewright.base.errors import DeviceAssertionError, GridError, OutOfResources, TilewrightError
+
+Launch = Callable[..., None]
+Pack = Callable[..., bytes]
+
+MAX_GRID_YZ = 65535
+_INVALID_VALUE = 1
+_LOG_BYTES = 64
+
+
+class LoadedKernel:
+    """A kernel that GPUs load when they are first asked to run it.
+
+    Args:
+        image: cubin, or PTX text for the driver's compiler.
+        metadata: facts from the stages: `symbol`, `name`, `types`, `shared`, `num_warps`, ...
+    """
+
+    def __init__(self, image: bytes, metadata: Mapping[str, Any]) -> None:
+        self.image, self.metadata = image, dict(metadata)
+        self._functions: dict[int, driver.Function] = {}
+        self._lock = threading.Lock()
+
+    def on(self, ordinal: int) -> driver.Function:
+        """The kernel in the memory of a GPU.
+
+        Raises:
+            OutOfResources: the GPU has less shared memory, or takes fewer threads, than the kernel needs.
+            DriverError: the driver refuses the code.
+        """
+        with self._lock:
+            found = self._functions.get(ordinal)
+            if found is None:
+                found = self._functions[ordinal] = self._load(ordinal)
+        return found
+
+    def _load(self, ordinal: int) -> driver.Function:
+        facts, limits = self.metadata, driver.device(ordinal).attributes
+        if facts["shared"] > limits["shared_limit"]:
+            raise OutOfResources(facts["shared"], limits["shared_limit"], "shared memory")
+        function = driver.Function(self.image, facts["symbol"], ordinal, facts["name"], facts["shared"])
+        threads = facts["num_warps"] * WARP
+        if threads > function.max_threads:
+            raise OutOfResources(
+                threads, function.max_threads, "threads",
+                f"each thread of `{facts['name']}` takes {function.registers} registers",
+                "Lower num_warps, or set maxnreg.",
+            )  # fmt: skip
+        return function
+
+
+def make_launch(
+    kernel: LoadedKernel, ordinal: int, *, stream: int | None = None, cooperative: bool = False,
+    programmatic: bool = False,
+) -> Launch:  # fmt: skip
+    """A function that queues the kernel on a GPU.
+
+    Args:
+        kernel: the code.
+        ordinal: the GPU.
+        stream: handle of the stream of every launch; by default the one that is current at each launch.
+        cooperative: all blocks of the grid must be resident at once (grid-wide barriers).
+        programmatic: programmatic dependent launch: the kernel may start before its predecessor has ended.
+
+    Returns:
+        `launch(gx, gy, gz, *values)`: the grid (positive integers), then an address or number per run-time parameter.
+    """
+    facts = kernel.metadata
+    maps = facts.get("tensor_maps", ())
+    types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
+    function = kernel.on(ordinal)
+    form, size = parameter_format(types, function.parameter_offsets(len(types)) if maps else None)
+    record = Record(
+        cuda(), driver.context(ordinal), function.handle, size, facts["num_warps"], facts["shared"], facts["cluster"],
+        cooperative, programmatic,
+    )  # fmt: skip
+    log = driver.Memory(_LOG_BYTES, ordinal) if facts["needs_log"] else None
+    last = (log.address,) if log else ()
+
+    def hidden(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *last
+
+    reader = driver.stream_reader() if stream is None else lambda _: stream
+    launch = _launch_function(
+        _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or log else None,
+        _Explain(facts["name"], ordinal),
+    )  # fmt: skip
+    launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
+    return _checked(launch, log, reader, facts) if log and facts["asserts"] else launch
+
+
+def _launch_function(
+    packers: tuple[Pack, Pack], record: Record, ordinal: int, reader: Callable[[int], int], cluster: int,
+    hidden: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None, explain: _Explain,
+) -> Launch:  # fmt: skip
+    pack, convert = packers
+    run, address = launch_stub(), record.address
+    recent, name = driver.recent, explain.kernel
+
+    def launch(gx: int, gy: int, gz: int, *values: Any) -> None:
+        stream = reader(ordinal)
+        try:
+            block = pack(address, stream, gx, gy, gz, *values)
+        except (OverflowError, struct.error):  # a float too large for f32, a negative unsigned
+            block = convert(address, stream, gx, gy, gz, *values)
+        code = run(block)
+        if code:
+            raise explain(code, gx, gy, gz)
+        recent[ordinal] = name
+
+    if hidden is None:
+        return launch if cluster == 1 else lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values)
+    return lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values, *hidden(values))
+
+
+def _packers(types: list[str], form: str) -> tuple[Pack, Pack]:
+    """Two forms of `pack(record, stream, gx, gy, gz, *values)`: a quick one, which raises for what does not fit, and
+    one that converts as a C cast would."""
+    plain = struct.Struct(HEADER + form).pack
+
+    def converting(record: int, stream: int, gx: int, gy: int, gz: int, *values: Any) -> bytes:
+        slots = [
+            value if kind == TENSOR_MAP else coerce(value, kind, natural_format(kind))
+            for value, kind in zip(values, types, strict=True)
+        ]
+        return plain(record, stream, gx, gy, gz, *slots)
+
+    return (converting if "bf16" in types else plain), converting
+
+
+class _Explain:
+    """Makes the error of a launch that the driver refused, or at which it reported the fault of an earlier one.
+
+    Args:
+        kernel: name of the kernel.
+        ordinal: the GPU.
+    """
+
+    def __init__(self, kernel: str, ordinal: int) -> None:
+        self.kernel, self._ordinal = kernel, ordinal
+
+    def __call__(self, code: int, gx: int, gy: int, gz: int) -> TilewrightError:
+        if code == _INVALID_VALUE and max(gy, gz) > MAX_GRID_YZ:
+            return GridError(
+                f"kernel `{self.kernel}`: a GPU takes at most {MAX_GRID_YZ} programs along y and z, got {(gx, gy, gz)}",
+                hint="put the largest number of programs first: x may be up to 2**31 - 1",
+            )
+        before = driver.recent.get(self._ordinal)
+        earlier = f" (kernel `{before}` was launched before it)" if code in FAULTS and before else ""
+        return cuda().error(code, f"launching kernel `{self.kernel}` with grid {(gx, gy, gz)}{earlier}")
+
+
+def _checked(launch: Launch, log: driver.Memory, reader: Callable[[int], int], facts: Mapping[str, Any]) -> Launch:
+    """`launch`, then a wait, and an error if a device assertion failed. Nothing is waited for in a graph capture."""
+    api, name, zero = cuda(), facts["name"], bytes(_LOG_BYTES)
+    log.write(zero)
+
+    def launch_and_check(*args: Any) -> None:
+        launch(*args)
+        stream = reader(log.ordinal)
+        with driver.current(log.ordinal):
+            if driver.is_capturing(stream):
+                return
+            api.call("cuStreamSynchronize", stream, doing=f"running kernel `{name}`")
+        failed = int.from_bytes(log.read()[:4], sys.byteorder)
+        if failed:
+            log.write(zero)
+            raise DeviceAssertionError(f"device-side assert in {name}: {facts['asserts'][failed - 1]}")
+
+    return launch_and_check

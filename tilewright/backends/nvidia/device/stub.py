@@ -1,0 +1,193 @@
+"""Native code of the launcher: one call from Python per launch, whatever the kernel.
+
+::
+
+    tw_launch(block):                       block:  record, stream, grid x y z, parameters of the kernel
+        if the context is another: push     record: addresses of driver functions, context, CUfunction, CUlaunchConfig
+        cuLaunchKernelEx(config with grid and stream, function, parameters as one buffer)
+        if pushed: pop
+        -> the driver's code, 0 for success
+
+The function touches no Python object, so ctypes lets other threads run meanwhile. Nothing in it is shared by launches.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.backends.llvm.codegen import load_helper
+from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.identity import ByteCache
+from tilewright.backends.llvm.slots import natural_format
+from tilewright.backends.nvidia.arch import WARP
+from tilewright.backends.nvidia.device.libcuda import Cuda
+from tilewright.backends.nvidia.device.tensormap import MAP_BYTES
+
+TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
+HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8
+HEADER_BYTES = struct.calcsize(HEADER)
+# Words of the record: cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, context, function, bytes of
+# the parameters, then CUlaunchConfig (cuda.h): grid 0, block 12, shared bytes 24, stream 32, attributes 40, count 48.
+_RECORD = struct.Struct("=7Q 12x III I 4x 8x Q I 4x")
+# CUlaunchAttributeID
+_COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM = 2, 4, 6
+_ATTRIBUTE_BYTES = 72
+
+_TEXT = """
+target triple = "{triple}"
+
+define i32 @tw_launch(ptr %block) nounwind {{
+  %current = alloca ptr
+  %config = alloca [7 x i64], align 8
+  %extra = alloca [5 x ptr], align 8
+  %record = load ptr, ptr %block
+{copies}
+  %grid.from = getelementptr i8, ptr %block, i64 16
+  %grid.xy = load i64, ptr %grid.from
+  store i64 %grid.xy, ptr %config
+  %z.from = getelementptr i8, ptr %block, i64 24
+  %z.to = getelementptr i8, ptr %config, i64 8
+  %z = load i32, ptr %z.from
+  store i32 %z, ptr %z.to
+  %stream.from = getelementptr i8, ptr %block, i64 8
+  %stream.to = getelementptr i8, ptr %config, i64 32
+  %stream = load i64, ptr %stream.from
+  store i64 %stream, ptr %stream.to
+  %arguments = getelementptr i8, ptr %block, i64 {header}
+  %size = getelementptr i8, ptr %record, i64 48
+{extras}
+  %bytes = load i64, ptr %size
+  %none = icmp eq i64 %bytes, 0
+  %passed = select i1 %none, ptr null, ptr %extra
+  %launch = load ptr, ptr %record
+  %get.at = getelementptr i8, ptr %record, i64 8
+  %push.at = getelementptr i8, ptr %record, i64 16
+  %pop.at = getelementptr i8, ptr %record, i64 24
+  %context.at = getelementptr i8, ptr %record, i64 32
+  %function.at = getelementptr i8, ptr %record, i64 40
+  %get = load ptr, ptr %get.at
+  %push = load ptr, ptr %push.at
+  %pop = load ptr, ptr %pop.at
+  %context = load ptr, ptr %context.at
+  %function = load ptr, ptr %function.at
+  store ptr null, ptr %current
+  %asked = call i32 %get(ptr %current)
+  %found = load ptr, ptr %current
+  %same = icmp eq ptr %found, %context
+  br i1 %same, label %straight, label %other
+
+straight:
+  %code = call i32 %launch(ptr %config, ptr %function, ptr null, ptr %passed)
+  ret i32 %code
+
+other:
+  %pushed = call i32 %push(ptr %context)
+  %refused = icmp ne i32 %pushed, 0
+  br i1 %refused, label %failed, label %inside
+
+failed:
+  ret i32 %pushed
+
+inside:
+  %code.inside = call i32 %launch(ptr %config, ptr %function, ptr null, ptr %passed)
+  %popped = call i32 %pop(ptr %current)
+  ret i32 %code.inside
+}}
+"""
+
+
+def stub_ir(triple: str) -> str:
+    """The text of `tw_launch`."""
+    copies = []
+    for word in range(7):  # not memcpy, which would have to be linked
+        copies += [
+            f"  %from{word} = getelementptr i8, ptr %record, i64 {56 + 8 * word}",
+            f"  %to{word} = getelementptr i8, ptr %config, i64 {8 * word}",
+            f"  %word{word} = load i64, ptr %from{word}",
+            f"  store i64 %word{word}, ptr %to{word}",
+        ]
+    # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END
+    values = ["ptr inttoptr (i64 1 to ptr)", "ptr %arguments", "ptr inttoptr (i64 2 to ptr)", "ptr %size", "ptr null"]
+    extras = []
+    for slot, value in enumerate(values):
+        extras += [
+            f"  %extra{slot} = getelementptr i8, ptr %extra, i64 {8 * slot}",
+            f"  store {value}, ptr %extra{slot}",
+        ]
+    return _TEXT.format(triple=triple, copies="\n".join(copies), extras="\n".join(extras), header=HEADER_BYTES)
+
+
+_caches: list[ByteCache] = []
+
+
+def set_cache(cache: ByteCache | None) -> None:
+    """Where the object of the stub is kept, so that a warm start needs no LLVM."""
+    _caches[:] = [] if cache is None else [cache]
+
+
+@functools.cache
+def launch_stub() -> Callable[[bytes], int]:
+    """`tw_launch`, loaded on the first call."""
+    library = load_helper("cuda launcher", stub_ir(host().triple), ["tw_launch"], _caches[0] if _caches else None)
+    function: Any = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(library.address("tw_launch"))
+    function.library = library  # keeps the code alive
+    stub: Callable[[bytes], int] = function
+    return stub
+
+
+class Record:
+    """What the stub reads for every launch of one kernel on one GPU.
+
+    Args:
+        api: the driver.
+        context: of the GPU.
+        function: CUfunction.
+        parameter_bytes: size of the parameters.
+        warps: of a block.
+        shared_bytes: dynamic shared memory of a block.
+        cluster: blocks of a cluster.
+        cooperative: all blocks must be resident at once.
+        programmatic: the kernel may start before the one ahead of it in the stream has ended.
+    """
+
+    def __init__(
+        self, api: Cuda, context: int, function: int, parameter_bytes: int, warps: int, shared_bytes: int,
+        cluster: int = 1, cooperative: bool = False, programmatic: bool = False,
+    ) -> None:  # fmt: skip
+        rows = []
+        if cluster > 1:
+            rows.append((_CLUSTER, (cluster, 1, 1)))
+        if cooperative:
+            rows.append((_COOPERATIVE, (1, 0, 0)))
+        if programmatic:
+            rows.append((_PROGRAMMATIC_STREAM, (1, 0, 0)))
+        packed = b"".join(struct.pack("=I4xIII", kind, *value).ljust(_ATTRIBUTE_BYTES, b"\0") for kind, value in rows)
+        self._attributes = ctypes.create_string_buffer(packed, len(packed) or 1)
+        names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")
+        image = _RECORD.pack(
+            *map(api.address, names), context, function, parameter_bytes, warps * WARP, 1, 1, shared_bytes,
+            ctypes.addressof(self._attributes) if rows else 0, len(rows),
+        )  # fmt: skip
+        self._memory = ctypes.create_string_buffer(image, len(image))
+        self.address = ctypes.addressof(self._memory)
+
+
+def parameter_format(types: Sequence[str], offsets: Sequence[int] | None = None) -> tuple[str, int]:
+    """`struct` format of a kernel's parameters, and its size.
+
+    Args:
+        types: signature types in order, or `TENSOR_MAP`.
+        offsets: of each parameter; if not given each is aligned to its size, as the PTX ABI has it.
+    """
+    text, size = "", 0
+    for number, kind in enumerate(types):
+        form = f"{MAP_BYTES}s" if kind == TENSOR_MAP else natural_format(kind)
+        bytes_ = struct.calcsize(f"={form}")
+        padding = -size % bytes_ if offsets is None else offsets[number] - size
+        text += f"{padding}x{form}" if padding else form
+        size += padding + bytes_
+    return text, size

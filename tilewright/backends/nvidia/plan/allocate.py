@@ -1,0 +1,337 @@
+"""Shared memory of a kernel: which operations need scratch, how long buffers live, and where each of them lies.
+
+Operations are numbered in program order. A buffer lives from its `local_alloc` to its last use, through the whole of
+every loop that it is used in but not made in, and until copies into it and products of it have been waited for;
+scratch lives for one operation:
+
+    0 alloc a    ┐
+    1 for {      │ a lives in [0, 5]: the loop may come back to 2 after 3
+    2   use a    │
+    3   convert  │ │ its scratch lives in [3, 3]
+    4 }          │
+    5            ┘
+
+The largest are placed first, each at the lowest offset that is free during its whole life. Small scratch keeps clear
+of the scratch that is used just before and after it: a few bytes more save the barrier between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.nvidia.tgir.ops import (
+    AsyncCopyOp,
+    AsyncWaitOp,
+    InitBarrierOp,
+    LocalAllocOp,
+    WarpGroupDotOp,
+    WarpGroupDotWaitOp,
+)
+from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_bytes, memdesc_count, memdesc_shape
+from tilewright.base.errors import InternalError
+from tilewright.ir.op import location_of
+from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
+
+ScratchBytes = Callable[[Operation], int]
+Waits = Callable[[Operation], bool]
+_LARGEST_ALIGNMENT = max(SWIZZLE_ALIGNMENT.values())
+_LEAST_ALIGNMENT = 16  # the widest access of a thread
+_LINE = 128  # bytes of all banks: plans of accesses count on offsets in a line
+_SMALL = 4096  # bytes of scratch that is placed apart from its neighbours
+
+
+# --- scratch ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    size: ScratchBytes
+    waits: Waits
+
+
+_RULES: dict[str, _Rule] = {}
+
+
+def scratch(*names: str, waits: Waits = lambda op: True) -> Callable[[ScratchBytes], ScratchBytes]:
+    """Decorator: this function tells how many bytes of scratch an operation of these names needs (0 for none).
+
+    The operation must write its scratch before it reads it, and make the barriers in between itself.
+
+    Args:
+        names: of operations.
+        waits: whether one of those barriers is for the whole block.
+    """
+
+    def register(function: ScratchBytes) -> ScratchBytes:
+        for name in names:
+            if name in _RULES:
+                raise InternalError(f"two rules for the scratch of {name}")
+            _RULES[name] = _Rule(function, waits)
+        return function
+
+    return register
+
+
+def scratch_bytes(op: Operation) -> int:
+    """Bytes of shared memory that `op` needs while it runs."""
+    rule = _RULES.get(op.name)
+    return 0 if rule is None else rule.size(op)
+
+
+def waits_between(op: Operation) -> bool:
+    """Whether the block waits between the writing and the reading of the scratch of `op`, which has some."""
+    return _RULES[op.name].waits(op)
+
+
+# --- buffers ------------------------------------------------------------------------------------------
+
+
+def buffer_stride(type_: object) -> int:
+    """Bytes from one buffer to the next of a `memdesc` type: all of them have the alignment of the first."""
+    assert isinstance(type_, MemDescType)
+    size = memdesc_bytes(type_)
+    return _round_up(size, buffer_alignment(size))
+
+
+def buffer_alignment(size: int) -> int:
+    """Alignment of a buffer of so many bytes.
+
+    Swizzles are patterns of address bits, so that a buffer with one must start where the pattern does: at a multiple of
+    1024 for the widest. A buffer smaller than that has room only for a narrower one.
+    """
+    alignment = _LEAST_ALIGNMENT
+    while alignment < min(size, _LARGEST_ALIGNMENT):
+        alignment *= 2
+    return alignment
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Memory that one operation needs.
+
+    Args:
+        op: a `ttg.local_alloc`, or an operation with scratch.
+        size: bytes.
+        alignment: of its offset.
+        start, end: numbers of the first and the last operation in program order during which it lives.
+    """
+
+    op: Operation
+    size: int
+    alignment: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Where everything lies.
+
+    Args:
+        offsets: buffer or operation with scratch -> offset in bytes.
+        sizes: the same -> bytes.
+        total: bytes of shared memory that the kernel needs.
+    """
+
+    offsets: Mapping[Operation, int]
+    sizes: Mapping[Operation, int]
+    total: int
+
+    def largest(self) -> str:
+        """What takes most of the memory, in the words of the user's program; "" if there is none."""
+        rows = sorted(self.sizes, key=lambda op: -self.sizes[op])[:3]
+        named = "\n".join(f"  {self.sizes[op]} bytes: {_described(op)}" for op in rows)
+        return f"the largest tiles in shared memory are\n{named}" if rows else ""
+
+
+def allocate(function: Operation) -> Allocation:
+    """Place the buffers and the scratch of a laid-out function.
+
+    Args:
+        function: a `tt.func` in structured form.
+    """
+    pieces = _pieces(function)
+    apart = _apart(function, pieces)
+    placed: list[tuple[Piece, int]] = []
+    for piece in sorted(pieces, key=lambda p: (-p.alignment, -p.size, p.start)):
+        placed.append((piece, _lowest(piece, placed, apart)))
+    total = max((offset + piece.size for piece, offset in placed), default=0)
+    offsets = {piece.op: offset for piece, offset in placed}
+    return Allocation(offsets, {piece.op: piece.size for piece in pieces}, total)
+
+
+# --- lives --------------------------------------------------------------------------------------------
+
+
+def _pieces(function: Operation) -> list[Piece]:
+    order = _Order.of(function)
+    pieces = []
+    for op, number in order.numbers.items():
+        if isinstance(op, LocalAllocOp):
+            stride, count = buffer_stride(op.result.type), memdesc_count(op.result.type)
+            end = max((order.end(user, op) for user in _users(op.result)), default=number)
+            alignment = buffer_alignment(memdesc_bytes(op.result.type))
+            pieces.append(Piece(op, stride * count, alignment, number, max(number, end)))
+        elif size := scratch_bytes(op):
+            # An operation with a body may use its scratch until the body's end.
+            pieces.append(Piece(op, size, min(_LINE, buffer_alignment(size)), number, order.last[op]))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Program order.
+
+    Args:
+        numbers: of all operations.
+        last: of each operation the number of the last one inside it.
+        waits: numbers of the operations after which no copy (no product) is under way.
+    """
+
+    numbers: Mapping[Operation, int]
+    last: Mapping[Operation, int]
+    waits: Mapping[type[Operation], Sequence[int]]
+
+    @staticmethod
+    def of(function: Operation) -> _Order:
+        numbers = {op: number for number, op in enumerate(function.walk())}
+        last: dict[Operation, int] = {}
+        for op in reversed(numbers):
+            inner = [last[nested] for region in op.regions for block in region.blocks for nested in block.ops]
+            last[op] = max([numbers[op], *inner])
+        # Barriers stay what they are to the end.
+        waits: dict[type[Operation], list[int]] = {AsyncCopyOp: [], WarpGroupDotOp: [], InitBarrierOp: []}
+        for op, number in numbers.items():
+            if isinstance(op, AsyncWaitOp) and not op.attr_values()["num"]:
+                waits[AsyncCopyOp].append(number)
+            elif isinstance(op, WarpGroupDotWaitOp) and not op.attr_values()["pendings"]:
+                waits[WarpGroupDotOp].append(number)
+        return _Order(numbers, last, waits)
+
+    def end(self, user: Operation, alloc: Operation) -> int:
+        """The last number at which the use of a buffer matters.
+
+        It is the end of the outermost loop between the two; for what goes on in the background, the wait after that.
+        """
+        scope, end, parent = alloc.parent_block(), self.last[user], user
+        while parent.parent_block() is not scope:
+            outer = parent.parent_op()
+            assert outer is not None, "a buffer is used outside of the block that made it"
+            parent = outer
+            end = max(end, self.last[parent])
+        waits = self.waits.get(type(user))
+        if waits is None or (isinstance(user, WarpGroupDotOp) and not user.attr_values()["isAsync"]):
+            return end
+        return next((number for number in waits if number > end), len(self.numbers))
+
+
+def _users(buffer: SSAValue) -> Iterable[Operation]:
+    """Operations that use a buffer, directly or under another name."""
+    found: set[SSAValue] = set()
+    pending = [buffer]
+    while pending:
+        value = pending.pop()
+        if value in found:
+            continue
+        found.add(value)
+        for use in value.uses:
+            yield use.operation
+            pending += aliases(use.operation, use.index)
+
+
+def aliases(op: Operation, index: int) -> list[SSAValue]:
+    """The values of buffer type that operand number `index` of `op` may become."""
+    names: list[SSAValue] = [result for result in op.results if isinstance(result.type, MemDescType)]
+    if op.name == "scf.for" and index >= 3:
+        names = [op.results[index - 3], op.regions[0].block.args[index - 2]]
+    elif op.name == "scf.while":
+        names += [region.block.args[index] for region in op.regions[:1]]
+    elif op.name in ("scf.yield", "scf.condition"):
+        names = _handed_on(op, index)
+    return [name for name in names if isinstance(name.type, MemDescType)]
+
+
+def _handed_on(op: Operation, index: int) -> list[SSAValue]:
+    """What operand `index` of a terminator becomes in the operation around it."""
+    parent = op.parent_op()
+    assert parent is not None
+    if op.name == "scf.condition":
+        return [parent.results[index - 1], parent.regions[1].block.args[index - 1]] if index else []
+    if parent.name == "scf.for":
+        return [parent.results[index], parent.regions[0].block.args[index + 1]]
+    if parent.name == "scf.while":
+        return [parent.regions[0].block.args[index]]
+    return [parent.results[index]]
+
+
+# --- places -------------------------------------------------------------------------------------------
+
+
+def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation, Operation]]:
+    """Pairs of small scratch used one after the other: in program order, or by the last of a loop and its first."""
+    used = [piece.op for piece in pieces if piece.size <= _SMALL and not isinstance(piece.op, LocalAllocOp)]
+    pairs = set(pairwise(used))
+    members = set(used)
+    for loop in function.walk():
+        if loop.name in ("scf.for", "scf.while"):
+            inside = [op for op in loop.walk() if op in members]
+            pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
+    return pairs | {(second, first) for first, second in pairs}
+
+
+def _lowest(piece: Piece, placed: Sequence[tuple[Piece, int]], apart: Collection[tuple[Operation, Operation]]) -> int:
+    """The lowest offset at which a piece meets none that lives at the same time, or that it keeps clear of."""
+    taken = sorted(
+        (offset, offset + other.size)
+        for other, offset in placed
+        if (other.start <= piece.end and piece.start <= other.end) or (piece.op, other.op) in apart
+    )
+    at = 0
+    for start, end in taken:
+        if at + piece.size <= start:
+            break
+        at = max(at, _round_up(end, piece.alignment))
+    return at
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def _described(op: Operation) -> str:
+    """What memory is for, in the words of the user's program."""
+    if isinstance(op, LocalAllocOp):
+        type_ = op.result.type
+        assert isinstance(type_, MemDescType)
+        shape, element, count = memdesc_shape(type_), element_type(type_.tile), memdesc_count(type_)
+        what = f"tile {_sizes(shape)} of {ir_name(element)}" + (f", {count} stages of it" if count > 1 else "")
+    else:
+        operand = next((o for o in op.operands if shape_of(o.type)), None)
+        tile = (
+            f" of a tile {_sizes(shape_of(operand.type))} of {ir_name(element_type(operand.type))}" if operand else ""
+        )
+        what = f"scratch for {op.name.removeprefix('ttg.').removeprefix('tt.')}{tile}"
+    place = location_of(op)
+    return what if place is None else f"{what} ({place.file}:{place.line})"
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+__all__ = [
+    "Allocation",
+    "Piece",
+    "aliases",
+    "allocate",
+    "buffer_alignment",
+    "buffer_stride",
+    "scratch",
+    "scratch_bytes",
+    "waits_between",
+]

@@ -1,0 +1,251 @@
+"""Barriers between the threads of a block, where and only where shared memory needs them.
+
+The state is what threads may have done since they last waited for each other: reads and writes of byte ranges, and
+copies and products that are still under way (they outlast barriers and count when they are waited for). An operation
+that conflicts with it gets a barrier in front:
+
+    async_wait                  the copies of the oldest group are writes now
+    ttg.barrier local           <- inserted: the load conflicts with them
+    local_load %ring[k]
+    async_copy %ring[k + 2]     no barrier: another buffer of the ring than the one just read
+
+Loops run to a fixpoint: their head joins what comes before them and what the last trip leaves behind. Operations that
+exchange data through scratch write it, wait for the block (if warps exchange) and read it; the waits that they make
+themselves serve others as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.states import Loop, StateWalk
+from tilewright.backends.nvidia.emit import families
+from tilewright.backends.nvidia.plan.allocate import Allocation, allocate, waits_between
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.rings import Move, Stage, after_loop, entering_loop, next_trip, roots_of
+from tilewright.backends.nvidia.tgir.ops import (
+    AsyncCommitOp,
+    AsyncCopyOp,
+    AsyncWaitOp,
+    InitBarrierOp,
+    LocalAllocOp,
+    LocalLoadOp,
+    LocalStoreOp,
+    MemDescIndexOp,
+    TmaLoadOp,
+    TmaStoreOp,
+    WaitBarrierOp,
+    WarpGroupDotOp,
+    WarpGroupDotWaitOp,
+)
+from tilewright.backends.nvidia.tgir.types import MemDescType
+from tilewright.base.errors import InternalError
+from tilewright.ops.control import ForOp
+from tilewright.ops.debug import BarrierOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.function import FuncOp
+
+assert families.LOADED, "the emitters tell which operations need scratch"
+_MOST_GROUPS = 8  # under way at once that are told apart; older ones are taken together
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A part of shared memory that threads read or write.
+
+    Args:
+        owner: the buffer or the operation whose scratch it is.
+        stage: which buffer of a ring; None for all of it.
+        writes: whether it is written, else read.
+        by: the operation that does it.
+    """
+
+    owner: Operation
+    stage: Stage | None
+    writes: bool
+    by: Operation
+
+
+Accesses = frozenset[Access]
+Groups = tuple[Accesses, ...]  # oldest first
+_NOTHING: Accesses = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What other threads may be doing.
+
+    Args:
+        done: accesses since the last barrier.
+        open: asynchronous copies that form no group yet.
+        copies: groups of copies under way.
+        products: what products under way read, a group each.
+    """
+
+    done: Accesses = _NOTHING
+    open: Accesses = _NOTHING
+    copies: Groups = ()
+    products: Groups = ()
+
+    def joined(self, other: State) -> State:
+        """What may be the case where two ways meet."""
+        return State(
+            self.done | other.done,
+            self.open | other.open,
+            _joined(self.copies, other.copies),
+            _joined(self.products, other.products),
+        )
+
+    def moved(self, loop: Operation, move: Move) -> State:
+        """The state with the stages of all accesses renamed at the border of a loop."""
+
+        def of(accesses: Accesses) -> Accesses:
+            return frozenset(Access(a.owner, move(loop, a.owner, a.stage), a.writes, a.by) for a in accesses)
+
+        return State(of(self.done), of(self.open), tuple(map(of, self.copies)), tuple(map(of, self.products)))
+
+
+def _joined(first: Groups, second: Groups) -> Groups:
+    """Groups counted from the newest, as waits count them."""
+    pairs = zip_longest(reversed(first), reversed(second), fillvalue=_NOTHING)
+    return tuple(a | b for a, b in pairs)[::-1]
+
+
+def _appended(groups: Groups, group: Accesses) -> Groups:
+    longer = (*groups, group)
+    extra = len(longer) - _MOST_GROUPS
+    return longer if extra <= 0 else (_NOTHING.union(*longer[: extra + 1]), *longer[extra + 1 :])
+
+
+def _finished(groups: Groups, left: int) -> tuple[Accesses, Groups]:
+    """What is complete when at most `left` groups are under way, and those groups."""
+    cut = max(0, len(groups) - left)
+    return _NOTHING.union(*groups[:cut]), groups[cut:]
+
+
+def place_barriers(module: ModuleOp) -> None:
+    """Insert `ttg.barrier local` into the kernels of a laid-out module."""
+    for function in module.ops:
+        if isinstance(function, FuncOp):
+            analysis = _Analysis(allocate(function))
+            analysis.block(function.body.block, State())
+            for op in analysis.needs:
+                Builder(op).effect(BarrierOp, space="local")
+
+
+def _moved(loop: Loop, state: State, move: Move) -> State:
+    """The stages of rings are numbered by the trips of counted loops alone."""
+    return state.moved(loop, move) if isinstance(loop, ForOp) else state
+
+
+class _Analysis(StateWalk[State]):
+    """Finds the operations that need a barrier in front.
+
+    Args:
+        allocation: where buffers and scratch lie.
+    """
+
+    def __init__(self, allocation: Allocation) -> None:
+        self.allocation = allocation
+        self.needs: dict[Operation, None] = {}  # in order
+
+    def operation(self, op: Operation, state: State) -> State:
+        if isinstance(op, BarrierOp):
+            return State(_NOTHING, state.open, state.copies, state.products)
+        return self._effects(op, state)
+
+    def join(self, first: State, second: State) -> State:
+        return first.joined(second)
+
+    def entering(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, entering_loop)
+
+    def next_trip(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, next_trip)
+
+    def leaving(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, after_loop)
+
+    def _effects(self, op: Operation, state: State) -> State:
+        """The state after an operation without control flow; notes that it needs a barrier if it does."""
+        accesses = self._accesses(op)
+        exchanges = op in self.allocation.offsets and not isinstance(op, LocalAllocOp)
+        if any(self._conflict(a, b) for a in accesses for b in state.done):
+            self.needs[op] = None
+        if op in self.needs:
+            state = State(_NOTHING, state.open, state.copies, state.products)
+        done, pending, copies, products = state.done, state.open, state.copies, state.products
+        if isinstance(op, AsyncCopyOp):
+            pending |= accesses
+        elif isinstance(op, TmaLoadOp):
+            pass  # one thread writes what every thread waits for before it looks
+        elif isinstance(op, AsyncCommitOp):
+            copies, pending = _appended(copies, pending), _NOTHING
+        elif isinstance(op, AsyncWaitOp):
+            finished, copies = _finished(copies, int(op.attr_values()["num"]))
+            done |= finished
+        elif isinstance(op, WarpGroupDotOp) and op.attr_values()["isAsync"]:
+            products = _appended(products, accesses)
+        elif isinstance(op, WarpGroupDotWaitOp):
+            finished, products = _finished(products, int(op.attr_values()["pendings"]))
+            done |= finished
+        elif exchanges and waits_between(op):
+            done = frozenset(access for access in accesses if not access.writes)
+        else:
+            done |= accesses
+        return State(done, pending, copies, products)
+
+    def _accesses(self, op: Operation) -> Accesses:
+        """What an operation reads and writes."""
+        found: list[Access] = []
+        if isinstance(op, LocalAllocOp):
+            if op.src:
+                found.append(Access(op, None, True, op))
+        elif op in self.allocation.offsets:
+            found += [Access(op, None, writes, op) for writes in (True, False)]
+        for value, read, write in _buffers(op):
+            for owner, stage in roots_of(value):
+                found += [Access(owner, stage, writes, op) for writes, does in ((False, read), (True, write)) if does]
+        return frozenset(found)
+
+    def _conflict(self, later: Access, earlier: Access) -> bool:
+        """Whether threads must wait between two accesses."""
+        if not (later.writes or earlier.writes):
+            return False
+        if later.owner is not earlier.owner:
+            return self._overlap(later.owner, earlier.owner)
+        # The same operation writes the same places from the same threads.
+        if later.by is earlier.by and later.writes and earlier.writes:
+            return False
+        return later.stage is None or earlier.stage is None or later.stage.may_equal(earlier.stage)
+
+    def _overlap(self, first: Operation, second: Operation) -> bool:
+        offsets, sizes = self.allocation.offsets, self.allocation.sizes
+        return offsets[first] < offsets[second] + sizes[second] and offsets[second] < offsets[first] + sizes[first]
+
+
+_NO_ACCESS = (MemDescIndexOp, LocalAllocOp)
+
+
+def _buffers(op: Operation) -> Iterable[tuple[SSAValue, bool, bool]]:
+    """The buffers among the operands of an operation, and whether it reads and writes them."""
+    if isinstance(op, _NO_ACCESS) or op.name in ("scf.yield", "scf.condition"):
+        return
+    for operand in op.operands:
+        if isinstance(operand.type, MemDescType):
+            reads = isinstance(op, (LocalLoadOp, WarpGroupDotOp, DotOp, TmaStoreOp, WaitBarrierOp))
+            writes = isinstance(op, (LocalStoreOp, AsyncCopyOp, InitBarrierOp))
+            if isinstance(op, TmaLoadOp):
+                writes = operand is op.dst
+                reads = not writes
+            if not (reads or writes):
+                raise InternalError(f"the barrier pass does not know what {op.name} does to its buffer")
+            yield operand, reads, writes
+
+
+__all__ = ["Access", "State", "place_barriers"]

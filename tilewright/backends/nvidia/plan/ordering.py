@@ -1,0 +1,141 @@
+"""Order among the accesses of one program to global memory.
+
+A program means what it says in sequence, but its threads run side by side: one may store what another has yet to load.
+Where two accesses may touch the same memory from different threads, and one of them writes, a barrier stands between:
+
+    %x = tt.load %p + 1          thread t reads the element that thread t - 1 writes
+    ttg.barrier global           <- inserted
+    tt.store %p, ...
+
+Accesses are told apart by the kernel argument that their addresses come from: arguments are taken not to overlap, and
+so are the places that one store writes on different trips of a loop. Two accesses through the very same pointers, each
+element held by one thread, need no barrier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.states import Loop, StateWalk
+from tilewright.backends.nvidia.plan.anchors import bases_of
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.relations import ATOMICS
+from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
+from tilewright.backends.nvidia.tgir.types import layout_of
+from tilewright.ir.types import shape_of
+from tilewright.ops.debug import BarrierOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp, StoreOp
+
+_ANYWHERE = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What threads may have done to memory since they last waited for each other.
+
+    Args:
+        base: the argument that addresses come from; None if it is not known.
+        kind: "read", "write" or "atomic".
+        by: the operation.
+        pointer: the tile of pointers, if each element is accessed by one thread and no trip of a loop lies between.
+    """
+
+    base: SSAValue | None
+    kind: str
+    by: Operation
+    pointer: SSAValue | None
+
+    def conflicts(self, other: _Access) -> bool:
+        """Whether a barrier must stand between two accesses."""
+        if self.kind == other.kind and (self.kind != "write" or self.by is other.by):
+            return False
+        if self.base is not other.base and _ANYWHERE not in (self.base, other.base):
+            return False
+        return self.pointer is None or self.pointer is not other.pointer
+
+
+_State = frozenset[_Access]
+
+
+def order_memory(module: ModuleOp) -> None:
+    """Insert the barriers that accesses to global memory need, in place.
+
+    Args:
+        module: laid-out tile IR, all calls inlined.
+    """
+    for function in module.ops:
+        if isinstance(function, FuncOp):
+            walk = _Walk(function)
+            if walk.is_needed():
+                walk.block(function.body.block, frozenset())
+            for op in walk.late:
+                Builder(op).effect(BarrierOp, space="global")
+
+
+class _Walk(StateWalk[_State]):
+    """Finds the operations that need a barrier in front.
+
+    Args:
+        function: the kernel.
+    """
+
+    def __init__(self, function: FuncOp) -> None:
+        self.late: dict[Operation, None] = {}  # in order
+        self.accesses = {op: found for op in function.walk() if (found := _accesses_of(op))}
+
+    def is_needed(self) -> bool:
+        """Whether any two accesses could conflict: most kernels read some arguments and write others, once."""
+        everything = [access for group in self.accesses.values() for access in group]
+        writes = [access for access in everything if access.kind != "read"]
+        return any(a.conflicts(_later(b)) for a in writes for b in everything)
+
+    def operation(self, op: Operation, state: _State) -> _State:
+        if isinstance(op, BarrierOp):
+            return frozenset()
+        return self._access(op, state) if op in self.accesses else state
+
+    def join(self, first: _State, second: _State) -> _State:
+        return first | second
+
+    def entering(self, loop: Loop, state: _State) -> _State:
+        return frozenset(map(_later, state))
+
+    next_trip = entering
+
+    def _access(self, op: Operation, state: _State) -> _State:
+        mine = self.accesses[op]
+        if any(a.conflicts(b) for a in mine for b in state):
+            self.late[op] = None
+        return mine if op in self.late else state | mine
+
+
+def _later(access: _Access) -> _Access:
+    """An access of an earlier trip of a loop: the same pointers may hold other addresses by now."""
+    return _Access(access.base, access.kind, access.by, None)
+
+
+def _accesses_of(op: Operation) -> _State:
+    if isinstance(op, (LoadOp, AsyncCopyOp, TmaLoadOp)):
+        kind = "read"
+    elif isinstance(op, (StoreOp, TmaStoreOp)):
+        kind = "write"
+    elif op.name in ATOMICS:
+        kind = "atomic"
+    else:
+        return frozenset()
+    pointer = op.operands[0]
+    bases = bases_of(pointer)
+    own = pointer if _held_once(pointer) else None
+    return frozenset(_Access(base, kind, op, own) for base in (bases if bases is not None else {_ANYWHERE}))
+
+
+def _held_once(pointer: SSAValue) -> bool:
+    """Whether one thread alone holds each element."""
+    if not shape_of(pointer.type):
+        return False
+    masks = layout_of(pointer).free_masks()
+    return not (masks.get("lane", 0) or masks.get("warp", 0))

@@ -1,0 +1,386 @@
+"""Software pipelining: loads that feed the products of a loop are copied to shared memory some trips ahead.
+
+A loop gets a ring of n buffers for each such load. Copies run n - 1 trips ahead of the products; the part of the body
+that computes their addresses and masks is written once more for the trip ahead, with carried values of its own:
+
+    for d in 0 .. n - 2:  copy trip d to buffer d; commit                                (straight-line code)
+    loop:
+        async_wait n - 2          the copies of this trip have landed
+        ... body with loads from buffer `index` ...
+        copy trip + n - 1 to buffer `index - 1`, which the trip before has read; commit
+        index = index + 1 mod n
+    async_wait 0
+
+Blocks of descriptors are copied by the copy engine instead: the loop waits for the barrier of a stage, which counts the
+bytes that arrive there.
+
+Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
+while the next are started; the copies then follow the wait for the trip before. Barriers of the block are placed later,
+by `barriers`, which understands rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.nvidia.arch import Arch
+from tilewright.backends.nvidia.plan.allocate import scratch_bytes
+from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load, transposed
+from tilewright.backends.nvidia.plan.descriptors import block_bytes, copy_blocks
+from tilewright.backends.nvidia.plan.operands import stage_operands
+from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, plan_prefetches, ring_bytes
+from tilewright.backends.nvidia.tgir.facts import axis_facts
+from tilewright.backends.nvidia.tgir.ops import (
+    AsyncCommitOp,
+    AsyncCopyOp,
+    AsyncWaitOp,
+    FenceAsyncSharedOp,
+    LocalAllocOp,
+    LocalStoreOp,
+    MemDescIndexOp,
+    TmaLoadOp,
+    WaitBarrierOp,
+    WarpGroupDotOp,
+    WarpGroupDotWaitOp,
+)
+from tilewright.backends.nvidia.tgir.types import (
+    MemDescType,
+    layout_of,
+    memdesc_bytes,
+    memdesc_count,
+    memdesc_shape,
+    memdesc_type,
+    with_layout,
+)
+from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
+from tilewright.ops.function import FuncOp
+from tilewright.passes.rewriting import erase, replace
+
+
+def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch) -> None:
+    """Pipeline the innermost loops of a laid-out module, in place.
+
+    Blocks of descriptors that no loop copies ahead are copied where they are needed; fences stand where wgmma reads
+    what was stored.
+
+    Args:
+        module: laid-out tile IR without barriers.
+        num_stages: buffers of a ring; fewer where shared memory is too small. 1 for no pipelining.
+        arch: what the target has.
+    """
+    for function in module.ops:
+        if isinstance(function, FuncOp):
+            stage_operands(function)
+            for loop in [op for op in function.walk() if isinstance(op, ForOp) and _is_innermost(op)]:
+                _pipeline(loop, function, _stages(loop, num_stages), arch)
+            copy_blocks(function)
+            fence_operands(function)
+
+
+def _is_innermost(loop: ForOp) -> bool:
+    return not any(isinstance(op, ForOp | WhileOp) for op in loop.walk() if op is not loop)
+
+
+def _stages(loop: ForOp, usual: int) -> int:
+    """Buffers that a loop asks for (`tl.range(..., num_stages=)`), else the usual number."""
+    asked = loop.attributes.get("tt.num_stages")
+    return int(asked.value.data) if isinstance(asked, IntegerAttr) else usual
+
+
+def _pipeline(loop: ForOp, function: FuncOp, num_stages: int, arch: Arch) -> None:
+    if num_stages < 2 or not arch.has_cp_async:
+        return
+    prefetches = plan_prefetches(loop, axis_facts(function))
+    if not prefetches:
+        return
+    replaced = {p.alloc for p in prefetches}
+    others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
+    taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
+    taken += max(scratch_bytes(op) for op in loop.walk())
+    loads = {p.load for p in prefetches}
+    taken += sum(block_bytes(op) for op in loop.walk() if op not in loads)
+    stages = min(num_stages, (arch.shared_limit - taken) // ring_bytes(prefetches))
+    if stages >= 2:
+        blocks = sum(p.is_block for p in prefetches)
+        barrier = make_barrier(function, stages, blocks) if blocks else None
+        _Pipeliner(loop, prefetches, stages, barrier).run()
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------
+
+
+class _Pipeliner:
+    """Rewrites one loop.
+
+    Args:
+        loop: the loop.
+        prefetches: the loads to copy ahead.
+        stages: buffers of each ring.
+        barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
+    """
+
+    def __init__(
+        self, loop: ForOp, prefetches: Sequence[Prefetch], stages: int, barrier: SSAValue | None = None
+    ) -> None:
+        self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
+        self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
+        self.ahead = stages - 1
+        self.body = loop.body.block
+        found = address_slice(chain.from_iterable(p.address for p in prefetches), self.body)
+        assert found is not None, "a load was chosen whose address cannot be computed ahead"
+        self.slice = [op for op in self.body.ops if op in found[0]]
+        self.carried = sorted(found[1])
+
+    def run(self) -> None:
+        """Replace the loop."""
+        outside = Builder(self.loop)
+        asynchronous = self._asynchronous()
+        rings = [outside.make(LocalAllocOp, [], self._ring_type(p)) for p in self.prefetches]
+        if self.barrier is not None:
+            outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
+        reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
+        first = self._prologue(outside, rings)
+        index = self._carry(first, outside)
+        self._wait_for_copies(rings, index)
+        stages = self._read(rings, index)
+        place = self._start_products(asynchronous) or max(stages, key=lambda op: list(self.body.ops).index(op))
+        self._copy_ahead(place, rings, index, reach)
+        self._finish(asynchronous)
+
+    def _ring_type(self, prefetch: Prefetch) -> MemDescType:
+        ring = prefetch.ring
+        return memdesc_type((self.stages, *memdesc_shape(ring)), element_type(ring.tile), layout_of(ring))
+
+    # -- copies ------------------------------------------------------------------------------------------
+
+    def _prologue(self, b: Builder, rings: Sequence[SSAValue]) -> list[SSAValue]:
+        """Copies of the first trips, if there are so many; gives the carried values of the first trip after them."""
+        loop, values = self.loop, [self.loop.iter_args[i] for i in self.carried]
+        runs = b.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
+        length = b.binary(SubIOp, loop.ub, loop.lb)
+        counter = loop.lb
+        for trip in range(self.ahead):
+            valid = runs
+            if trip:
+                distance = b.binary(SubIOp, counter, loop.lb)
+                valid = b.binary(AndIOp, runs, b.compare("ult", distance, length))
+            values = self._copy(b, rings, b.number(trip), values, counter, valid)
+            counter = b.binary(AddIOp, counter, loop.step)
+        return values
+
+    def _copy(
+        self,
+        b: Builder,
+        rings: Sequence[SSAValue],
+        index: SSAValue,
+        values: Sequence[SSAValue],
+        counter: SSAValue,
+        valid: SSAValue,
+    ) -> list[SSAValue]:
+        """Copy what one trip loads to buffer `index` of every ring, as one group.
+
+        Args:
+            b: where.
+            rings: of the loads.
+            index: of the buffer.
+            values: what the trip has for the carried values of the addresses.
+            counter: of the trip.
+            valid: whether there is such a trip.
+
+        Returns:
+            The carried values of the trip after it.
+        """
+        arguments = [self.body.args[i + 1] for i in self.carried]
+        known: dict[SSAValue, SSAValue] = {self.body.args[0]: counter, **dict(zip(arguments, values, strict=True))}
+        b.clone(self.slice, known)
+        for prefetch, ring in zip(self.prefetches, rings, strict=True):
+            buffer = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
+            if self.barrier is not None and prefetch.is_block:
+                desc, *indices = (known.get(value, value) for value in prefetch.address)
+                b.effect(TmaLoadOp, [desc, buffer, self.barrier, index, valid, *indices])
+            else:
+                self._copy_load(b, prefetch, buffer, known, valid)
+        if self.by_threads:
+            b.effect(AsyncCommitOp)
+        end = self.body.last_op
+        assert end is not None
+        return [known.get(end.operands[i], end.operands[i]) for i in self.carried]
+
+    @staticmethod
+    def _copy_load(
+        b: Builder, prefetch: Prefetch, buffer: SSAValue, known: Mapping[SSAValue, SSAValue], valid: SSAValue
+    ) -> None:
+        pointers, *masks = (known.get(value, value) for value in prefetch.address)
+        type_ = with_layout(tile_type(shape_of(pointers.type), i1), layout_of(pointers))
+        mask = b.make(SplatOp, [valid], type_)
+        if masks:
+            mask = b.make(AndIOp, [masks[0], mask], type_)
+        if prefetch.order is not None:
+            pointers, mask = (transposed(b, value, prefetch.order) for value in (pointers, mask))
+        b.effect(AsyncCopyOp, [pointers, buffer, mask])
+
+    def _copy_ahead(self, after: Operation, rings: Sequence[SSAValue], index: SSAValue, reach: SSAValue) -> None:
+        """In the loop, copy a later trip to the buffer that the trip before this one has read."""
+        loop, following = self.loop, after.next_op
+        assert following is not None
+        b = Builder(following)
+        counter = self.body.args[0]
+        valid = b.compare("ugt", b.binary(SubIOp, loop.ub, counter), reach)
+        free = b.binary(SubIOp, index, b.number(1))
+        free = b.make(SelectOp, [b.compare("eq", index, b.number(0)), b.number(self.stages - 1), free], i32)
+        count = len(self.carried)
+        values = list(self.body.args[-1 - count : -1])
+        following_values = self._copy(b, rings, free, values, b.binary(AddIOp, counter, reach), valid)
+        end = self.body.last_op
+        assert end is not None
+        kept = len(end.operands) - 1 - count
+        end.operands = [*end.operands[:kept], *following_values, end.operands[-1]]
+
+    # -- the body ----------------------------------------------------------------------------------------
+
+    def _carry(self, first: Sequence[SSAValue], outside: Builder) -> SSAValue:
+        """Make the loop carry what the copies need, and the number of the buffer to read, which is returned."""
+        old, end = self.loop, self.body.last_op
+        assert end is not None
+        extra = [*first, outside.number(0)]
+        arguments = [self.body.insert_arg(value.type, len(self.body.args)) for value in extra]
+        index = arguments[-1]
+        b = Builder(end)
+        following = b.binary(AddIOp, index, b.number(1))
+        wraps = b.compare("eq", following, b.number(self.stages))
+        wrapped = b.make(SelectOp, [wraps, b.number(0), following], i32)
+        # The ahead values are yielded as they are until the copies are written.
+        end.operands = [*end.operands, *arguments[:-1], wrapped]
+        operands = [*old.operands, *extra]
+        made = ForOp.create(
+            operands=operands,
+            result_types=[value.type for value in operands[3:]],
+            properties=old.properties.copy(),
+            attributes=old.attributes.copy(),
+            regions=[old.detach_region(0)],
+        )
+        made.location = old.location
+        outside.insert(made)
+        replace(old, made.results[: len(old.results)])
+        self.loop = made
+        return index
+
+    def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue) -> None:
+        first = self.body.first_op
+        assert first is not None
+        b = Builder(first)
+        if self.barrier is not None:
+            pairs = zip(self.prefetches, rings, strict=True)
+            filled = [b.make(MemDescIndexOp, [ring, index], p.ring) for p, ring in pairs if p.is_block]
+            b.effect(WaitBarrierOp, [self.barrier, index, *filled])
+        if self.by_threads:
+            b.effect(AsyncWaitOp, num=self.ahead - 1)
+        copied = [p.alloc.result for p in self.prefetches if p.alloc is not None and not p.is_block]
+        if any(map(feeds_wgmma, copied)):
+            # cp.async writes through the generic proxy (PTX ISA, wgmma, "Async Proxy").
+            b.effect(FenceAsyncSharedOp)
+
+    def _read(self, rings: Sequence[SSAValue], index: SSAValue) -> list[Operation]:
+        """Read the buffers where the loads were; gives an operation at each place."""
+        places = []
+        for prefetch, ring in zip(self.prefetches, rings, strict=True):
+            b = Builder(prefetch.load)
+            stage = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
+            if prefetch.alloc is not None:
+                replace(prefetch.alloc, [stage])
+            read_load(b, prefetch, stage)
+            last = prefetch.load.prev_op
+            assert last is not None
+            places.append(last)
+            erase(prefetch.load)
+        return places
+
+    # -- products ----------------------------------------------------------------------------------------
+
+    def _asynchronous(self) -> list[WarpGroupDotOp]:
+        """The products of the loop, if all of them may stay in flight until the next trip; else none."""
+        dots = [op for op in self.body.ops if isinstance(op, WarpGroupDotOp)]
+        inside = [op for op in self.body.walk() if isinstance(op, WarpGroupDotOp)]
+        rings = {p.alloc for p in self.prefetches}
+        return dots if dots == inside and all(self._may_fly(op, rings) for op in dots) else []
+
+    def _may_fly(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> bool:
+        """Whether only the next trip's product uses a result, and operands stay where they are until then."""
+        uses = list(dot.d.uses)
+        if len(uses) != 1 or uses[0].operation is not self.body.last_op or bit_width(element_type(dot.d.type)) != 32:
+            return False
+        argument = self.body.args[uses[0].index + 1]
+        if dot.c is not argument or len(list(argument.uses)) != 1 or dot.maxNumImpreciseAcc is not None:
+            return False
+        for value in (dot.a, dot.b):
+            owner = value.owner
+            outside = isinstance(owner, Operation) and owner.parent_block() is not self.body
+            if not isinstance(value.type, MemDescType) or not (outside or owner in rings):
+                return False
+        return True
+
+    def _start_products(self, dots: Sequence[WarpGroupDotOp]) -> Operation | None:
+        """Let products fly on while those of the trip before are waited for; gives the wait."""
+        if not dots:
+            return None
+        following = dots[-1].next_op
+        assert following is not None
+        for dot in dots:
+            dot.properties["isAsync"] = BoolAttr.from_bool(True)
+        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots))
+
+    def _finish(self, dots: Sequence[WarpGroupDotOp]) -> None:
+        """After the loop: no product and no copy is under way any more."""
+        following = self.loop.next_op
+        assert following is not None
+        b = Builder(following)
+        end = self.body.last_op
+        assert end is not None
+        if dots:
+            waited = {result for dot in dots for use in dot.d.uses for result in use.operation.results}
+            results = [r for r, value in zip(self.loop.results, end.operands, strict=True) if value in waited]
+            _wait_for(b, results, 0)
+        if self.by_threads:
+            b.effect(AsyncWaitOp, num=0)
+
+
+def _wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
+    """A wait for products through which their results go."""
+    users = [(value, list(value.uses)) for value in values]
+    wait = b.effect(WarpGroupDotWaitOp, values, [value.type for value in values], pendings=pendings)
+    for (_, uses), result in zip(users, wait.results, strict=True):
+        for use in uses:
+            use.operation.operands[use.index] = result
+    return wait
+
+
+# --- fences -------------------------------------------------------------------------------------------------------
+
+
+def feeds_wgmma(buffer: SSAValue) -> bool:
+    """Whether a product reads a buffer through the asynchronous proxy."""
+    return any(isinstance(use.operation, WarpGroupDotOp) for use in buffer.uses)
+
+
+def fence_operands(function: Operation) -> None:
+    """Put a fence after every ordinary store to a buffer that wgmma reads: the two go through different proxies."""
+    for op in list(function.walk()):
+        if isinstance(op, LocalStoreOp):
+            stored = op.dst
+        elif isinstance(op, LocalAllocOp) and op.src:
+            stored = op.result
+        else:
+            continue
+        following = op.next_op
+        if feeds_wgmma(stored) and following is not None:
+            Builder(following).effect(FenceAsyncSharedOp)
+
+
+__all__ = ["pipeline_loops"]

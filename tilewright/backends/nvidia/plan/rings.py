@@ -1,0 +1,223 @@
+"""Which buffer of a ring a value is: buffers followed to where they are made, and the number of the one that is taken.
+
+A loop that goes round a ring of n buffers takes number (k + c) mod n on its trip k. That is found by running the few
+integer operations that compute the number, for the n trips after which it must be what it was:
+
+    %next = arith.addi %i, 1;  %wrap = arith.cmpi sge, %next, n;  scf.yield (arith.select %wrap, 0, %next)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir.core import OpResult
+
+from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
+from tilewright.backends.nvidia.tgir.types import memdesc_count
+from tilewright.base.errors import InternalError
+from tilewright.ops.control import ForOp, IfOp, WhileOp
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A buffer of a ring: number ``(offset + trip) mod count``, or ``offset`` if there is no loop.
+
+    Args:
+        loop: whose trips count; None for a constant number.
+        offset: the number on the first trip.
+    """
+
+    loop: Operation | None
+    offset: int
+
+    def may_equal(self, other: Stage) -> bool:
+        """Whether two stages of one ring may be one buffer."""
+        return self.loop is not other.loop or self.offset == other.offset
+
+
+Root = tuple[Operation, Stage | None]
+Move = Callable[[Operation, Operation, Stage | None], Stage | None]
+
+
+# --- stages at the borders of loops ---------------------------------------------------------------------
+
+
+def entering_loop(loop: Operation, ring: Operation, stage: Stage | None) -> Stage | None:
+    """What a stage is on the first trip of a loop."""
+    return Stage(loop, stage.offset) if stage is not None and stage.loop is None else stage
+
+
+def next_trip(loop: Operation, ring: Operation, stage: Stage | None) -> Stage | None:
+    """What a stage of one trip is on the next."""
+    if stage is None or stage.loop is not loop:
+        return stage
+    return Stage(loop, (stage.offset - 1) % memdesc_count(ring.results[0].type))
+
+
+def after_loop(loop: Operation, ring: Operation, stage: Stage | None) -> Stage | None:
+    """What a stage is when the loop has ended after an unknown number of trips."""
+    return None if stage is not None and stage.loop is loop else stage
+
+
+# --- where buffers come from ----------------------------------------------------------------------------
+
+
+def roots_of(value: SSAValue) -> set[Root]:
+    """The buffers (or rings, with the stage) that a value of buffer type may be."""
+    found: set[Root] = set()
+    pending: list[tuple[SSAValue, Stage | None]] = [(value, None)]
+    seen: set[SSAValue] = set()
+    while pending:
+        value, stage = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        maker = value.owner
+        if isinstance(maker, LocalAllocOp):
+            found.add((maker, stage))
+        elif isinstance(maker, MemDescIndexOp):
+            pending.append((maker.src, stage_of(maker.index, memdesc_count(maker.src.type))))
+        elif isinstance(maker, InitBarrierOp):
+            pending.append((maker.src, stage))
+        else:
+            pending += [(source, stage) for source in sources(value)]
+    return found
+
+
+def sources(value: SSAValue) -> list[SSAValue]:
+    """The values that an argument or a result of structured control flow may be."""
+    if isinstance(value, BlockArgument):
+        parent = value.block.parent_op()
+        if isinstance(parent, ForOp):
+            return [parent.operands[value.index + 2], _end(parent, 0).operands[value.index - 1]]
+        if isinstance(parent, WhileOp):
+            first = value.block is parent.before.block
+            ends = _end(parent, 1).operands if first else _end(parent, 0).operands[1:]
+            return [*([parent.operands[value.index]] if first else []), ends[value.index]]
+    elif isinstance(value, OpResult):
+        op, index = value.op, value.index
+        if isinstance(op, ForOp):
+            return [op.operands[index + 3], _end(op, 0).operands[index]]
+        if isinstance(op, IfOp):
+            return [_end(op, region).operands[index] for region in (0, 1)]
+        if isinstance(op, WhileOp):
+            return [_end(op, 0).operands[index + 1]]
+    raise InternalError("a buffer comes from an operation that makes none")
+
+
+def _end(op: Operation, region: int) -> Operation:
+    last = op.regions[region].block.last_op
+    assert last is not None
+    return last
+
+
+# --- numbers ------------------------------------------------------------------------------------------
+
+
+class _Unknown(Exception):
+    """A number that does not depend on trips alone."""
+
+
+def stage_of(index: SSAValue, count: int) -> Stage | None:
+    """The stage that a number of type i32 names in a ring of `count` buffers; None if it is not of that form."""
+    try:
+        return Stage(None, _evaluate(index, {}) % count)
+    except _Unknown:
+        pass
+    loop = _loop_of(index)
+    if loop is None:
+        return None
+    try:
+        carried: dict[SSAValue, int] = {}
+        for arg in _carried_below(index, loop):
+            carried[arg] = _evaluate(loop.operands[arg.index + 2], {})
+        return _round_trip(index, loop, carried, count)
+    except _Unknown:
+        return None
+
+
+def _round_trip(index: SSAValue, loop: ForOp, carried: dict[SSAValue, int], count: int) -> Stage | None:
+    """The stage, if `count` trips take the ring round and leave everything as it was."""
+    start, offset = dict(carried), _evaluate(index, dict(carried))
+    for trip in range(count):
+        if _evaluate(index, dict(carried)) != (offset + trip) % count:
+            return None
+        ends = {arg: _end(loop, 0).operands[arg.index - 1] for arg in carried if isinstance(arg, BlockArgument)}
+        carried = {arg: _evaluate(end, dict(carried)) for arg, end in ends.items()}
+    return Stage(loop, offset % count) if carried == start else None
+
+
+def _loop_of(index: SSAValue) -> ForOp | None:
+    """The innermost loop around the place where a value is made."""
+    parent = index.block.parent_op() if isinstance(index, BlockArgument) else index.owner.parent_op()
+    while parent is not None and not isinstance(parent, ForOp):
+        parent = parent.parent_op()
+    return parent
+
+
+def _carried_below(index: SSAValue, loop: ForOp) -> set[BlockArgument]:
+    """The carried values of a loop that a number depends on, now or in later trips."""
+    found: set[BlockArgument] = set()
+    pending, seen = [index], set[SSAValue]()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, BlockArgument):
+            if value.block is not loop.body.block or value.index == 0:
+                raise _Unknown
+            found.add(value)
+            pending.append(_end(loop, 0).operands[value.index - 1])
+        elif isinstance(value, OpResult):
+            pending += value.op.operands
+    return found
+
+
+def _evaluate(value: SSAValue, known: dict[SSAValue, int]) -> int:
+    """The number that a value is, given some others; operations are run on i32 or i1."""
+    if value in known:
+        return known[value]
+    if not isinstance(value, OpResult):
+        raise _Unknown
+    op = value.op
+    if op.name == "arith.constant":
+        attribute = op.properties.get("value")
+        if not isinstance(attribute, IntegerAttr):
+            raise _Unknown
+        known[value] = int(attribute.value.data)
+    elif op.name in _RULES:
+        known[value] = _RULES[op.name](op, *(_evaluate(operand, known) for operand in op.operands))
+    else:
+        raise _Unknown
+    return known[value]
+
+
+def _compare(op: Operation, a: int, b: int) -> int:
+    predicate = str(op.attr_values()["predicate"])  # type: ignore[attr-defined]
+    if predicate[0] == "u" and (a < 0 or b < 0):
+        raise _Unknown
+    order = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}
+    return int(order[predicate if predicate in order else predicate[1:]])
+
+
+def _remainder(op: Operation, a: int, b: int) -> int:
+    if a < 0 or b <= 0:  # signed and unsigned rules agree only there
+        raise _Unknown
+    return a % b
+
+
+_Rule = Callable[..., int]
+_RULES: dict[str, _Rule] = {
+    "arith.addi": lambda op, a, b: a + b,
+    "arith.subi": lambda op, a, b: a - b,
+    "arith.cmpi": _compare,
+    "arith.select": lambda op, c, a, b: a if c else b,
+    "arith.remsi": _remainder,
+    "arith.remui": _remainder,
+}
+
+__all__ = ["Move", "Root", "Stage", "after_loop", "entering_loop", "next_trip", "roots_of", "sources", "stage_of"]

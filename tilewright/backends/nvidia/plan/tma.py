@@ -1,0 +1,134 @@
+"""How the copy engine (TMA) moves a block of a tensor between global and shared memory: buffers and boxes.
+
+A block lies in shared memory as wgmma reads it: in panels as wide as a swizzle, one after another, where the block is
+large enough to repeat the pattern; else row after row. One instruction moves one box, a panel or a part of a row:
+
+    block 64 x 128 of f16:   | panel 0: 64 x 64 | panel 1: 64 x 64 |      128 bytes wide, 8192 bytes each
+
+What the engine cannot move has no plan. Source: PTX ISA, "Tensors"; CUDA Driver API, cuTensorMapEncodeTiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from tilewright.backends.nvidia.device.tensormap import Recipe
+from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_type, memory_bits
+from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.layouts.linear import LinearLayout
+from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled, row_major, widest_swizzle
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
+
+_LONGEST = 256  # elements of a box along a dim
+_LEAST = 128  # bytes of a block: the alignment of what the engine writes
+_LEAST_ROW = 16  # bytes
+_MOST_BOXES = 32
+_FLOATS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64"}  # those that can be padded with NaN
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """How blocks of one shape are moved.
+
+    Args:
+        shape: of the block.
+        layout: of the buffer.
+        swizzle: width of its pattern in bytes; 0 for none.
+        box: sizes of what one instruction moves.
+        boxes: how many there are, side by side along the last dim, one after another in the buffer.
+        box_bytes: bytes of one.
+    """
+
+    shape: tuple[int, ...]
+    layout: LinearLayout
+    swizzle: int
+    box: tuple[int, ...]
+    boxes: int
+    box_bytes: int
+
+
+@functools.lru_cache(maxsize=512)
+def plan_copy(shape: tuple[int, ...], bits: int) -> CopyPlan | None:
+    """The plan for a block, or None if the engine cannot move it.
+
+    Args:
+        shape: of the block.
+        bits: of an element, in memory.
+    """
+    *outer, row = shape
+    size, rows = math.prod(shape) * bits // 8, math.prod(outer)
+    powers = not any(n & (n - 1) for n in shape)
+    if not powers or size < _LEAST or row * bits // 8 < _LEAST_ROW or max(outer, default=1) > _LONGEST:
+        return None
+    swizzle = widest_swizzle(shape, bits)
+    if rows > 1 and swizzle > _LEAST_ROW and size >= SWIZZLE_ALIGNMENT[swizzle]:
+        width, layout = swizzle * 8 // bits, hardware_swizzled(shape, bits, swizzle)
+    else:
+        width, layout, swizzle = min(row, _LONGEST), row_major(shape), 0
+    boxes = row // width
+    if boxes > (_MOST_BOXES if swizzle or rows == 1 else 1):
+        return None
+    return CopyPlan(shape, layout, swizzle, (*outer, width), boxes, size // boxes)
+
+
+def plan_of(type_: Attribute) -> CopyPlan | None:
+    """The plan for the blocks of a descriptor type."""
+    block = _block(type_)
+    return plan_copy(shape_of(block), memory_bits(element_type(block)))
+
+
+def buffer_type(type_: Attribute) -> MemDescType:
+    """The buffer for a block of a descriptor type that has a plan."""
+    plan, block = plan_of(type_), _block(type_)
+    assert plan is not None
+    return memdesc_type(shape_of(block), element_type(block), plan.layout)
+
+
+def _block(type_: Attribute) -> TensorType[Attribute]:
+    assert isinstance(type_, TensorDescType) and isinstance(type_.block, TensorType)
+    return type_.block
+
+
+def _element_name(type_: Attribute) -> str:
+    """Signature type of the elements of a descriptor type, as the engine sees them: it moves others as integers."""
+    element = element_type(_block(type_))
+    return _FLOATS.get(ir_name(element)) or f"u{memory_bits(element)}"
+
+
+def is_movable(maker: MakeTensorDescOp) -> bool:
+    """Whether the engine can move the blocks of a descriptor, padding included."""
+    type_ = maker.result.type
+    return plan_of(type_) is not None and not (maker.pads_nan and _element_name(type_) not in _FLOATS.values())
+
+
+def recipe_of(maker: MakeTensorDescOp) -> Recipe:
+    """How a launch makes the tensor map of a descriptor of the host."""
+    plan = plan_of(maker.result.type)
+    assert plan is not None
+    return {
+        "element": _element_name(maker.result.type),
+        "base": _source(maker.base),
+        "shape": [_source(value) for value in maker.sizes],
+        "strides": [_source(value) for value in maker.strides],
+        "box": list(plan.box),
+        "swizzle": plan.swizzle,
+        "nan_padding": maker.pads_nan,
+    }
+
+
+def _source(value: SSAValue) -> list[int | None]:
+    """[parameter, None] or [None, constant]."""
+    if isinstance(value, BlockArgument):
+        return [value.index, None]
+    number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None
+    assert number is not None, "a descriptor of the host is made of parameters and constants"
+    return [None, int(number)]
+
+
+__all__ = ["CopyPlan", "buffer_type", "is_movable", "plan_copy", "plan_of", "recipe_of"]

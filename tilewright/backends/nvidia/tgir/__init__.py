@@ -1,0 +1,1 @@
+"""Laid-out tile IR: its types, its operations, its level and its facts."""

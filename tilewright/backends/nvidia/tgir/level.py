@@ -1,0 +1,186 @@
+"""The level spec of laid-out tile IR ("tgir"): what every operation promises about shapes, types and layouts.
+
+A tile's layout covers its padded shape from (register, lane, warp, block); operations are those of tile IR, typed as
+there, plus those of `tgir_ops.py`; and the layouts of an operation fit together as `relations.py` says.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tilewright.backends.nvidia.plan.relations import follows_result, is_ragged, operand_layouts, result_layout
+from tilewright.backends.nvidia.plan.tma import plan_of
+from tilewright.backends.nvidia.tgir.ops import (
+    OPS,
+    AsyncCopyOp,
+    ConvertLayoutOp,
+    InitBarrierOp,
+    LocalAllocOp,
+    LocalLoadOp,
+    LocalStoreOp,
+    MemDescIndexOp,
+    TmaLoadOp,
+    TmaStoreOp,
+    WarpGroupDotOp,
+    WarpGroupDotWaitOp,
+)
+from tilewright.backends.nvidia.tgir.types import (
+    LayoutAttr,
+    MemDescType,
+    layout_of,
+    memdesc_count,
+    memdesc_shape,
+    with_layout,
+)
+from tilewright.base.errors import VerificationError
+from tilewright.ir.levels import Level, tile_type_rule
+from tilewright.ir.levels import verify as verify_level
+from tilewright.ir.op import TileOp
+from tilewright.ir.types import element_type, shape_of
+from tilewright.layouts.conversion import POSITION
+from tilewright.layouts.distributed import WARP_SIZE, dim_names
+from tilewright.layouts.padding import padded_shape
+from tilewright.ops.dot import DotOp
+from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.levels import type_rule
+from tilewright.ops.spec import REGISTRY, Call, spec_of
+
+
+def verify(module: ModuleOp, num_warps: int) -> None:
+    """Check that `module` is legal laid-out tile IR for a number of warps.
+
+    Raises:
+        VerificationError: with the operation's text and its place in the user's source.
+    """
+    verify_level(module, tgir(num_warps))
+
+
+def tgir(num_warps: int) -> Level:
+    """Laid-out tile IR for a block of `num_warps` warps."""
+    names = frozenset({*REGISTRY, *(op.name for op in OPS)})
+    return Level("tgir", names, lambda type_: _type_rule(type_, num_warps), _check)
+
+
+# --- types --------------------------------------------------------------------------------------------
+
+
+def _type_rule(type_: Attribute, num_warps: int) -> str | None:
+    if isinstance(type_, MemDescType):
+        return _buffer_rule(type_)
+    if not isinstance(type_, TensorType):
+        return type_rule(type_)
+    if not isinstance(type_.encoding, LayoutAttr):
+        return f"{type_} has no layout"
+    layout, shape = layout_of(type_), padded_shape(shape_of(type_))
+    sizes = layout.in_sizes
+    if tuple(sizes) != POSITION:
+        return f"the layout of {type_} maps {tuple(sizes)}, not {POSITION}"
+    if layout.out_sizes != dict(zip(dim_names(len(shape)), shape, strict=True)):
+        return f"the layout of {type_} covers {tuple(layout.out_sizes.values())}, not the padded shape {shape}"
+    if (sizes["lane"], sizes["warp"], sizes["block"]) != (WARP_SIZE, num_warps, 1):
+        return f"the layout of {type_} is for {sizes['lane']} lanes, {sizes['warp']} warps, {sizes['block']} blocks"
+    if not layout.is_surjective():
+        return f"the layout of {type_} leaves elements out"
+    return tile_type_rule(with_layout(type_, None))
+
+
+def _buffer_rule(type_: MemDescType) -> str | None:
+    layout, shape = layout_of(type_), padded_shape(memdesc_shape(type_))
+    if tuple(layout.out_sizes.values()) != shape or not layout.is_surjective():
+        return f"the layout of {type_} does not cover the padded shape {shape}"
+    if next(iter(layout.in_sizes)) != "offset":
+        return f"the layout of {type_} maps {tuple(layout.in_sizes)}, not offsets"
+    return tile_type_rule(with_layout(type_.tile, None))
+
+
+# --- operations ---------------------------------------------------------------------------------------
+
+
+def _check(op: Operation) -> None:
+    """Raise unless types and layouts of an operation fit together."""
+    if not isinstance(op, TileOp):
+        raise VerificationError(f"{op.name} is not an operation of tile IR")
+    if op.name in REGISTRY:
+        _check_meaning(op)
+        _check_layouts(op)
+    else:
+        _check_movement(op)
+
+
+def _check_meaning(op: TileOp) -> None:
+    """The operation without layouts is one of tile IR."""
+    operands, results = ([with_layout(value.type, None) for value in values] for values in (op.operands, op.results))
+    wanted = list(spec_of(op).infer(Call(op.attr_values(), tuple(operands), tuple(results))))
+    if results != wanted:
+        raise VerificationError(f"{op.name} has results of type {results} where {wanted} follows from its operands")
+
+
+def _check_layouts(op: TileOp) -> None:
+    tiles = [operand for operand in op.operands if shape_of(operand.type)]
+    if not op.regions:
+        results = [layout_of(result) for result in op.results if shape_of(result.type)]
+        given = results[0] if results else layout_of(tiles[0]) if tiles else None
+        if given is not None and follows_result(op):
+            found = [layout_of(operand) if shape_of(operand.type) else None for operand in op.operands]
+            _require(op, found == list(operand_layouts(op, given)) and all(layout == given for layout in results))
+            return
+    if isinstance(op, GatherOp):
+        _require(op, layout_of(op.indices) == layout_of(op.result))
+    elif isinstance(op, DotOp):
+        _require(op, layout_of(op.c) == layout_of(op.d))
+    elif isinstance(op, HistogramOp):
+        _require(op, len({layout_of(tile) for tile in tiles}) == 1)
+    elif op.name in _FORWARD and tiles and not is_ragged(op):
+        wanted = result_layout(op, layout_of(tiles[0]))
+        _require(op, all(layout_of(tile) == layout_of(tiles[0]) for tile in tiles))
+        _require(op, all(layout_of(result) == wanted for result in op.results if shape_of(result.type)))
+
+
+_FORWARD = frozenset({"tt.reduce", "tt.scan", "tt.join", "tt.split", "tt.cat"})
+
+
+def _check_movement(op: TileOp) -> None:
+    """Operations that move whole tiles or buffers: the elements on both sides are the same."""
+    if isinstance(op, (ConvertLayoutOp, LocalLoadOp)):
+        _same_tile(op, op.src, op.result)
+    elif isinstance(op, LocalAllocOp):
+        _require(op, isinstance(op.result.type, MemDescType))
+        if op.src:
+            _same_tile(op, op.src[0], op.result)
+    elif isinstance(op, LocalStoreOp):
+        _same_tile(op, op.value, op.dst)
+    elif isinstance(op, MemDescIndexOp):
+        _same_tile(op, op.src, op.result)
+        _require(op, layout_of(op.src) == layout_of(op.result) and memdesc_count(op.result.type) == 1)
+    elif isinstance(op, AsyncCopyOp):
+        _require(op, _extent(op.ptr) == _extent(op.dst))
+        _require(op, all(layout_of(tile) == layout_of(op.ptr) for tile in op.masked))
+    elif isinstance(op, WarpGroupDotOp):
+        (m, k), (rows, n) = _extent(op.a), _extent(op.b)
+        _require(op, k == rows and _extent(op.c) == _extent(op.d) == (m, n) and layout_of(op.c) == layout_of(op.d))
+    elif isinstance(op, InitBarrierOp):
+        _require(op, op.result.type == op.src.type)
+    elif isinstance(op, (TmaLoadOp, TmaStoreOp)):
+        plan, buffer = plan_of(op.desc.type), op.dst if isinstance(op, TmaLoadOp) else op.src
+        _require(op, plan is not None and sorted(_extent(buffer)) == sorted(plan.shape))
+    elif isinstance(op, WarpGroupDotWaitOp):
+        _require(op, list(op.operand_types) == list(op.result_types))
+    num = op.properties.get("num") or op.properties.get("pendings")
+    _require(op, not isinstance(num, IntegerAttr) or num.value.data >= 0)
+
+
+def _extent(value: SSAValue) -> tuple[int, ...]:
+    return memdesc_shape(value.type) if isinstance(value.type, MemDescType) else shape_of(value.type)
+
+
+def _same_tile(op: TileOp, first: SSAValue, second: SSAValue) -> None:
+    elements = [element_type(v.type.tile if isinstance(v.type, MemDescType) else v.type) for v in (first, second)]
+    _require(op, _extent(first) == _extent(second) and elements[0] == elements[1] and math.prod(_extent(first)) > 0)
+
+
+def _require(op: TileOp, holds: bool) -> None:
+    if not holds:
+        raise VerificationError(f"the layouts or types of {op.name} do not fit together")

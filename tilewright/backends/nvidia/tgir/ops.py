@@ -1,0 +1,238 @@
+"""The operations that exist only in laid-out tile IR: conversions, shared memory, copies that run on, warp-group dots.
+
+All other operations are those of tile IR, on types that carry layouts. Text is MLIR's generic form. Names and operands
+follow the `ttg` and `ttng` dialects of Triton, whose users know them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+
+from tilewright.backends.nvidia.tgir import types as tgir
+from tilewright.ir import text
+from tilewright.ir.asm import FlatOp
+from tilewright.ir.attrs import BOOL, I32
+from tilewright.ops import text as tile_text
+from tilewright.ops.spec import REGISTRY
+
+
+class LaidOutOp(FlatOp):
+    """An operation of this level."""
+
+
+@irdl_op_definition
+class ConvertLayoutOp(LaidOutOp):
+    """The same tile in another layout. An exchange through shared memory uses scratch (see `allocate`)."""
+
+    name = "ttg.convert_layout"
+    src = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class LocalAllocOp(LaidOutOp):
+    """Buffers in shared memory: uninitialised ones, or one that holds the tile `src`."""
+
+    name = "ttg.local_alloc"
+    src = var_operand_def()
+    result = result_def()
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class LocalLoadOp(LaidOutOp):
+    """A tile read from a buffer."""
+
+    name = "ttg.local_load"
+    src = operand_def()
+    result = result_def()
+    traits = traits_def(MemoryReadEffect())
+
+
+@irdl_op_definition
+class LocalStoreOp(LaidOutOp):
+    """A tile written to a buffer."""
+
+    name = "ttg.local_store"
+    value = operand_def()
+    dst = operand_def()
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class MemDescIndexOp(LaidOutOp):
+    """Buffer number `index` (i32) of several."""
+
+    name = "ttg.memdesc_index"
+    src = operand_def()
+    index = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class AsyncCopyOp(LaidOutOp):
+    """Elements from global to shared memory by cp.async: pointers, buffer, then optionally a mask and the value for
+    elements that are off (absent: zero). Several vectors per thread, in the layout of the pointers."""
+
+    name = "ttg.async_copy_global_to_local"
+    ptr = operand_def()
+    dst = operand_def()
+    masked = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class AsyncCommitOp(LaidOutOp):
+    """The asynchronous copies issued so far by each thread form a group."""
+
+    name = "ttg.async_commit_group"
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class AsyncWaitOp(LaidOutOp):
+    """Each thread waits until at most `num` of its groups are in flight. (A barrier must follow before others read.)"""
+
+    name = "ttg.async_wait"
+    ATTRS: ClassVar = {"num": I32}
+    num = prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class WarpGroupDotOp(LaidOutOp):
+    """d = a @ b + c by wgmma: b (and a, unless it is a tile in registers) in shared memory.
+
+    With `isAsync` the result may be used only after a `warp_group_dot_wait` on it. `trans_a`/`trans_b`: the buffer's
+    fast dim is M (N) rather than K; 16-bit elements only.
+    """
+
+    name = "ttng.warp_group_dot"
+    ATTRS: ClassVar = {"isAsync": BOOL, "maxNumImpreciseAcc": I32}
+    a = operand_def()
+    b = operand_def()
+    c = operand_def()
+    d = result_def()
+    isAsync = opt_prop_def()
+    maxNumImpreciseAcc = opt_prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class WarpGroupDotWaitOp(LaidOutOp):
+    """Waits until at most `pendings` groups of wgmma are in flight; the results are the operands, complete."""
+
+    name = "ttng.warp_group_dot_wait"
+    ATTRS: ClassVar = {"pendings": I32}
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    pendings = prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class FenceAsyncSharedOp(LaidOutOp):
+    """Makes ordinary stores to shared memory visible to wgmma and the copy engine (fence.proxy.async)."""
+
+    name = "ttng.fence_async_shared"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class InitBarrierOp(LaidOutOp):
+    """Barriers (mbarrier) in a buffer of i64, one per stage: a phase of each ends when `count` copies have.
+
+    The result is the buffer. At the start of a kernel only: each thread counts the phases of every stage from there.
+    """
+
+    name = "ttng.init_barrier"
+    ATTRS: ClassVar = {"count": I32}
+    src = operand_def()
+    result = result_def()
+    count = prop_def()
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class TmaLoadOp(LaidOutOp):
+    """Start the copy of a block to a buffer by the copy engine, if `pred` holds (i1); operands end with the indices.
+
+    A barrier of as many stages as there are buffers is signalled in stage `stage` (i32) when all of it is there.
+    """
+
+    name = "ttng.async_tma_copy_global_to_local"
+    desc = operand_def()
+    dst = operand_def()
+    barrier = operand_def()
+    stage = operand_def()
+    pred = operand_def()
+    indices = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class TmaStoreOp(LaidOutOp):
+    """Copy a buffer to a block by the copy engine, and have one thread wait for the end; operands end with the indices.
+
+    The buffer may be written again after a barrier. What was stored to it needs a fence and a barrier before.
+    """
+
+    name = "ttng.tma_copy_local_to_global"
+    desc = operand_def()
+    src = operand_def()
+    indices = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class WaitBarrierOp(LaidOutOp):
+    """Each thread waits until stage `stage` (i32) of a barrier has ended another phase: the buffers are filled."""
+
+    name = "ttng.wait_barrier"
+    barrier = operand_def()
+    stage = operand_def()
+    buffers = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+OPS: tuple[type[Operation], ...] = (
+    ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
+    WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp,
+)  # fmt: skip
+
+
+@functools.cache
+def context() -> Context:
+    """The parsing context of laid-out tile IR."""
+    ops = [*(spec.op for spec in REGISTRY.values()), *OPS]
+    return text.make_context(ops, (*tile_text.ATTRIBUTES, *tgir.ATTRIBUTES))
+
+
+def parse_module(source: str, name: str = "<tgir>") -> ModuleOp:
+    """The module that `source`, text of laid-out tile IR, spells.
+
+    Raises:
+        ParseError: with line, column and caret.
+    """
+    return tgir.parse_module(context(), source, name)
+
+
+print_module = tgir.print_module

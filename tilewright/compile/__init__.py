@@ -1,0 +1,1 @@
+"""From a kernel and what it is specialised on to loaded code."""

@@ -1,0 +1,112 @@
+"""Compiling without a launch: a kernel and a written signature instead of arguments.
+
+compile(ASTSource(kernel, {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64})) -> CompiledKernel
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.base.errors import ArgumentError
+from tilewright.base.options import Options
+from tilewright.base.target import Target, parse_target
+from tilewright.compile.function import KernelFunction
+from tilewright.compile.ir_source import IRSource, compile_ir
+from tilewright.compile.kernel import CompiledKernel, compile_kernel
+from tilewright.compile.specialize import CONSTEXPR, Path, Specialization, from_signature
+from tilewright.devices.arrays import HOST
+from tilewright.devices.drivers import driver, target_at
+from tilewright.ops.values import constexpr
+
+
+class ASTSource:
+    """A kernel with the types of its parameters.
+
+    Args:
+        fn: the kernel.
+        signature: type by parameter name: `"*fp32"`, `"i32"`, `"constexpr"`, ...
+        constexprs: compile-time values, by name or by path (`(2,)` is the third parameter).
+        attrs: facts by path, as `{(0,): [["tt.divisibility", 16]]}`.
+
+    Attributes:
+        constants: compile-time values by path.
+        name: of the kernel.
+    """
+
+    def __init__(
+        self,
+        fn: KernelFunction,
+        signature: Mapping[str, Any],
+        constexprs: Mapping[Any, Any] | None = None,
+        attrs: Mapping[Path, list[list[Any]]] | None = None,
+    ) -> None:
+        self.fn, self.signature, self.attrs = fn, dict(signature), dict(attrs or {})
+        self.name, self.ext = fn.fn.__name__, "ttir"
+        self._values = {_name(fn, key): _plain(value) for key, value in (constexprs or {}).items()}
+        self.constants: dict[Path, Any] = {(fn.arg_names.index(name),): v for name, v in self._values.items()}
+
+    def specialization(self) -> Specialization:
+        """The types and keys that a launch would have found.
+
+        Raises:
+            ArgumentError: a parameter has neither a type nor a value.
+        """
+        typed = {name: kind for name, kind in self.signature.items() if kind != CONSTEXPR}
+        return from_signature(self.fn.params, typed, self._values, self.attrs)
+
+    def hash(self) -> str:
+        """Content hash of the kernel and its types."""
+        text = f"{self.fn.cache_key}\0{self.specialization().text()}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _name(fn: KernelFunction, key: Any) -> str:
+    names = fn.arg_names
+    if isinstance(key, str) and key in names:
+        return key
+    index = key[0] if isinstance(key, tuple) and len(key) == 1 else key
+    if isinstance(index, int) and 0 <= index < len(names):
+        return names[index]
+    raise ArgumentError(f"{fn.fn.__name__} has no parameter {key!r}", hint=f"its parameters are {', '.join(names)}")
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, constexpr) else value
+
+
+def compile(
+    src: ASTSource | IRSource | str | pathlib.Path,
+    target: Target | str | None = None,
+    options: Mapping[str, Any] | Options | None = None,
+) -> CompiledKernel:
+    """Compile a kernel for a written signature (or load it from the disk cache), or a file of tile IR.
+
+    Args:
+        src: kernel and signature; or tile IR, as a source or as the path of a `.ttir` file.
+        target: as a `Target` or as text ("cuda:90"); default is that of the active driver. It need not be here.
+        options: compile options, as a launch takes them.
+
+    Raises:
+        CompilationError: the kernel is wrong.
+        ArgumentError: `src` is none of these.
+        UnsupportedError: another kind of file, or there is no back end for `target`.
+    """
+    target = driver.active.get_current_target() if target is None else parse_target(target)
+    if target.backend == "cpu" and not target.arch:  # "the CPU" is this one
+        target = target_at(HOST)
+    made = options if isinstance(options, Options) else Options.of(options or {}, target)
+    if isinstance(src, (str, pathlib.Path)):
+        src = IRSource(src)
+    if isinstance(src, IRSource):
+        return compile_ir(src, made, target)
+    if not isinstance(src, ASTSource):
+        raise ArgumentError(
+            f"compile() takes an ASTSource or a .ttir file, got {type(src).__name__}",
+            hint="to compile for actual arguments write kernel.warmup(*args, grid=...)",
+        )
+    kernel = compile_kernel(src.fn, src.specialization(), made, target)
+    kernel.src = src
+    return kernel

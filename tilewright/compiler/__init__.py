@@ -1,0 +1,27 @@
+"""Compiling without launching, under the names of `triton.compiler`."""
+
+from tilewright.base.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
+from tilewright.base.hooks import LazyDict
+from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.ir_source import IRSource
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compiler import backends, compiler, errors
+from tilewright.compiler.backends import GPUTarget, make_backend
+from tilewright.compiler.compiler import max_shared_mem
+
+__all__ = [
+    "ASTSource",
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "CompiledKernel",
+    "GPUTarget",
+    "IRSource",
+    "LazyDict",
+    "UnsupportedLanguageConstruct",
+    "backends",
+    "compile",
+    "compiler",
+    "errors",
+    "make_backend",
+    "max_shared_mem",
+]

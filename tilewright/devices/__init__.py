@@ -1,0 +1,1 @@
+"""Back ends by name, arrays of any library, and where they are."""

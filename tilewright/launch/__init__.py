@@ -1,0 +1,1 @@
+"""From kernel[grid](...) to running programs."""

@@ -1,0 +1,256 @@
+"""From `kernel[grid](...)` to a launch: arguments bound, read, keyed, and handed to compiled code.
+
+A Python function is generated per kernel signature and combination of argument classes. Its body is the least that
+is safe (a class test, an address, a dtype and a device per tensor), a look-up, and the launch:
+
+    def add(grid, x, n, BLOCK):
+        if x.__class__ is Tensor and n.__class__ is int and BLOCK.__class__ is int:
+            launch, kernel = table[x.dtype, x_address & 15 if x.is_cpu else None, <n: 1, %16, width>, BLOCK]
+            launch(gx, gy, gz, x_address, n);  return kernel
+
+Everything else (first calls, errors, tuples, DLPack, subclasses) takes the slow path, which explains itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.errors import ArgumentError, ReadOnlyError, UnknownOptionError
+from tilewright.base.options import OPTION_NAMES
+from tilewright.base.target import Target, parse_target
+from tilewright.compile.grid import grid3
+from tilewright.compile.slots import at_path, slot_values
+from tilewright.compile.specialize import Param, Specialization, constant_of, specialize_call
+from tilewright.devices.arrays import Array, read
+from tilewright.devices.drivers import driver
+from tilewright.devices.places import Place, place_of
+from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_variant
+
+LAUNCH_OPTIONS = frozenset({"num_threads", "target"})
+"""Keywords that are no compile options: threads of the launch, and what to compile for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a kernel, bound and specialised.
+
+    Args:
+        params: of the kernel.
+        values: what was passed, by parameter, defaults filled in.
+        arguments: the same with arrays read.
+        specialization: what to compile for.
+        options: keywords that are compile options.
+        place: where the arrays are.
+        num_threads: threads of the launch, or None.
+        target: what to compile for, if the call says so.
+    """
+
+    params: tuple[Param, ...]
+    values: tuple[Any, ...]
+    arguments: tuple[Any, ...]
+    specialization: Specialization
+    options: dict[str, Any]
+    place: Place = Place(None)
+    num_threads: int | None = None
+    target: Target | None = None
+
+    def by_name(self) -> dict[str, Any]:
+        """What was passed, by parameter name: what a callable grid and hooks are given."""
+        return {param.name: value for param, value in zip(self.params, self.values, strict=True)}
+
+    def runtime_values(self) -> list[Any]:
+        """Addresses and numbers for the kernel's slots."""
+        return slot_values(self.arguments, self.specialization.runtime_paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A compiled kernel that can be launched for every call of one specialisation.
+
+    Args:
+        kernel: what a launch returns to the user.
+        launch: `launch(gx, gy, gz, *runtime_values)`.
+        stored: indices of the run-time parameters that the kernel stores through.
+        lasting: every call that looks like this one may be launched with it at once.
+    """
+
+    kernel: Any
+    launch: Callable[..., None]
+    stored: frozenset[int] = frozenset()
+    lasting: bool = True
+
+
+Resolve = Callable[[Call], Prepared]
+
+_binders: weakref.WeakSet[Binder] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for binder in _binders:
+        binder.forget()
+
+
+driver.on_change.append(_forget_all)  # launches without arrays go to the active driver
+
+
+class Binder:
+    """Binds calls of one kernel.
+
+    Args:
+        name: of the kernel, for errors.
+        params: of the kernel.
+        resolve: compiles, or finds what was compiled; called once per new key.
+        options: names of the accepted compile options.
+        before_launch: called ahead of every launch (checks of captured globals), or None.
+
+    Attributes:
+        launch: `launch(grid, *args, **kwargs)`, binds, launches and returns the kernel. It is replaced as
+            argument classes change; fetch it for each launch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: Sequence[Param],
+        resolve: Resolve,
+        *,
+        options: Iterable[str] = OPTION_NAMES,
+        before_launch: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.params = tuple(params)
+        self._resolve = resolve
+        self._options = frozenset(options)
+        self._before_launch = before_launch
+        self._variants: dict[tuple[type, ...], Variant | None] = {}
+        self._bind = generate_bind(name, self.params)
+        self.launch: Callable[..., Any] = self.launch_slow
+        _binders.add(self)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Call:
+        """Bind and specialise without launching.
+
+        Raises:
+            ArgumentError: an argument is missing, extra, or unusable.
+            UnknownOptionError: a keyword is neither a parameter nor an option.
+            DeviceError: an array is on another device.
+        """
+        try:
+            values, extra, options = self._bind(*args, **kwargs)
+        except TypeError as error:  # an argument given twice
+            raise self._error(str(error)) from None
+        return self._specialize(values, extra, options)
+
+    def launch_slow(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`launch` without generated code beyond the signature."""
+        try:
+            values, extra, options = self._bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._error(str(error)) from None
+        return self.launch_bound(grid, values, extra, options)
+
+    def launch_bound(self, grid: Any, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Launch with arguments by parameter; the way of every call that the fast path did not know."""
+        classes = tuple(map(type, values))
+        variant = self._variants.get(classes)
+        if variant is None and classes not in self._variants:
+            variant = make_variant(self.name, self.params, classes, self.launch_bound, self._before_launch)
+            self._variants[classes] = variant
+        if variant is not None:
+            self.launch = variant.launch
+            if not extra and variant.knows(values, options):
+                return variant.launch(grid, **{p.name: v for p, v in zip(self.params, values, strict=True)}, **options)
+        if self._before_launch is not None:
+            self._before_launch()
+        call = self._specialize(values, extra, options)
+        gx, gy, gz = grid3(grid(call.by_name()) if callable(grid) else grid)
+        prepared = self._resolve(call)
+        self._check_stores(call, prepared)
+        if variant is not None and prepared.lasting:
+            paths = call.specialization.runtime_paths
+            variant.remember(values, options, prepared.launch, prepared.kernel, [path[0] for path in paths])
+        if gx * gy * gz:
+            prepared.launch(gx, gy, gz, *call.runtime_values())
+        return prepared.kernel
+
+    def forget(self) -> None:
+        """Drop everything that was resolved (the source or a captured global changed)."""
+        self._variants.clear()
+        self.launch = self.launch_slow
+
+    def _specialize(self, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Call:
+        missing = [f"`{p.name}`" for p, value in zip(self.params, values, strict=True) if value is MISSING]
+        if missing:
+            raise self._error(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        if extra:
+            raise self._error(f"{len(extra)} positional argument{'s' * (len(extra) > 1)} too many")
+        for keyword in options:
+            if keyword not in self._options and keyword not in LAUNCH_OPTIONS:
+                raise self._unknown(keyword)
+        arguments = tuple(
+            value if param.is_constexpr else read(value, param.name)
+            for param, value in zip(self.params, values, strict=True)
+        )
+        compile_options = {name: value for name, value in options.items() if name not in LAUNCH_OPTIONS}
+        # A constexpr parameter that is called like an option (num_warps) sets that option too.
+        for param, value in zip(self.params, values, strict=True):
+            if param.is_constexpr and param.name in self._options and value is not None:
+                compile_options[param.name] = constant_of(value)[1]
+        return Call(
+            self.params,
+            values,
+            arguments,
+            specialize_call(self.params, arguments),
+            compile_options,
+            place_of([param.name for param in self.params], arguments),
+            _thread_count(options.get("num_threads")),
+            parse_target(options["target"]) if options.get("target") is not None else None,
+        )
+
+    def _check_stores(self, call: Call, prepared: Prepared) -> None:
+        paths = call.specialization.runtime_paths
+        for slot in prepared.stored:
+            argument = at_path(call.arguments, paths[slot])
+            if isinstance(argument, Array) and not argument.writable:
+                name = self.params[paths[slot][0]].name
+                raise ReadOnlyError(
+                    f"kernel `{self.name}` stores to argument `{name}`, which is read-only",
+                    hint=f"pass a writable array, for instance {name}.copy()",
+                )
+
+    def _error(self, message: str) -> ArgumentError:
+        message = message.removeprefix(f"{self.name}() ")
+        return ArgumentError(f"{self.name}: {message}", hint=f"the kernel is {self.describe()}")
+
+    def _unknown(self, keyword: str) -> UnknownOptionError:
+        names = [p.name for p in self.params] + sorted(self._options | LAUNCH_OPTIONS)
+        close = difflib.get_close_matches(keyword, names, 1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        return UnknownOptionError(
+            f"Keyword argument {keyword} was specified but unrecognised",
+            hint=f"{hint}the kernel is {self.describe()}; options are {', '.join(sorted(self._options))}",
+        )
+
+    def describe(self) -> str:
+        """The signature, as `add(x_ptr, n, BLOCK: constexpr = 64)`."""
+        return f"{self.name}({', '.join(map(_describe_param, self.params))})"
+
+
+def _describe_param(param: Param) -> str:
+    star = "*" if param.kind is inspect.Parameter.VAR_POSITIONAL else ""
+    note = ": constexpr" if param.is_constexpr else ""
+    default = f" = {param.default!r}" if param.has_default else ""
+    return f"{star}{param.name}{note}{default}"
+
+
+def _thread_count(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(f"num_threads must be a positive integer, got {value!r}")
+    return value

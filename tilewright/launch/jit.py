@@ -1,0 +1,213 @@
+"""`@tilewright.jit`: the object that a kernel becomes, and how it is launched.
+
+::
+
+    kernel[grid](*args, **options)
+        binder: bind, read arguments, make the key -> table hit: launch
+                                                   -> miss: compile_kernel, remember, launch
+    interpreted: bind, then run the Python function for each program (`interpret.py`)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, overload
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import ArgumentError
+from tilewright.base.knobs import knobs
+from tilewright.base.lazy import lazy_module
+from tilewright.base.options import Options
+from tilewright.base.target import Placement, Target
+from tilewright.compile.function import KernelFunction
+from tilewright.compile.grid import grid3
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.specialize import register_constant
+from tilewright.devices.drivers import target_at
+from tilewright.devices.wrappers import MockTensor
+from tilewright.frontend.hashing import check_globals, used_globals
+from tilewright.launch.bind import Binder, Call, Prepared
+from tilewright.launch.hooks import compile_watched, launch_facts
+from tilewright.launch.host_copies import on_host
+from tilewright.launch.interface import KernelInterface
+from tilewright.ops.values import constexpr
+
+if TYPE_CHECKING:  # loaded when a kernel is interpreted
+    from tilewright.launch import interpret
+else:
+    interpret = lazy_module("tilewright.launch.interpret")
+
+
+class JITFunction(KernelFunction, KernelInterface):
+    """A kernel, or a function that kernels call.
+
+    Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
+    dictionary of bound arguments to them; keywords are parameters or launch options (`num_warps`, `num_threads`, ...).
+
+    Args:
+        fn: Python function in the block language.
+        noinline: keep calls to it as calls.
+        do_not_specialize: parameters (names or indices) not specialised on value.
+        do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
+        debug: keep device assertions; default is the knob `runtime.debug`.
+        interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
+        version: kept for tools; part of nothing.
+        repr: gives the name that launch hooks see from the specialisation.
+        launch_metadata: `f(grid, metadata, args)` gives more facts to launch hooks.
+
+    Attributes:
+        pre_run_hooks: called with the arguments of every launch, before it.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        noinline: bool = False,
+        do_not_specialize: Iterable[int | str] = (),
+        do_not_specialize_on_alignment: Iterable[int | str] = (),
+        debug: bool | None = None,
+        interpret: bool | None = None,
+        version: Any = None,
+        repr: Callable[[Any], str] | None = None,
+        launch_metadata: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(
+            fn,
+            noinline=noinline,
+            do_not_specialize=do_not_specialize,
+            do_not_specialize_on_alignment=do_not_specialize_on_alignment,
+        )
+        self.debug = debug
+        self.interpret = interpret
+        self._binder: Binder | None = None
+        self._kernels: dict[Any, CompiledKernel] = {}
+        self.version, self.repr, self.launch_metadata = version, repr, launch_metadata
+        self.pre_run_hooks: list[Callable[..., Any]] = []
+
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        """Have `hook(*args, **kwargs)` called before every launch."""
+        self.pre_run_hooks.append(hook)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        if self.is_interpreted:
+            return functools.partial(self._launch_interpreted, grid)
+        watched = knobs.runtime
+        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
+            return functools.partial(self._launch_watched, grid)
+        return functools.partial((self._binder or self._make_binder()).launch, grid)
+
+    def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        binder = self._binder or self._make_binder()
+        call = binder.bind(*args, **kwargs)
+        kernel = self._compiled(call)
+        programs = grid(call.by_name()) if callable(grid) else grid
+        device = call.place.device_for(kernel.target, self.fn.__name__)
+        facts = launch_facts(self, kernel, programs, call.by_name(), device)
+        knobs.runtime.launch_enter_hook(facts)
+        launched = binder.launch(grid, *args, **kwargs)
+        knobs.runtime.launch_exit_hook(facts)
+        return launched
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch over `grid`, or with `warmup` only compile; returns the compiled kernel."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return self[grid](*args, **kwargs)
+
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether a launch now would run the function as Python."""
+        return knobs.runtime.interpret if self.interpret is None else self.interpret
+
+    def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+        call = (self._binder or self._make_binder()).bind(*args, **kwargs)
+        programs = grid3(grid(call.by_name()) if callable(grid) else grid)
+        with on_host(call) as staged:
+            interpret.launch(self, staged, programs, self._options(call, interpret.TARGET))
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
+        """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
+
+        Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
+        for; the default is the device of the tensors, or of the active driver. No GPU is needed.
+        """
+        if self.is_interpreted:
+            return None
+        args = tuple(map(MockTensor.wrap_dtype, args))
+        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
+        binder = self._binder or self._make_binder()
+        return self._compiled(binder.bind(*args, **kwargs))
+
+    def clear(self) -> None:
+        """Forget every compiled variant held in memory."""
+        self._kernels.clear()
+        if self._binder is not None:
+            self._binder.forget()
+
+    def _make_binder(self) -> Binder:
+        """Made at the first launch: the functions that the kernel calls may be defined after it."""
+        guard = functools.partial(check_globals, self) if used_globals(self) else None
+        self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard)
+        return self._binder
+
+    def _resolve(self, call: Call) -> Prepared:
+        kernel = self._compiled(call)
+        device = call.place.device_for(kernel.target, self.fn.__name__)
+        launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
+        # Without an array nothing in a later call tells which GPU is meant then.
+        lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
+        lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
+        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
+
+    def _compiled(self, call: Call) -> CompiledKernel:
+        target = call.target or target_at(call.place.device)
+        options = self._options(call, target)
+        key = (call.specialization, options, target)
+        for function in (self, *call.specialization.functions()):
+            check_globals(function)
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
+        return kernel
+
+    def _options(self, call: Call, target: Target) -> Options:
+        defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
+        if knobs.language.fp32_default is not None:
+            defaults["default_dot_input_precision"] = knobs.language.fp32_default
+        options = Options.of({**defaults, **call.options}, target)
+        warps = options.num_warps
+        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
+            raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")
+        return options
+
+
+register_constant(constexpr, lambda value: value.value)
+register_constant(BlockFunction)
+
+
+@overload
+def jit(fn: Callable[..., Any]) -> JITFunction: ...
+@overload
+def jit(
+    *,
+    noinline: bool = ...,
+    do_not_specialize: Iterable[int | str] = ...,
+    do_not_specialize_on_alignment: Iterable[int | str] = ...,
+    debug: bool | None = ...,
+    interpret: bool | None = ...,
+    version: Any = ...,
+    repr: Callable[[Any], str] | None = ...,
+    launch_metadata: Callable[..., Any] | None = ...,
+) -> Callable[[Callable[..., Any]], JITFunction]: ...
+def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a Python function written in the block language.
+
+    Use it bare (``@tilewright.jit``) or with options (``@tilewright.jit(noinline=True)``); see :class:`JITFunction`.
+    """
+    if fn is None:
+        return functools.partial(jit, **options)
+    return JITFunction(fn, **options)

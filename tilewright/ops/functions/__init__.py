@@ -1,0 +1,1 @@
+"""What users call: functions and operators that build the operations of the room above."""

@@ -1,5 +1,0 @@
-"""`triton.runtime._allocation`: who gives kernels memory."""
-
-from tilewright.runtime.allocation import Allocator, Buffer, NullAllocator, _allocator, set_allocator
-
-__all__ = ["Allocator", "Buffer", "NullAllocator", "_allocator", "set_allocator"]

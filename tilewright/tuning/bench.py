@@ -1,0 +1,260 @@
+"""Timing a function and comparing results: the part of `tilewright.testing` that needs no plotting.
+
+Names, arguments and units are Triton's. On the CPU a call has finished when it returns, so the clock of the process
+is the device's clock, and caches are left warm between runs. If a GPU is the active device its own clock counts, and
+its cache is cleared ahead of each run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.devices.drivers import CudaDriver, driver
+from tilewright.devices.registry import gpu
+from tilewright.tuning.search import quantiles_of
+
+_SUMMARIES: dict[str, Callable[[list[float]], float]] = {
+    "min": min,
+    "max": max,
+    "mean": lambda times: sum(times) / len(times),
+    "median": lambda times: quantiles_of(times, (0.5,))[0],
+}
+_ESTIMATES = 5
+_REPLAYS = 10
+_CACHE_BYTES = 256 << 20  # several times the L2 of any GPU so far
+
+
+class Clock(Protocol):
+    """Times calls on a device."""
+
+    def times(self, fn: Callable[[], Any], count: int, before: Callable[[], Any]) -> list[float]:
+        """Milliseconds of each of `count` calls of `fn`; `before` is called ahead of each, untimed."""
+
+
+class CpuClock:
+    """Times calls that have finished when they return."""
+
+    def times(self, fn: Callable[[], Any], count: int, before: Callable[[], Any]) -> list[float]:
+        """As `Clock.times`."""
+        found = []
+        for _ in range(count):
+            before()
+            begin = time.perf_counter()
+            fn()
+            found.append((time.perf_counter() - begin) * 1e3)
+        return found
+
+
+class GpuClock:
+    """Times what calls queue in the current stream of a GPU, each with a cold cache.
+
+    Args:
+        ordinal: the GPU.
+    """
+
+    def __init__(self, ordinal: int) -> None:
+        self._ordinal, self._cache = ordinal, gpu.Memory(_CACHE_BYTES, ordinal)
+
+    def times(self, fn: Callable[[], Any], count: int, before: Callable[[], Any]) -> list[float]:
+        """As `Clock.times`."""
+        pairs = [(gpu.Event(self._ordinal), gpu.Event(self._ordinal)) for _ in range(count)]
+        for begin, end in pairs:
+            before()
+            self._cache.clear()
+            begin.record()
+            fn()
+            end.record()
+        gpu.synchronize(self._ordinal)
+        return [end.milliseconds_since(begin) for begin, end in pairs]
+
+
+def active_clock() -> Clock:
+    """The clock of the active driver's device."""
+    active = driver.active
+    return GpuClock(active.get_current_device()) if isinstance(active, CudaDriver) else CpuClock()
+
+
+def _summarize_statistics(times: Sequence[float], quantiles: Sequence[float] | None, return_mode: str) -> Any:
+    """The quantiles (a number if there is one), else what `return_mode` says.
+
+    Args:
+        times: milliseconds.
+        quantiles: each between 0 and 1, or None.
+        return_mode: "min", "max", "mean", "median" or "all".
+    """
+    if return_mode not in _SUMMARIES and return_mode != "all":
+        raise ArgumentError(
+            f"return_mode is {return_mode!r}", hint=f"write one of {', '.join(map(repr, [*_SUMMARIES, 'all']))}"
+        )
+    if quantiles is not None:
+        found = quantiles_of(times, quantiles)
+        return found[0] if len(found) == 1 else found
+    return list(times) if return_mode == "all" else _SUMMARIES[return_mode](list(times))
+
+
+def do_bench(
+    fn: Callable[[], Any],
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Iterable[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+    *,
+    clock: Clock | None = None,
+) -> Any:
+    """Time a function on the active device.
+
+    Args:
+        fn: called without arguments.
+        warmup: milliseconds of calls before timing starts; at least one call.
+        rep: milliseconds of timed calls; at least one call.
+        grad_to_none: tensors whose gradient is dropped before each call.
+        quantiles: quantiles of the times to return, instead of `return_mode`.
+        return_mode: "min", "max", "mean", "median", or "all" for the list of times.
+        clock: of the device that runs the calls; default is the active one's.
+
+    Returns:
+        Milliseconds per call: a number, or a list for "all" and for several quantiles.
+
+    Raises:
+        ArgumentError: an unknown `return_mode`.
+    """
+    _summarize_statistics([0.0], quantiles, return_mode)  # a wrong argument shows before the time is spent
+    clock = active_clock() if clock is None else clock
+    tensors = list(grad_to_none or ())
+
+    def drop_gradients() -> None:
+        for tensor in tensors:
+            tensor.grad = None
+
+    fn()
+    estimate = _estimate(fn, clock)
+    for _ in range(max(1, int(warmup / estimate))):
+        fn()
+    times = clock.times(fn, max(1, int(rep / estimate)), drop_gradients)
+    return _summarize_statistics(times, quantiles, return_mode)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _estimate(fn: Callable[[], Any], clock: Clock) -> float:
+    """Milliseconds that a timed call takes with everything around it."""
+    begin = time.perf_counter()
+    clock.times(fn, _ESTIMATES, _nothing)
+    return max((time.perf_counter() - begin) / _ESTIMATES * 1e3, 1e-6)
+
+
+def do_bench_cudagraph(
+    fn: Callable[[], Any],
+    rep: float = 20,
+    grad_to_none: Iterable[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+) -> Any:
+    """`do_bench` of calls that a GPU takes from a graph, so that launching them costs next to nothing.
+
+    On a CPU, which has no launch queue that a graph would shorten, `do_bench` without a warm-up of its own. On a GPU
+    torch makes the graph; caches stay warm in it.
+    """
+    if not isinstance(driver.active, CudaDriver):
+        return do_bench(fn, 0, rep, grad_to_none, quantiles, return_mode)
+    _summarize_statistics([0.0], quantiles, return_mode)
+    return _summarize_statistics(_graph_times(fn, rep, list(grad_to_none or ())), quantiles, return_mode)
+
+
+def _graph_times(fn: Callable[[], Any], rep: float, tensors: list[Any]) -> list[float]:
+    """Milliseconds of a call, one entry per replay of a graph of many."""
+    import torch
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        fn()
+        for tensor in tensors:  # gradients keep their memory in the graph
+            tensor.detach_().requires_grad_(True).grad = None
+        clock = GpuClock(torch.cuda.current_device())
+        count = max(1, int(rep / _estimate(fn, clock)))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(count):
+                for tensor in tensors:
+                    tensor.grad = None
+                fn()
+        return [total / count for total in clock.times(graph.replay, _REPLAYS, _nothing)]
+
+
+def assert_close(x: Any, y: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:
+    """Compare two arrays of any library, or numbers; NaN equals NaN.
+
+    Args:
+        x: what was computed.
+        y: what is expected.
+        atol: absolute tolerance; default 0.01.
+        rtol: relative tolerance; default 0.
+        err_msg: text for the failure.
+
+    Raises:
+        AssertionError: they differ; the message shows where and by how much.
+    """
+    np.testing.assert_allclose(
+        _as_numpy(x),
+        _as_numpy(y),
+        rtol=0.0 if rtol is None else rtol,
+        atol=1e-2 if atol is None else atol,
+        equal_nan=True,
+        err_msg=err_msg,
+    )
+
+
+def _as_numpy(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if value.dtype.is_floating_point and value.element_size() < 8:
+            value = value.float()  # numpy knows neither bfloat16 nor the 8-bit floats
+        return value.resolve_conj().numpy()
+    return np.asarray(value)
+
+
+# --- figures of a device ------------------------------------------------------------------------------
+
+
+def _no_figure(what: str) -> NoReturn:
+    raise UnsupportedError(f"{what} is not known here", hint="measure it: time a kernel with do_bench")
+
+
+def get_dram_gbps(device: Any = None) -> float:
+    """Memory bandwidth of a GPU in GB/s; raises UnsupportedError on the CPU, whose system does not tell it.
+
+    Args:
+        device: number of the GPU; default is the current one.
+    """
+    active = driver.active
+    if not isinstance(active, CudaDriver):
+        _no_figure("the memory bandwidth")
+    found = active.utils.get_device_properties(active.get_current_device() if device is None else device)
+    return found["mem_clock_rate"] * found["mem_bus_width"] * 2 / 8 / 1e6  # kHz, two transfers per clock
+
+
+def get_max_tensorcore_tflops(dtype: Any, clock_rate: float, device: Any = None) -> float:
+    """Peak of a GPU's matrix units; raises UnsupportedError: no device tells it."""
+    _no_figure("the peak rate of matrix units")
+
+
+def get_max_simd_tflops(dtype: Any, clock_rate: float, device: Any = None) -> float:
+    """Peak of a GPU's vector units; raises UnsupportedError: no device tells it."""
+    _no_figure("the peak rate of vector units")
+
+
+def nvsmi(attrs: Sequence[str]) -> list[int]:
+    """Attributes that nvidia-smi reports; raises UnsupportedError."""
+    _no_figure("what nvidia-smi reports")
+
+
+def set_gpu_clock(ref_sm_clock: int = 1350, ref_mem_clock: int = 1215) -> NoReturn:
+    """Fixes the clocks of a GPU; raises UnsupportedError."""
+    _no_figure("a fixed clock")
