@@ -20,16 +20,16 @@ from xdsl.dialects.builtin import ModuleOp
 from tests.fuzz.case import load
 from tests.fuzz.check import tile_ir
 from tests.fuzz.generator import Profile, generate
-from tilewright.backends.cpu.lower import lower_module
+from tilewright.backends.cpu.emit.lower import lower_module
 from tilewright.backends.llvm.features import describe
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.lower import emit_kernel
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.base.options import Options
+from tilewright.compile.kernel import compile_kernel, parameter_specs
 from tilewright.frontend.entry import build_module
+from tilewright.launch import hooks
 from tilewright.passes.pipeline import run_passes
-from tilewright.runtime import watch
-from tilewright.runtime.compiler import compile_kernel, parameter_specs
 from tilewright.tools import examples
 
 Kernel = tuple[str, Options, Callable[[], ModuleOp]]  # name, options, tile IR made anew
@@ -67,7 +67,7 @@ def example_kernels() -> Iterator[Kernel]:
             seen.append(request)
             return compile_kernel(*request)
 
-        with mock.patch.object(watch, "compile_kernel", compile_and_note):
+        with mock.patch.object(hooks, "compile_kernel", compile_and_note):
             examples.load(path.stem).main()
         for number, (fn, specialization, options, target) in enumerate(seen):
             specs = parameter_specs(specialization)

@@ -9,8 +9,25 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
+
+_numbers = itertools.count()
+_numbered: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def give_number(thing: Any) -> int:
+    """A number for a kernel or function: what a tracer can guard on, as no two objects of a process share one."""
+    number = next(_numbers)
+    _numbered[number] = thing
+    return number
+
+
+def by_number(number: int) -> Any:
+    """The kernel or function with this number; KeyError if it is gone."""
+    return _numbered[number]
 
 
 class BlockFunction:
@@ -19,12 +36,16 @@ class BlockFunction:
     Args:
         fn: the Python function.
         noinline: keep a call to it as a call in the IR.
+
+    Attributes:
+        number: tells it from every other kernel and function of the process.
     """
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
         self.fn = fn
         self.noinline = noinline
         functools.update_wrapper(self, fn)
+        self.number = give_number(self)
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:

@@ -21,7 +21,7 @@ from tilewright.compile.kernel import CompiledKernel, backend_of
 from tilewright.compile.metadata import describe_kernel
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.drivers import driver
-from tilewright.devices.registry import pipeline
+from tilewright.devices.registry import effects, pipeline
 from tilewright.ir.types import TilePointerType, dtype_of
 from tilewright.ops.function import FuncOp
 from tilewright.ops.text import parse_module, print_module
@@ -77,8 +77,10 @@ def _signature(kind: Attribute) -> str:
     return dtype_of(kind).signature
 
 
-def _simplified(text: str, name: str) -> ModuleOp:
-    return pipeline.run_passes(parse_module(text, name), pipeline.SIMPLIFY_TEXT)
+def _simplified(text: str, name: str, metadata: dict[str, Any]) -> ModuleOp:
+    module = pipeline.run_passes(parse_module(text, name), pipeline.SIMPLIFY_TEXT)
+    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    return module
 
 
 def compile_ir(source: IRSource, options: Options, target: Target | None = None) -> CompiledKernel:
@@ -95,7 +97,7 @@ def compile_ir(source: IRSource, options: Options, target: Target | None = None)
     metadata: dict[str, Any] = {"name": source.name, "types": list(specialization.runtime_types)}
     metadata["params"] = list(specialization.names)
     # parsed once more: the passes work in place, and a source may be compiled twice
-    parse = Stage(lambda text, _: _simplified(text, str(source.path)), print_module)
+    parse = Stage(lambda text, found: _simplified(text, str(source.path), found), print_module)
     stages = {"ttir": parse, **backend.stages(options, target)}
     outcome = run_stages(stages, source.text, metadata, source.name, knobs.compilation)
     kernel = CompiledKernel(source.name, target, metadata, source.hash(), outcome.texts, outcome.seconds)

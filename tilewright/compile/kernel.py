@@ -41,7 +41,7 @@ from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Speci
 from tilewright.devices.arrays import read
 from tilewright.devices.drivers import driver
 from tilewright.devices.places import place_of
-from tilewright.devices.registry import cpu, entry, nvidia, pipeline
+from tilewright.devices.registry import cpu, effects, entry, nvidia, pipeline
 from tilewright.frontend.hashing import check_globals, content_hash, without_content
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.text import parse_module, print_module
@@ -313,7 +313,9 @@ def _tile_ir(
     for message in built.warnings:
         warnings.warn(message, stacklevel=2)
     metadata["params"] = [param.name for param in built.params]
-    return pipeline.run_passes(built.module)
+    module = pipeline.run_passes(built.module)
+    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    return module
 
 
 def parameter_specs(specialization: Specialization) -> list[entry.ParamSpec]:

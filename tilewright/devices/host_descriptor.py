@@ -82,8 +82,11 @@ def _itemsize(base: Any) -> int:
 
 
 def _address(base: Any) -> int:
-    """Address of the first element; 0 for tensors without memory."""
+    """Address of the first element; 0 for tensors without memory: fake ones, and those of other tracers."""
     if hasattr(base, "data_ptr"):
-        return 0 if hasattr(base, "fake_mode") else int(base.data_ptr())
+        try:
+            return 0 if hasattr(base, "fake_mode") else int(base.data_ptr())
+        except RuntimeError:
+            return 0
     interface = base.__cuda_array_interface__ if hasattr(base, "__cuda_array_interface__") else base.__array_interface__
     return int(interface["data"][0])

@@ -126,13 +126,15 @@ class FunctionHash:
     """Hash of one block function with the variables that it depends on, its callees' included.
 
     Args:
-        digest: of its text and of everything that it uses.
+        digest: of its text and of everything that it uses, line numbers and names of modules included.
+        lasting: the same without these.
         used: the variables.
         missing: what of it has no content, or "".
         unfinished: callers met again by recursion, whose text is not in yet.
     """
 
     digest: str
+    lasting: str
     used: dict[tuple[str, int], UsedGlobal] = field(default_factory=dict)
     missing: str = ""
     unfinished: frozenset[BlockFunction] = frozenset()
@@ -144,11 +146,14 @@ def hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...] = ()) -> 
     if known is not None:
         return known  # type: ignore[no-any-return]
     if fn in active:  # recursion: the function's text is already being hashed
-        return FunctionHash(f"recursive:{fn.fn.__qualname__}", unfinished=frozenset({fn}))
+        name = f"recursive:{fn.fn.__qualname__}"
+        return FunctionHash(name, name, unfinished=frozenset({fn}))
     source = source_of(fn)
     walk = Content((*active, fn))
-    walk.text(f"{fn.fn.__module__}.{source.name}:{source.first_line}:{fn.noinline}")
-    if not (fn.fn.__module__ or "").startswith("tilewright."):  # code made by `exec` may have no module
+    own = (fn.fn.__module__ or "").startswith("tilewright.")  # code made by `exec` may have no module
+    name = f"{fn.fn.__module__}.{source.name}"
+    walk.text(f"{name}:{source.first_line}:{fn.noinline}", name if own else f"{source.name}:{fn.noinline}")
+    if not own:
         walk.text(source.text)
         for name, parameter in fn.signature.parameters.items():
             if parameter.default is not parameter.empty:
@@ -156,7 +161,9 @@ def hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...] = ()) -> 
                 walk.value(parameter.default)
         for chain in references(source.tree):
             walk.reference(source, chain)
-    result = FunctionHash(walk.hexdigest(), walk.used, walk.missing, frozenset(walk.unfinished - {fn}))
+    result = FunctionHash(
+        walk.hexdigest(), walk.lasting_digest(), walk.used, walk.missing, frozenset(walk.unfinished - {fn})
+    )
     if not result.unfinished:
         fn.__dict__[_ATTRIBUTE] = result
     return result
@@ -183,7 +190,7 @@ class Content:
     """
 
     def __init__(self, active: tuple[BlockFunction, ...] = ()) -> None:
-        self._hash = hashlib.sha256()
+        self._hash, self._lasting = hashlib.sha256(), hashlib.sha256()
         self._active = active
         self.unfinished: set[BlockFunction] = set()
         self._met: dict[int, tuple[int, Any]] = {}  # number and value, which keeps the id its own
@@ -195,10 +202,14 @@ class Content:
         """The hash of everything fed so far."""
         return self._hash.hexdigest()
 
-    def text(self, text: str) -> None:
-        """Feed text."""
-        self._hash.update(text.encode(errors="surrogatepass"))
-        self._hash.update(b"\0")
+    def lasting_digest(self) -> str:
+        """The same without line numbers and names of modules."""
+        return self._lasting.hexdigest()
+
+    def text(self, text: str, lasting: str | None = None) -> None:
+        """Feed text, and `lasting` in its place to the hash that lasts."""
+        self._hash.update(text.encode(errors="surrogatepass") + b"\0")
+        self._lasting.update((text if lasting is None else lasting).encode(errors="surrogatepass") + b"\0")
 
     def value(self, value: Any) -> None:
         """Feed a value by type and content."""
@@ -230,7 +241,7 @@ class Content:
     def block_function(self, value: BlockFunction) -> None:
         """Feed a block function by its hash, and take over what it read."""
         inner = hash_function(value, self._active)
-        self.text(inner.digest)
+        self.text(inner.digest, inner.lasting)
         self.unfinished |= inner.unfinished
         self.missing = self.missing or inner.missing
         for entry in inner.used.values():
@@ -250,8 +261,10 @@ class Content:
 
     def function(self, value: types.FunctionType) -> None:
         """Feed a Python function: its code, defaults and closure, and the globals that it reads."""
-        self.text(f"{value.__module__}.{value.__qualname__}")
-        if is_library(value.__globals__.get("__name__") or ""):
+        library = is_library(value.__globals__.get("__name__") or "")
+        name = f"{value.__module__}.{value.__qualname__}"
+        self.text(name, name if library else value.__qualname__)
+        if library:
             return
         self.value(value.__defaults__)
         self.value(value.__kwdefaults__)
@@ -303,8 +316,9 @@ class Content:
 
     def a_class(self, cls: type) -> None:
         """Feed what a kernel can reach of a class: its fields, constants, methods and properties, and its bases."""
-        self.text(f"{cls.__module__}.{cls.__qualname__}")
-        if is_library(cls.__module__):
+        library, name = is_library(cls.__module__), f"{cls.__module__}.{cls.__qualname__}"
+        self.text(name, name if library else cls.__qualname__)
+        if library:
             return
         self.value(cls.__bases__)
         self.value(_annotations(cls))

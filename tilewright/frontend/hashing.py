@@ -28,6 +28,15 @@ def without_content(fn: BlockFunction) -> str:
     return hash_function(fn).missing
 
 
+def lasting_hash(fn: BlockFunction) -> str:
+    """A `content_hash` that moves with the kernel: to another line, another file, another module.
+
+    It names things that outlive a process and a file, such as operators in saved programs. Compiled code is not named
+    by it: messages of assertions in there hold line numbers.
+    """
+    return hash_function(fn).lasting
+
+
 def class_digest(cls: type) -> str:
     """Hash of a class whose instances kernels get: its fields and the text of its methods."""
     content = Content()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from tilewright.base.callable import BlockFunction
 from tilewright.ops.values import constexpr, tensor, unwrap
@@ -34,6 +34,15 @@ def library(fn: Callable[..., Any] | None = None, *, method: bool = False) -> An
     if method:
         setattr(tensor, fn.__name__, made)
     return made
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def host_and_kernel(fn: _F) -> _F:
+    """Let kernels call `fn` on compile-time values; on the host it stays a plain function that can be traced."""
+    fn.is_constexpr_function = True  # type: ignore[attr-defined]
+    return fn
 
 
 class ConstexprFunction:

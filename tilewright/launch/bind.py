@@ -111,6 +111,7 @@ class Binder:
     Attributes:
         launch: `launch(grid, *args, **kwargs)`, binds, launches and returns the kernel. It is replaced as
             argument classes change; fetch it for each launch.
+        before_launch: as given.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Binder:
         self.params = tuple(params)
         self._resolve = resolve
         self._options = frozenset(options)
-        self._before_launch = before_launch
+        self.before_launch = before_launch
         self._variants: dict[tuple[type, ...], Variant | None] = {}
         self._bind = generate_bind(name, self.params)
         self.launch: Callable[..., Any] = self.launch_slow
@@ -159,18 +160,18 @@ class Binder:
         classes = tuple(map(type, values))
         variant = self._variants.get(classes)
         if variant is None and classes not in self._variants:
-            variant = make_variant(self.name, self.params, classes, self.launch_bound, self._before_launch)
+            variant = make_variant(self.name, self.params, classes, self.launch_bound, self.before_launch)
             self._variants[classes] = variant
         if variant is not None:
             self.launch = variant.launch
             if not extra and variant.knows(values, options):
                 return variant.launch(grid, **{p.name: v for p, v in zip(self.params, values, strict=True)}, **options)
-        if self._before_launch is not None:
-            self._before_launch()
+        if self.before_launch is not None:
+            self.before_launch()
         call = self._specialize(values, extra, options)
         gx, gy, gz = grid3(grid(call.by_name()) if callable(grid) else grid)
         prepared = self._resolve(call)
-        self._check_stores(call, prepared)
+        self.check_stores(call, prepared)
         if variant is not None and prepared.lasting:
             paths = call.specialization.runtime_paths
             variant.remember(values, options, prepared.launch, prepared.kernel, [path[0] for path in paths])
@@ -212,7 +213,8 @@ class Binder:
             parse_target(options["target"]) if options.get("target") is not None else None,
         )
 
-    def _check_stores(self, call: Call, prepared: Prepared) -> None:
+    def check_stores(self, call: Call, prepared: Prepared) -> None:
+        """Raise `ReadOnlyError` if the kernel stores through a read-only argument."""
         paths = call.specialization.runtime_paths
         for slot in prepared.stored:
             argument = at_path(call.arguments, paths[slot])

@@ -84,7 +84,7 @@ def _reader(param: Param, cls: type) -> _Reader | None:
     if cls is int:
         if fixed.startswith("*"):
             return None
-        return _Reader(_INT if param.specialize else _WIDTH, "{a}")
+        return _Reader(integer_key(param), "{a}")
     if cls is bool or cls is float:
         return None if fixed else _Reader("", "{a}")
     if fixed and not fixed.startswith("*"):
@@ -135,12 +135,17 @@ class Variant:
         """
         key = self._key(*values, _tw_options=options)  # None is the part of what must not be remembered
         if not any(part is None for part in key):
-            selected = run if self._slots == list(runtime) else _selected(run, self._slots, runtime)
-            self._table[key] = (selected, kernel)
+            taken = run if self._slots == list(runtime) else selected(run, self._slots, runtime)
+            self._table[key] = (taken, kernel)
 
 
-def _selected(run: Launch, offered: Sequence[int], wanted: Sequence[int]) -> Launch:
-    """`run` behind a function that also takes the values which became constants, and drops them."""
+def selected(run: Launch, offered: Sequence[int], wanted: Sequence[int]) -> Launch:
+    """`run` behind a function that also takes the values which became constants, and drops them.
+
+    Args:
+        run: takes the grid and the values `wanted`.
+        offered, wanted: numbers of values, in their order.
+    """
     offered_names = "".join(f", v{index}" for index in offered)
     wanted_names = "".join(f", v{index}" for index in wanted)
     made: Launch = eval(f"lambda x, y, z{offered_names}: run(x, y, z{wanted_names})", {"run": run})
@@ -181,6 +186,11 @@ def make_variant(
     variant = Variant(text, scope, [index for index, reader in enumerate(known) if reader.value])
     variant.launch.__name__ = variant.launch.__qualname__ = name
     return variant
+
+
+def integer_key(param: Param) -> str:
+    """Expression of what code is specialised on in an integer argument `{a}` of `param`; None where it is refused."""
+    return _INT if param.specialize else _WIDTH
 
 
 def generate_bind(name: str, params: Sequence[Param]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
@@ -20,10 +20,13 @@ from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
+from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compile.specialize import register_constant
+from tilewright.compile.kinds import kinds_of
+from tilewright.compile.specialize import Path, register_constant
+from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
@@ -31,9 +34,11 @@ from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.hooks import compile_watched, launch_facts
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
+from tilewright.launch.prepared import prepare
 from tilewright.ops.values import constexpr
 
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
+    from tilewright.analysis import effects as analysis
     from tilewright.launch import interpret
 else:
     interpret = lazy_module("tilewright.launch.interpret")
@@ -90,13 +95,74 @@ class JITFunction(KernelFunction, KernelInterface):
         """Have `hook(*args, **kwargs)` called before every launch."""
         self.pre_run_hooks.append(hook)
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Any) -> Callable[..., Any]:
+        """What launches over `grid` when it is called with the arguments; no tracer is asked."""
         if self.is_interpreted:
             return functools.partial(self._launch_interpreted, grid)
-        watched = knobs.runtime
-        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
+        if self.is_watched:
             return functools.partial(self._launch_watched, grid)
         return functools.partial((self._binder or self._make_binder()).launch, grid)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody wants to hear of each launch."""
+        watched = knobs.runtime
+        return bool(self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls)
+
+    def effects(
+        self,
+        types: Mapping[str, Any],
+        constants: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        target: Target | None = None,
+    ) -> analysis.Effects[Path]:
+        """Through which arguments the kernel reads and writes memory, without generating code.
+
+        Args:
+            types: kind by parameter name: "*fp32", "int" (of any value), "float", "bool", or a tuple of kinds.
+            constants: value by name of every `constexpr` parameter, and of those that are None.
+            options: compile options.
+            target: what to compile for; default is the CPU.
+
+        Returns:
+            The effects, by path of the argument: `(2,)` is the third, `(2, 0)` the first part of a tuple there.
+
+        Raises:
+            CompilationError: the kernel is wrong.
+        """
+        target = target_at(HOST) if target is None else target
+        kinds = kinds_of(self.params, types, constants or {})
+        return effects_without_values(self, kinds, self._made_options(dict(options or {}), target), target)
+
+    def prepare(
+        self,
+        types: Mapping[str, Any],
+        constants: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        *,
+        host_only: bool = False,
+    ) -> Callable[..., None]:
+        """A launch of one signature: it tells calls apart by alignment and integers only, and so takes less time.
+
+        Args:
+            types, constants, options: as for `effects`; options of a launch as well.
+            host_only: the caller vouches that every array is a torch tensor in the memory of the CPU.
+
+        Returns:
+            `launch(gx, gy, gz, *values)` with the run-time values of all arguments in order: torch tensors and numbers.
+        """
+        kinds = kinds_of(self.params, types, constants or {})
+        check = (self._binder or self._make_binder()).before_launch
+        return prepare(
+            self.fn.__name__, kinds, dict(options or {}), self._resolve_arguments, check, host_only=host_only
+        )
+
+    def _resolve_arguments(self, *args: Any, **kwargs: Any) -> tuple[Call, Prepared]:
+        binder = self._binder or self._make_binder()
+        call = binder.bind(*args, **kwargs)
+        prepared = self._resolve(call)
+        binder.check_stores(call, prepared)
+        return call, prepared
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         for hook in self.pre_run_hooks:
@@ -112,12 +178,6 @@ class JITFunction(KernelFunction, KernelInterface):
         knobs.runtime.launch_exit_hook(facts)
         return launched
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch over `grid`, or with `warmup` only compile; returns the compiled kernel."""
-        if warmup:
-            return self.warmup(*args, grid=grid, **kwargs)
-        return self[grid](*args, **kwargs)
-
     @property
     def is_interpreted(self) -> bool:
         """Whether a launch now would run the function as Python."""
@@ -127,7 +187,7 @@ class JITFunction(KernelFunction, KernelInterface):
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
         with on_host(call) as staged:
-            interpret.launch(self, staged, programs, self._options(call, interpret.TARGET))
+            interpret.launch(self, staged, programs, self._made_options(call.options, interpret.TARGET))
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
         """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
@@ -165,7 +225,7 @@ class JITFunction(KernelFunction, KernelInterface):
 
     def _compiled(self, call: Call) -> CompiledKernel:
         target = call.target or target_at(call.place.device)
-        options = self._options(call, target)
+        options = self._made_options(call.options, target)
         key = (call.specialization, options, target)
         for function in (self, *call.specialization.functions()):
             check_globals(function)
@@ -174,11 +234,11 @@ class JITFunction(KernelFunction, KernelInterface):
             kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
         return kernel
 
-    def _options(self, call: Call, target: Target) -> Options:
+    def _made_options(self, given: Mapping[str, Any], target: Target) -> Options:
         defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
         if knobs.language.fp32_default is not None:
             defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = Options.of({**defaults, **call.options}, target)
+        options = Options.of({**defaults, **given}, target)
         warps = options.num_warps
         if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
             raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")

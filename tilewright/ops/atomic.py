@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 
 from tilewright.base.errors import DTypeError
 from tilewright.ir.asm import (
@@ -29,6 +28,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import STR
+from tilewright.ir.effects import Accesses
 from tilewright.ir.types import (
     bit_width,
     element_type,
@@ -100,7 +100,7 @@ class AtomicRMWOp(_AtomicOp):
     atomic_rmw_op = prop_def()
     sem = prop_def()
     scope = prop_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True, writes=True))
 
     @property
     def mask(self) -> SSAValue | None:
@@ -120,7 +120,7 @@ class AtomicCASOp(_AtomicOp):
     result = result_def()
     sem = prop_def()
     scope = prop_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True, writes=True))
 
 
 @irdl_op_definition
@@ -135,7 +135,7 @@ class AtomicLoadOp(_AtomicOp):
     result = result_def()
     sem = prop_def()
     scope = prop_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True, ordered=lambda op: True))
 
     @property
     def mask(self) -> SSAValue | None:
@@ -154,7 +154,7 @@ class AtomicStoreOp(_AtomicOp):
     masked = var_operand_def()
     sem = opt_prop_def()
     scope = opt_prop_def()
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True))
 
     @property
     def mask(self) -> SSAValue | None:

@@ -29,6 +29,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
+from tilewright.ir.effects import AccessesAny
 from tilewright.ir.types import bit_width, element_type, i1, is_float, is_pointer, tile_type
 from tilewright.ops.function import infer_asked, infer_nothing
 from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Refused, Sample, register
@@ -137,7 +138,7 @@ class InlineAsmOp(FlatOp):
     constraints = prop_def(StringAttr)
     pure = prop_def()
     packed_element = prop_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(AccessesAny(lambda op: bool(BOOL.decode(op.properties.get("pure")))))
 
     @classmethod
     def parse(cls, parser: Parser) -> InlineAsmOp:

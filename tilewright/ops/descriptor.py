@@ -24,11 +24,12 @@ from xdsl.irdl import (
 from xdsl.irdl import var_operand_def as variadic
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import Pure
 
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32
+from tilewright.ir.effects import Accesses
 from tilewright.ir.types import TilePointerType, i32, i64, pointer_type, shape_of, tile_type
 from tilewright.ops.spec import Call, Decompose, Lowering, OpSpec, register
 
@@ -146,7 +147,7 @@ class DescriptorLoadOp(FlatOp):
     desc = operand_def()
     indices = variadic()
     result = result_def()
-    traits = traits_def(MemoryReadEffect())
+    traits = traits_def(Accesses(reads=True))
 
     @classmethod
     def parse(cls, parser: Parser) -> DescriptorLoadOp:
@@ -177,7 +178,7 @@ class DescriptorStoreOp(FlatOp):
     desc = operand_def()
     src = operand_def()
     indices = variadic()
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True))
 
     @classmethod
     def parse(cls, parser: Parser) -> DescriptorStoreOp:

@@ -25,12 +25,12 @@ from xdsl.irdl import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, MemoryWriteEffect
 
 from tilewright.base.errors import DTypeError, LanguageTypeError, ShapeError
 from tilewright.base.minifloat import from_memory, to_memory
 from tilewright.ir.asm import FLAG, FlatOp, make, parse_operand_list, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import Codec
+from tilewright.ir.effects import Accesses
 from tilewright.ir.types import (
     TilePointerType,
     dtype_of,
@@ -101,15 +101,8 @@ CACHE_POLICY = Codec(
 # --- operations -----------------------------------------------------------------------------------------------
 
 
-class _LoadEffect(MemoryEffect):
-    """A load reads; a volatile one also counts as a write, so that it is neither moved nor dropped."""
-
-    _READ = frozenset((EffectInstance(MemoryEffectKind.READ),))
-    _BOTH = _READ | {EffectInstance(MemoryEffectKind.WRITE)}
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> frozenset[EffectInstance]:
-        return cls._BOTH if FLAG.decode(op.properties.get("isVolatile")) else cls._READ
+def _is_volatile(op: Operation) -> bool:
+    return bool(FLAG.decode(op.properties.get("isVolatile")))
 
 
 @irdl_op_definition
@@ -123,7 +116,7 @@ class LoadOp(FlatOp):
     result = result_def()
     cachePolicy = opt_prop_def()
     isVolatile = opt_prop_def()
-    traits = traits_def(_LoadEffect())
+    traits = traits_def(Accesses(reads=True, ordered=_is_volatile))
 
     @property
     def mask(self) -> SSAValue | None:
@@ -157,7 +150,7 @@ class StoreOp(FlatOp):
     value = operand_def()
     masked = var_operand_def()
     cachePolicy = opt_prop_def()
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True))
 
     @property
     def mask(self) -> SSAValue | None:

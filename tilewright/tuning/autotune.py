@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.callable import BlockFunction
+from tilewright.base.callable import BlockFunction, give_number
 from tilewright.base.disk_cache import disk_cache
 from tilewright.base.errors import (
     ArgumentError,
@@ -168,6 +168,7 @@ class Autotuner(KernelInterface):
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.nargs: dict[str, Any] = {}
+        self.number = give_number(self)
         _named_after(self, self.base_fn)
 
     def _check_names(self) -> None:
@@ -200,10 +201,11 @@ class Autotuner(KernelInterface):
 
     # --- choosing ------------------------------------------------------------------------------------
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the best configuration for these arguments; returns what the kernel's launch returns."""
-        if warmup:
-            return self.warmup(*args, grid=grid, **kwargs)
+    def launcher(self, grid: Any) -> Callable[..., Any]:
+        """What launches over `grid` with the best configuration for the arguments that it is called with."""
+        return functools.partial(self._launch, grid)
+
+    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args))
         try:
             config = self._choose(args, kwargs, grid)
@@ -378,6 +380,7 @@ class Heuristics(KernelInterface):
     ) -> None:
         self.fn, self.arg_names, self.values = fn, list(arg_names), dict(values)
         self.base_fn = _kernel_of(fn)
+        self.number = give_number(self)
         _named_after(self, self.base_fn)
 
     def _computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -385,9 +388,12 @@ class Heuristics(KernelInterface):
             kwargs[name] = compute({**dict(zip(self.arg_names, args)), **kwargs})
         return kwargs
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the computed parameters."""
-        return self.fn.run(*args, grid=grid, warmup=warmup, **self._computed(args, kwargs))
+    def launcher(self, grid: Any) -> Callable[..., Any]:
+        """What launches over `grid` with the computed parameters."""
+        return functools.partial(self._launch, grid)
+
+    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self.fn.run(*args, grid=grid, **self._computed(args, kwargs))
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
         """Compile with the computed parameters, without launching."""

@@ -93,7 +93,6 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
         metadata.update(
             symbol=program.symbol,
             scratch_bytes=program.scratch_bytes,
-            stored=list(program.stored),
             chunk=program.chunk,
             asserts=list(program.asserts),
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.backends.llvm.sums import Sums
 from tilewright.backends.llvm.types import VOID, T, V, const, wrap_int
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Emitter:
         self._lines: list[str] = []
         self._count = 0
         self._dbg = ""
+        # For GPUs it would only cost: there LLVM compares all sums that share an operand with each other.
+        self._sums = Sums() if module.isa.arch != "nvptx64" else None
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -61,7 +64,16 @@ class Emitter:
             if folded is not None:
                 return folded
         t = a.type
-        return self.emit(t, f"{opcode} {flags}{' ' if flags else ''}{t.text} {a.ref}, {b.ref}")
+        sums = self._sums
+        if flags or sums is None or not t.is_int:
+            return self.emit(t, f"{opcode} {flags}{' ' if flags else ''}{t.text} {a.ref}, {b.ref}")
+        plan = sums.plan(opcode, a, b)
+        if plan is not None:
+            left, right, constant = plan
+            return self.op("add", self.op(opcode, left, right), constant)
+        made = self.emit(t, f"{opcode} {t.text} {a.ref}, {b.ref}")
+        sums.note(opcode, a, b, made)
+        return made
 
     # -- integers ----------------------------------------------------------------------------------
 

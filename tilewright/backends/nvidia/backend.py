@@ -84,7 +84,6 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             asserts=list(kernel.asserts),
             needs_log=kernel.needs_log,
             tensor_maps=list(kernel.tensor_maps),
-            stored=[],
         )
         return kernel
 

@@ -70,7 +70,6 @@ class CpuProgram:
         llvm: text of the module.
         symbol: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena)`.
         scratch_bytes: arena of each thread.
-        stored: numbers of the parameters whose memory the kernel may write.
         chunk: programs that one thread should take together, 0 for no wish.
         asserts: messages of `tl.device_assert`; the exported i32 `<symbol>.failed` holds 1 + the number of the first
             that failed, or 0.
@@ -80,7 +79,6 @@ class CpuProgram:
     llvm: str
     symbol: str
     scratch_bytes: int
-    stored: tuple[int, ...]
     chunk: int = 0
     asserts: list[str] = field(default_factory=list)
     needs_amx: bool = False
@@ -123,52 +121,8 @@ def emit_module(loops: LoopModule, isa: CpuFeatures, options: Options | None = N
     needs_amx = _emit_kernel(state, kernel, symbol)
     while state.wanted:
         _emit_callee(state, state.wanted.pop())
-    return CpuProgram(
-        module.render(), symbol, state.frame(kernel.function.symbol), stored_parameters(loops.module),
-        asserts=state.asserts, needs_amx=needs_amx,
-    )  # fmt: skip
-
-
-def stored_parameters(module: ModuleOp) -> tuple[int, ...]:
-    """Numbers of the kernel's parameters through which something is written.
-
-    Pointers handed to functions that were not inlined count as written.
-    """
-    kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
-    numbers: dict[SSAValue, int] = {argument: number for number, argument in enumerate(kernel.body.blocks[0].args)}
-    found: set[int] = set()
-    for op in kernel.walk():
-        if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"):
-            found |= _arguments_of(op.operands[0], numbers)
-        elif op.name == "tt.call":
-            for operand in op.operands:
-                if ir_name(element_type(operand.type)) == "ptr":
-                    found |= _arguments_of(operand, numbers)
-    return tuple(sorted(found))
-
-
-def _arguments_of(value: SSAValue, numbers: dict[SSAValue, int]) -> set[int]:
-    """Parameters from which a pointer (tile) may come."""
-    found: set[int] = set()
-    seen: set[SSAValue] = set()
-    stack = [value]
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if value in numbers:
-            found.add(numbers[value])
-        elif isinstance(value.owner, Operation):
-            if value.owner.name == "tt.load":
-                continue
-            stack += value.owner.operands
-            for region in value.owner.regions:
-                stack += [o for block in region.blocks if block.last_op for o in block.last_op.operands]
-        else:
-            parent = value.owner.parent_op()
-            stack += list(parent.operands) if parent is not None and not isinstance(parent, FuncOp) else []
-    return found
+    frame = state.frame(kernel.function.symbol)
+    return CpuProgram(module.render(), symbol, frame, asserts=state.asserts, needs_amx=needs_amx)
 
 
 def _safe(symbol: str) -> str:

@@ -1,0 +1,201 @@
+"""What a kernel does to the memory of its arguments: through which parameters it reads and writes.
+
+An address is followed from the parameter that it comes from through arithmetic, tiles, branches, loops and calls::
+
+    edges: value -> value (operand to result, initial to carried, yielded to carried and result, argument to parameter)
+    origins[v] = all parameters, and all operations that read memory, from which v can be reached
+
+Operations say themselves which operand they access (`ir/effects.py`). Where an address was read from memory, or
+computed from an integer argument, no parameter is known to be its home: such an access is *unsure* and keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind, get_effects
+
+from tilewright.base.location import Location
+from tilewright.ir.op import location_of
+from tilewright.ir.types import element_type, is_pointer
+from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp
+from tilewright.ops.descriptor import TensorDescType
+from tilewright.ops.function import CallOp, FuncOp, ReturnOp
+
+_K = TypeVar("_K")
+_N = TypeVar("_N")
+Edge = tuple[SSAValue, SSAValue]
+Origin = int | Operation
+"""Number of a parameter of the kernel, or an operation that read the value from memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """An access to memory that cannot be traced to an array argument.
+
+    Args:
+        writes: whether it writes; otherwise it reads.
+        reason: where the address comes from, as the end of a sentence.
+        location: of the access in the user's source.
+    """
+
+    writes: bool
+    reason: str
+    location: Location | None
+
+    def __str__(self) -> str:
+        where = "" if self.location is None else f"{self.location.file}:{self.location.line}: "
+        return f"{where}{'writes' if self.writes else 'reads'} through {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effects(Generic[_K]):
+    """What a kernel does to memory.
+
+    Args:
+        reads: the parameters through which it may read, each with the place of one such access.
+        writes: the same for writing.
+        unsure: accesses that no parameter explains.
+    """
+
+    reads: Mapping[_K, Location | None] = field(default_factory=dict)
+    writes: Mapping[_K, Location | None] = field(default_factory=dict)
+    unsure: tuple[Unsure, ...] = ()
+
+    def named(self: Effects[int], names: Sequence[_N]) -> Effects[_N]:
+        """The same with names in place of the numbers of the parameters.
+
+        Args:
+            names: of parameter 0, 1, ...
+        """
+        reads, writes = ({names[key]: place for key, place in side.items()} for side in (self.reads, self.writes))
+        return Effects(reads, writes, self.unsure)
+
+    @property
+    def unsure_write(self) -> Unsure | None:
+        """The first write that no parameter explains, or None."""
+        return next((found for found in self.unsure if found.writes), None)
+
+
+def effects_of(module: ModuleOp) -> Effects[int]:
+    """The effects of the kernel of a module of tile IR, functions that it calls included."""
+    functions = {op.symbol: op for op in module.ops if isinstance(op, FuncOp)}
+    kernel = next(op for op in functions.values() if op.is_kernel)
+    operations = [op for function in functions.values() for op in function.walk()]
+    origins = _origins(kernel, operations, functions)
+    found: tuple[dict[int, Location | None], dict[int, Location | None]] = {}, {}
+    unsure: dict[Unsure, None] = {}  # a set that keeps its order
+    for op in operations:
+        for effect in sorted(_accesses(op), key=lambda effect: effect.kind.name):
+            writes = effect.kind is MemoryEffectKind.WRITE
+            assert isinstance(effect.value, SSAValue)
+            homes = origins.get(effect.value, set())
+            if not homes and not _is_address(effect.value.type):
+                continue  # a constant given to inline assembly
+            for home in homes or (None,):
+                if isinstance(home, int) and _is_address(kernel.body.blocks[0].args[home].type):
+                    found[writes].setdefault(home, location_of(op))
+                elif _is_address(effect.value.type):
+                    unsure[Unsure(writes, _describe(home), location_of(op))] = None
+    return Effects(*found, tuple(unsure))
+
+
+def _accesses(op: Operation) -> Iterator[EffectInstance]:
+    """Effects of `op` itself on the memory at one of its operands."""
+    if not op.regions:
+        yield from (effect for effect in get_effects(op) or () if effect.value is not None)
+
+
+def _describe(origin: Origin | None) -> str:
+    if origin is None:
+        return "an address that no parameter gives"
+    if isinstance(origin, int):
+        return "an integer parameter taken as an address"
+    place = location_of(origin)
+    return f"an address read from memory{'' if place is None else f' in line {place.line}'}"
+
+
+def _is_address(type_: Attribute) -> bool:
+    return isinstance(type_, TensorDescType) or is_pointer(element_type(type_))
+
+
+# --- where values come from -------------------------------------------------------------------------------------
+
+
+def _origins(
+    kernel: FuncOp, operations: Sequence[Operation], functions: Mapping[str, FuncOp]
+) -> Mapping[SSAValue, set[Origin]]:
+    """The origins of every value that has any."""
+    following: defaultdict[SSAValue, list[SSAValue]] = defaultdict(list)
+    found: defaultdict[SSAValue, set[Origin]] = defaultdict(set)
+    for number, argument in enumerate(kernel.body.blocks[0].args):
+        found[argument].add(number)
+    for op in operations:
+        if op.results and any(effect.kind is MemoryEffectKind.READ for effect in _accesses(op)):
+            for result in op.results:
+                found[result].add(op)
+        for source, target in _edges(op, functions):
+            following[source].append(target)
+    pending = list(found)
+    while pending:
+        source = pending.pop()
+        for target in following[source]:
+            if not found[source] <= found[target]:
+                found[target] |= found[source]
+                pending.append(target)
+    return found
+
+
+def _edges(op: Operation, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
+    """What flows where at `op`; loops go around through the edges of their carried values."""
+    if isinstance(op, ForOp):
+        ends = _last(op.body.block).operands
+        for first, end, carried, result in zip(op.iter_args, ends, op.carried, op.results, strict=True):
+            yield from ((source, target) for source in (first, end) for target in (carried, result))
+        yield from ((bound, op.induction_var) for bound in (op.lb, op.step))
+    elif isinstance(op, WhileOp):
+        condition, last = _last(op.before.block), _last(op.after.block)
+        assert isinstance(condition, ConditionOp)
+        yield from zip(op.inits, op.before.block.args, strict=True)
+        yield from zip(last.operands, op.before.block.args, strict=True)
+        yield from zip(condition.arguments, op.after.block.args, strict=True)
+        yield from zip(condition.arguments, op.results, strict=True)
+    elif isinstance(op, IfOp):
+        for region in op.regions:
+            if region.blocks:
+                yield from zip(_last(region.block).operands, op.results)  # a body without results may yield nothing
+    elif isinstance(op, CallOp):
+        callee = functions[op.callee_name]
+        yield from zip(op.operands, callee.body.blocks[0].args, strict=True)
+        for block in callee.body.blocks:
+            if isinstance(block.last_op, ReturnOp):
+                yield from zip(block.last_op.operands, op.results, strict=True)
+    elif not isinstance(op, FuncOp) and not op.has_trait(IsTerminator):
+        yield from _through(op)
+
+
+def _through(op: Operation) -> Iterator[Edge]:
+    """From the operands of an operation without control flow to its results; bodies of reductions and scans included.
+
+    An address is moved by its offsets, not made of them: where an operand is an address, only addresses flow. What was
+    read from memory is not the address that it was read from.
+    """
+    accessed = {effect.value for effect in _accesses(op)}
+    bodies = [block for region in op.regions for block in region.blocks]
+    arguments = [argument for block in bodies for argument in block.args]
+    yields = [value for block in bodies for value in _last(block).operands]
+    operands = [value for value in op.operands if value not in accessed]
+    addresses = [value for value in operands if _is_address(value.type)]
+    for source in [*(addresses or operands), *yields]:
+        yield from ((source, target) for target in [*op.results, *arguments])
+
+
+def _last(block: object) -> Operation:
+    last: Operation | None = block.last_op  # type: ignore[attr-defined]
+    assert last is not None
+    return last

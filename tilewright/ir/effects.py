@@ -1,0 +1,50 @@
+"""Traits that say which memory an operation touches.
+
+An effect that names a value is an access to the memory at that operand. An effect that names none is on something
+else: the order of accesses, the output of the process. `analysis/effects.py` finds out whose memory an operand means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.ir import Operation
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+
+_READ, _WRITE = MemoryEffectKind.READ, MemoryEffectKind.WRITE
+
+
+@dataclass(frozen=True)
+class Accesses(MemoryEffect):
+    """The operation reads or writes memory at its first operand: a pointer, a tile of them, or a descriptor.
+
+    Args:
+        reads: it may read there.
+        writes: it may write there.
+        ordered: whether it may neither be moved nor dropped even where it only reads.
+    """
+
+    reads: bool = False
+    writes: bool = False
+    ordered: Callable[[Operation], bool] = lambda op: False
+
+    def get_effects(self, op: Operation) -> frozenset[EffectInstance]:  # type: ignore[override]
+        """The accesses of `op`, each with its operand."""
+        at = op.operands[0]
+        found = [EffectInstance(kind, at) for kind, wanted in ((_READ, self.reads), (_WRITE, self.writes)) if wanted]
+        if self.ordered(op):
+            found.append(EffectInstance(_WRITE))
+        return frozenset(found)
+
+
+@dataclass(frozen=True)
+class AccessesAny(MemoryEffect):
+    """The operation may read and write memory at any of its operands, integers among them, unless it is `pure`."""
+
+    pure: Callable[[Operation], bool] = lambda op: False
+
+    def get_effects(self, op: Operation) -> frozenset[EffectInstance]:  # type: ignore[override]
+        """Both effects on everything outside of the program, and on what each operand leads to."""
+        places = [] if self.pure(op) else list(op.operands)
+        return frozenset(EffectInstance(kind, at) for kind in (_READ, _WRITE) for at in (None, *places))
