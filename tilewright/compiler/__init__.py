@@ -5,9 +5,8 @@ from tilewright.base.hooks import LazyDict
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compiler import backends, compiler, errors
+from tilewright.compiler import errors
 from tilewright.compiler.backends import GPUTarget, make_backend
-from tilewright.compiler.compiler import max_shared_mem
 
 __all__ = [
     "ASTSource",
@@ -18,10 +17,7 @@ __all__ = [
     "IRSource",
     "LazyDict",
     "UnsupportedLanguageConstruct",
-    "backends",
     "compile",
-    "compiler",
     "errors",
     "make_backend",
-    "max_shared_mem",
 ]
