@@ -236,3 +236,10 @@ def test_device_assertions_raise_only_in_debug_launches() -> None:
     with pytest.raises(DeviceAssertionError, match="every element must be positive"):
         checked[(1,)](bad, 2, BLOCK=16, debug=True)
     checked[(1,)](np.ones(2, np.float32), 2, BLOCK=16, debug=True)
+
+
+def test_the_debug_knob_wins_over_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knobs.runtime, "debug", True)
+    for made in (tilewright.jit(checked.fn, debug=False), tilewright.jit(checked.fn)):
+        with pytest.raises(DeviceAssertionError, match="every element must be positive"):
+            made[(1,)](np.array([1.0, -1.0], np.float32), 2, BLOCK=16, debug=False)

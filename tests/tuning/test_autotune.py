@@ -70,6 +70,13 @@ def test_the_key_is_made_of_the_key_arguments_and_the_dtypes():
     assert (100, "float32", "float32") in tuned.cache
 
 
+def test_a_name_in_the_key_that_is_no_parameter_is_ignored():
+    with pytest.warns(UserWarning, match=r"the key names 'nope', which is no parameter of double and is ignored"):
+        tuned = tilewright.autotune(BLOCKS, key=["n", "nope"], **QUICK)(double)
+    launch_double(tuned, 100)
+    assert len(tuned.cache) == 1
+
+
 def test_the_users_bench_function_decides():
     times = iter([3.0, 1.0, 2.0])
 
@@ -197,7 +204,7 @@ def test_meta_parameters_may_not_be_given_twice():
         tuned[(1,)](x, x, 4, BLOCK=4)
 
 
-@pytest.mark.parametrize("option", ["key", "reset_to_zero", "restore_value"])
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
 def test_unknown_names_are_refused(option):
     with pytest.raises(ValueError, match=f"{option} names 'm'.*double"):
         tilewright.autotune(BLOCKS, **{"key": [], option: ["m"]})(double)

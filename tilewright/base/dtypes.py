@@ -92,6 +92,9 @@ class dtype(Type):
 
     Args:
         name: short name ("fp32", "int8", "bf16", ...) or public name ("float32").
+
+    Attributes:
+        value: the type itself: as an argument it stands for a constant, whose value kernels may ask for.
     """
 
     SIGNEDNESS = Signedness
@@ -99,6 +102,7 @@ class dtype(Type):
     _instances: ClassVar[dict[str, dtype]] = {}
 
     name: str
+    value: dtype
     _info: _Info
 
     def __new__(cls, name: str) -> dtype:
@@ -108,6 +112,7 @@ class dtype(Type):
         if short not in cls._instances:
             self = super().__new__(cls)
             self.name = short
+            self.value = self
             self._info = _TABLE[short]
             cls._instances[short] = self
         return cls._instances[short]
@@ -300,7 +305,7 @@ def scalar_from_signature(text: str) -> dtype | PointerType:
         return PointerType(scalar_from_signature(text[2:]), const=True)
     if text.startswith("*"):
         return PointerType(scalar_from_signature(text[1:]))
-    if text in ("i1", "B"):
+    if text in ("i1", "B", "uint1"):
         return int1
     for short, info in _TABLE.items():
         if text in (info.sig, short, _PUBLIC.get(short)):

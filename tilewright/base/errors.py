@@ -58,6 +58,10 @@ class DTypeError(LanguageTypeError):
     """Data types do not fit together."""
 
 
+class ImmutableError(LanguageTypeError, AttributeError):
+    """A field of a record that does not change was assigned."""
+
+
 class NotConstexprError(LanguageTypeError):
     """A compile-time constant was needed and a run-time value was given."""
 

@@ -23,7 +23,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import BlockType, PointerType, dtype
 from tilewright.base.errors import LanguageTypeError
 from tilewright.frontend.builder import Position
-from tilewright.frontend.closures import Closure, bad_arguments
+from tilewright.frontend.closures import Closure, bad_arguments, fits
 from tilewright.frontend.control import finish_function
 from tilewright.frontend.exits import NOTHING
 from tilewright.frontend.expressions import Method, constant_items, wrap
@@ -33,6 +33,7 @@ from tilewright.frontend.scopes import Scope
 from tilewright.frontend.source import source_of
 from tilewright.frontend.structure import is_alike, is_same, leaves, name_leaves, parts_of, rebuild, type_text
 from tilewright.ir.types import to_ir
+from tilewright.language.library import ConstexprFunction
 from tilewright.ops.builtin import BUILTINS, Builtin, is_number, to_tensor
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.ops.values import constexpr, tensor, unwrap
@@ -78,7 +79,7 @@ def _named_arguments(frame: Frame, node: ast.expr, before: Keywords) -> dict[str
 def call_value(frame: Frame, fn: Any, args: Arguments, kwargs: Keywords) -> Any:
     """Call any value that a kernel can call; the frame stands at the call."""
     if isinstance(fn, constexpr):
-        fn = fn.value
+        fn = ConstexprFunction(fn.value) if isinstance(fn.value, types.FunctionType) else fn.value
     if isinstance(fn, functools.partial):  # a function of the language read from an instance: descriptor.load
         args, kwargs, fn = [*fn.args, *args], {**fn.keywords, **kwargs}, fn.func
     if isinstance(fn, Method):
@@ -103,8 +104,8 @@ def _call_builtin(frame: Frame, fn: Builtin, args: Arguments, kwargs: Keywords) 
     try:
         result = fn.fn(frame.builder, *args, **kwargs)
     except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the call itself did not fit
-            raise bad_arguments(fn.fn.__name__, fn.signature, args, kwargs, error) from error
+        if not fits(fn.signature, args, kwargs):
+            raise bad_arguments(fn.__name__, fn.signature, args, kwargs, error) from error
         raise
     return wrap(result)
 

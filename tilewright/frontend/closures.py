@@ -35,6 +35,15 @@ def bad_arguments(
     return LanguageTypeError(f"{name}(): {problem}", hint=f"the signature is {name}({parameters})")
 
 
+def fits(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a signature takes these arguments."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 def _signature(frame: Frame, arguments: ast.arguments) -> inspect.Signature:
     """The signature that a function inside a kernel has, its defaults evaluated."""
     positional = [*arguments.posonlyargs, *arguments.args]

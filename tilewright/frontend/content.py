@@ -253,7 +253,7 @@ class Content:
         if found is None:
             return
         namespace, name, value, ours = follow(chain, found[0])
-        if ours or isinstance(value, (types.ModuleType, Builtin)) or value is getattr(builtins, name, builtins):
+        if ours or isinstance(value, types.ModuleType) or _is_ours(value) or value is getattr(builtins, name, builtins):
             return
         self.text(".".join(chain))
         self.value(value)
@@ -370,8 +370,12 @@ def _feed_type(content: Content, value: Type) -> None:
 
 def _feed_builtin(content: Content, value: Builtin) -> None:
     content.text(f"builtin {value.__name__}")
-    if not is_library(value.fn.__module__ or ""):
-        content.value(value.fn)
+    if not _is_ours(value):
+        content.value(inspect.unwrap(value.fn))
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, Builtin) and is_library(value.fn.__module__ or "")
 
 
 def _feed_constexpr_function(content: Content, value: Any) -> None:
@@ -482,6 +486,25 @@ def _is_generated(cls: type, name: str, member: Any) -> bool:
     return code is not None and dataclasses.is_dataclass(cls) and code.co_filename == "<string>"
 
 
+class _Attributes(Mapping[str, Any]):
+    """The attributes of a class, inherited ones too, as they are at the moment."""
+
+    def __init__(self, cls: type) -> None:
+        self._cls = cls
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self._cls, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dir(self._cls))
+
+    def __len__(self) -> int:
+        return len(dir(self._cls))
+
+
 def follow(chain: Chain, space: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, Any, bool]:
     """Where a dotted name leads through modules and classes.
 
@@ -502,8 +525,8 @@ def follow(chain: Chain, space: Mapping[str, Any]) -> tuple[Mapping[str, Any], s
         if not rest:
             break
         name = rest.pop(0)
-        namespace = next((vars(c) for c in getattr(value, "__mro__", (value,)) if name in vars(c)), vars(value))
-        value = getattr(value, name, None)
+        namespace = vars(value) if isinstance(value, types.ModuleType) else _Attributes(value)
+        value = namespace.get(name)
     return namespace, name, value, False
 
 

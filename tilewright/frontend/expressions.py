@@ -22,12 +22,13 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
-from tilewright.frontend.structure import leaves, name_leaves, parts_of, same_constant, type_text
+from tilewright.frontend.structure import leaves, name_leaves, parts_of, record_fields, same_constant, type_text
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
 from tilewright.ops.control import range as run_time_range
 from tilewright.ops.control import static_range
 from tilewright.ops.functions import operators
 from tilewright.ops.functions.subscript import subscript, with_item
+from tilewright.ops.value_types import type_of
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -121,8 +122,21 @@ def _dict(frame: Frame, node: ast.Dict) -> Any:
 
 @visits(ast.NamedExpr)
 def _walrus(frame: Frame, node: ast.NamedExpr) -> Any:
-    value = decay(frame, node, visit(frame, node.value))
-    frame.scope.bind(node.target.id, value)
+    return assign_name(frame, node.target, node, visit(frame, node.value))
+
+
+def assign_name(frame: Frame, target: ast.Name, origin: ast.AST, value: Any) -> Any:
+    """Plain assignment of what the expression `origin` gave to a name; the result is what the name holds then."""
+    name, scope = target.id, frame.scope
+    if name in scope.pending:  # declared as constexpr on an earlier line
+        scope.pending.discard(name)
+        scope.constants[name] = target
+    else:
+        value = decay(frame, origin, value)
+        if scope.constants:
+            scope.constants.pop(name, None)
+    scope.bind(name, value)
+    name_leaves(value, name)
     return value
 
 
@@ -316,14 +330,20 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     """``value.name``."""
     if isinstance(value, tensor):
         return _tensor_attribute(frame, node, value, name)
+    if name == "type" and isinstance(value, (constexpr, builtins.tuple)) and not hasattr(unwrap(value), "type"):
+        return type_of(value)
     if isinstance(value, constexpr) and name != "value":
         value = value.value
     member = _member(value, name)
     if isinstance(member, property):
         frame.at(node)
         return wrap(frame.builder.call(Method(inlined(member.fget), value), ()))
+    if isinstance(member, staticmethod):
+        return _compiled(member.__func__)
+    if isinstance(member, classmethod):
+        return Method(_compiled(member.__func__), value if isinstance(value, type) else type(value))
     if member is not None:
-        return Method(member, value)
+        return member if isinstance(value, type) else Method(member, value)
     try:
         found = getattr(value, name)
     except AttributeError:
@@ -333,19 +353,36 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
 
 
 def _member(value: Any, name: str) -> Any:
-    """A method of a record, named tuple or other object that is compiled into the kernel, or a property of one."""
-    if isinstance(value, (type, types.ModuleType)):
+    """A method of a record, named tuple or other object that is compiled into the kernel, or a property of one.
+
+    Args:
+        value: the object, or its class.
+        name: of the method.
+    """
+    if isinstance(value, types.ModuleType):
         return None
-    found = inspect.getattr_static(type(value), name, None)
-    if isinstance(found, BlockFunction):
+    cls = value if isinstance(value, type) else type(value)
+    found = inspect.getattr_static(cls, name, None)
+    if isinstance(found, BlockFunction) and cls is not value:
         return found
-    user_class = not type(value).__module__.startswith(("tilewright.", "builtins"))
-    if not user_class or parts_of(value) is None:
+    has_parts = _is_record_class(cls) if cls is value else parts_of(value) is not None
+    if cls.__module__.startswith(("tilewright.", "builtins")) or not has_parts:
         return None
+    if isinstance(found, (staticmethod, classmethod)):
+        return found if isinstance(found.__func__, (types.FunctionType, BlockFunction)) else None
     if isinstance(found, property):
-        return found
+        return None if cls is value else found
     is_method = isinstance(found, types.FunctionType) and not name.startswith("_")
     return inlined(found) if is_method else None
+
+
+def _is_record_class(cls: type) -> bool:
+    """Whether instances of a class are taken apart in a kernel."""
+    return record_fields(cls) is not None or (issubclass(cls, builtins.tuple) and hasattr(cls, "_fields"))
+
+
+def _compiled(fn: Any) -> Any:
+    return inlined(fn) if isinstance(fn, types.FunctionType) else fn
 
 
 def _item_getter(value: Any) -> BlockFunction | None:
@@ -458,7 +495,7 @@ def bind_target(frame: Frame, target: ast.AST, value: Any) -> None:
         frame.scope.bind(target.id, value)
         name_leaves(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
-        for item, part in zip(target.elts, _unpacked(frame, target, value), strict=True):
+        for item, part in zip(target.elts, unpacked(frame, target, value), strict=True):
             bind_target(frame, item.value if isinstance(item, ast.Starred) else item, part)
     elif isinstance(target, ast.Attribute):
         raise frame.unsupported(
@@ -493,7 +530,7 @@ def _assign_part(frame: Frame, target: ast.Subscript, value: Any) -> None:
     frame.scope.bind(name, with_item.fn(frame.builder, holder, index, value))
 
 
-def _unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequence[Any]:
+def unpacked(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> Sequence[Any]:
     """The values of the targets in a tuple of targets; a starred one gets a tuple."""
     star = next((n for n, item in enumerate(target.elts) if isinstance(item, ast.Starred)), None)
     names = len(target.elts)

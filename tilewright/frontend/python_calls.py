@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import inspect
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +149,7 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
     """
     owner = getattr(fn, "__self__", None)
     if _takes_any(fn) or _takes_any(owner) or (hasattr(type(owner), "_fields") and fn.__name__ == "_replace"):
-        return fn(*args, **kwargs)
+        return fn(*args, **kwargs, **_emitter_for(frame, fn))
     method = owner is not None and not isinstance(owner, (types.ModuleType, tensor))
     marked = getattr(fn, "is_constexpr_function", False)
     if method or marked or (isinstance(fn, types.BuiltinFunctionType) and fn in _MATH) or isinstance(fn, type):
@@ -173,6 +174,13 @@ def _takes_any(fn: Any) -> bool:
     if isinstance(fn, type):
         return (issubclass(fn, builtins.tuple) and hasattr(fn, "_fields")) or record_fields(fn) is not None
     return fn is dataclasses.replace or (isinstance(fn, types.FunctionType) and fn in KERNEL_FUNCTIONS)
+
+
+def _emitter_for(frame: Frame, fn: Any) -> dict[str, Any]:
+    """The keyword by which the constructor of a record gets the emitter, if it has it."""
+    if not isinstance(fn, type) or record_fields(fn) is None:
+        return {}
+    return {"_semantic": frame.builder} if "_semantic" in inspect.signature(fn).parameters else {}
 
 
 def _name(fn: Any) -> str:

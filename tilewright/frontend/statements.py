@@ -11,9 +11,9 @@ import copy
 from typing import Any
 
 from tilewright.frontend.exits import NOTHING
-from tilewright.frontend.expressions import Method, binary, bind_target, decay, wrap
+from tilewright.frontend.expressions import Method, assign_name, binary, bind_target, unpacked, wrap
 from tilewright.frontend.frame import VISITORS, Frame, visit, visits
-from tilewright.frontend.structure import name_leaves, type_text
+from tilewright.frontend.structure import type_text
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.values import constexpr, tensor, unwrap
 
@@ -28,19 +28,10 @@ def _assign(frame: Frame, node: ast.Assign) -> None:
 def assign(frame: Frame, target: ast.AST, origin: ast.AST, value: Any) -> None:
     """Plain assignment of what the expression `origin` gave."""
     if isinstance(target, ast.Name):
-        name = target.id
-        scope = frame.scope
-        if name in scope.pending:  # declared as constexpr on an earlier line
-            scope.pending.discard(name)
-            scope.constants[name] = target
-        else:
-            value = decay(frame, origin, value)
-            if scope.constants:
-                scope.constants.pop(name, None)
-        scope.bind(name, value)
-        name_leaves(value, name)
+        assign_name(frame, target, origin, value)
     elif isinstance(target, (ast.Tuple, ast.List)):
-        bind_target(frame, target, decay(frame, origin, wrap(value)))
+        for item, part in zip(target.elts, unpacked(frame, target, wrap(value)), strict=True):
+            assign(frame, item.value if isinstance(item, ast.Starred) else item, origin, part)
     else:
         bind_target(frame, target, value)
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tilewright.base.errors import LanguageTypeError
+from tilewright.base.errors import ImmutableError, LanguageTypeError
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -63,7 +63,7 @@ def aggregate(cls: _C) -> _C:
 
     def set_field(self: Any, name: str, value: Any) -> None:
         if _FROZEN in self.__dict__:
-            raise LanguageTypeError(
+            raise ImmutableError(
                 f"cannot assign to field '{name}' on immutable aggregate {cls.__name__}",
                 hint=f"use tl.aggregate_replace(value, {name}=...) to make a changed copy",
             )
@@ -115,7 +115,14 @@ def _checked(cls: type, name: str, annotation: Any, value: Any) -> Any:
             f"field '{name}' of aggregate {cls.__name__} must be a {wanted.__name__}, not {type(value).__name__}",
             hint="annotate it tl.constexpr, or pass tl.to_tensor(value)" if wanted is tensor else None,
         )
-    return value
+    return _kernel_tuple(value) if wanted is tuple else value
+
+
+def _kernel_tuple(value: Any) -> Any:
+    """A Python tuple as a tuple of kernel values; one of another class, such as a named tuple, as it is."""
+    if type(value) is tuple:
+        return tile_tuple([_kernel_tuple(part) for part in value])
+    return constexpr(value) if value is None or isinstance(value, (bool, int, float, str)) else value
 
 
 def _repr(self: Any) -> str:

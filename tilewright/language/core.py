@@ -27,9 +27,9 @@ from tilewright.base.dtypes import (
     uint64,
     void,
 )
-from tilewright.language.extern import extern, extern_elementwise
+from tilewright.language.extern import builtin, extern, extern_elementwise
 from tilewright.language.library import constexpr_function
-from tilewright.ops.builtin import BUILTINS, Builtin, builtin, to_tensor
+from tilewright.ops.builtin import BUILTINS, Builtin, to_tensor
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.math import PropagateNan

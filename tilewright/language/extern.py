@@ -1,4 +1,5 @@
-"""Functions of external libraries, by symbol: `tl.core.extern_elementwise` and the decorator `tl.core.extern`.
+"""Functions of external libraries, by symbol: `tl.core.extern_elementwise`; and the decorators `tl.core.extern` and
+`tl.core.builtin`, which make functions of the language of Python functions that take the emitter as `_semantic`.
 
 NVIDIA GPUs call the symbol. Elsewhere, symbols of NVIDIA's libdevice that have a mathematical operation are that
 operation; any other is code of one kind of device and is refused by name.
@@ -7,6 +8,7 @@ operation; any other is code of one kind of device and is refused by name.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,13 +16,14 @@ from tilewright.base.dtypes import with_shape_of
 from tilewright.base.errors import DTypeError, UnsupportedError
 from tilewright.ir.types import to_ir
 from tilewright.ops.broadcast import broadcast_tensors
-from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
+from tilewright.ops.builtin import Builtin, Emitter, to_tensor
+from tilewright.ops.builtin import builtin as language_function
 from tilewright.ops.math import OPS
 from tilewright.ops.math_extern import ExternElementwiseOp, math_name
 from tilewright.ops.values import tensor, unwrap
 
 
-@builtin(export=False)
+@language_function(export=False)
 def extern_elementwise(
     b: Emitter, lib_name: Any, lib_path: Any, args: Any, arg_type_symbol_dict: Any, is_pure: Any = True
 ) -> tensor:
@@ -67,10 +70,32 @@ def extern_call(b: Emitter, result: Any, operands: Sequence[tensor], **attrs: An
 
 
 def extern(fn: Callable[..., Any]) -> Builtin:
-    """Make a function of the language of a Python function that hands `_semantic` on to `extern_elementwise`."""
+    """Make a function of the language of a Python function.
+
+    It runs while a kernel is compiled, on kernel values, and calls functions of the language with the `_semantic` that
+    it is given by keyword: ``tl.arange(0, n, _semantic=_semantic)``.
+
+    Args:
+        fn: the function.
+
+    Example:
+        >>> @tl.core.builtin
+        ... def every_other(n, _semantic=None):
+        ...     return tl.mul(tl.arange(0, n, _semantic=_semantic), 2, _semantic=_semantic)
+        >>> every_other.__name__
+        'every_other'
+    """
+    signature = inspect.signature(fn)
+    shown = [p for p in signature.parameters.values() if p.name != "_semantic"]
+    takes_emitter = any(p.name == "_semantic" or p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
 
     @functools.wraps(fn)
     def function(b: Emitter, *args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs, _semantic=b)
+        return fn(*args, **kwargs, _semantic=b) if takes_emitter else fn(*args, **kwargs)
 
-    return Builtin(function)
+    made = Builtin(function)
+    made.signature = signature.replace(parameters=shown)
+    return made
+
+
+builtin = extern

@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base.dtypes import float32, int32, int64, uint32, uint64
+from tilewright.base.errors import DTypeError
 from tilewright.language.library import library
+from tilewright.ops.builtin import Emitter, builtin
+from tilewright.ops.builtin import to_tensor as as_tensor
+from tilewright.ops.casts import cast_to
 from tilewright.ops.control import static_range
 from tilewright.ops.creation import to_tensor, zeros_like
 from tilewright.ops.functions.debug import static_assert
 from tilewright.ops.functions.operators import add, mul, where
 from tilewright.ops.math import cos, log, maximum, sin, sqrt, umulhi
-from tilewright.ops.values import constexpr
+from tilewright.ops.values import constexpr, tensor
 
 ROUNDS = constexpr(10)
 # Multipliers and key increments of Philox 4x32 and 4x64.
@@ -24,6 +28,20 @@ _A64, _B64 = constexpr(0xD2E7470EE14C6C93), constexpr(0xCA5A826395121157)
 _KEY_A64, _KEY_B64 = constexpr(0x9E3779B97F4A7C15), constexpr(0xBB67AE8584CAA73B)
 _SCALE32, _SCALE64 = constexpr(4.6566127342e-10), constexpr(1.0842020432385337e-19)
 _TWO_PI = constexpr(6.283185307179586)
+
+
+@builtin(export=False)
+def _key(b: Emitter, seed: Any) -> tensor:
+    """The key of a seed.
+
+    Raises:
+        DTypeError: the seed is no integer; a pointer would give other numbers in every process.
+    """
+    value = as_tensor(b, seed)
+    if value.dtype.is_ptr() or not value.dtype.is_int():
+        hint = "load it: tl.load(seed_ptr)" if value.dtype.is_ptr() else "round it with .to(tl.int32)"
+        raise DTypeError(f"a seed is an integer, not a value of type {value.type}", hint=hint)
+    return cast_to(b, value, uint64)
 
 
 @library
@@ -61,7 +79,7 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 @library
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS) -> Any:
     """Philox on a counter of four 32-bit or 64-bit integers; the key is made of `seed`."""
-    key = to_tensor(seed).to(uint64)
+    key = _key(seed)
     first = to_tensor(c0)
     if first.dtype.primitive_bitwidth == 32:
         return philox_impl(

@@ -55,7 +55,7 @@ class JITFunction(KernelFunction, KernelInterface):
         noinline: keep calls to it as calls.
         do_not_specialize: parameters (names or indices) not specialised on value.
         do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
-        debug: keep device assertions; default is the knob `runtime.debug`.
+        debug: keep device assertions; so does the knob `runtime.debug`.
         interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
         version: kept for tools; part of nothing.
         repr: gives the name that launch hooks see from the specialisation.
@@ -235,10 +235,11 @@ class JITFunction(KernelFunction, KernelInterface):
         return kernel
 
     def _made_options(self, given: Mapping[str, Any], target: Target) -> Options:
-        defaults: dict[str, Any] = {"debug": knobs.runtime.debug if self.debug is None else self.debug}
+        defaults: dict[str, Any] = {}
         if knobs.language.fp32_default is not None:
             defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        options = Options.of({**defaults, **given}, target)
+        debug = bool(given.get("debug", self.debug)) or knobs.runtime.debug  # the knob wins over False
+        options = Options.of({**defaults, **given, "debug": debug}, target)
         warps = options.num_warps
         if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
             raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")

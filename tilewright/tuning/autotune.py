@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -172,11 +173,14 @@ class Autotuner(KernelInterface):
         _named_after(self, self.base_fn)
 
     def _check_names(self) -> None:
-        for what, names in (
-            ("key", self.keys),
-            ("reset_to_zero", self.reset_to_zero),
-            ("restore_value", self.restore_value),
-        ):
+        ignored = [name for name in self.keys if name not in self.arg_names]
+        if ignored:
+            warnings.warn(
+                f"autotune: the key names {', '.join(map(repr, ignored))}, which is no parameter of "
+                f"{self.base_fn.fn.__name__} and is ignored; its parameters are {', '.join(self.arg_names)}",
+                stacklevel=4,
+            )
+        for what, names in (("reset_to_zero", self.reset_to_zero), ("restore_value", self.restore_value)):
             unknown = [name for name in names if name not in self.arg_names]
             if unknown:
                 raise LanguageValueError(

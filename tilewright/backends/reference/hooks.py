@@ -22,6 +22,7 @@ from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.functions.operators import not_
 from tilewright.ops.functions.subscript import with_item as _with_item
 from tilewright.ops.promotion import promote_integers
+from tilewright.ops.value_types import type_of as type_of_value
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -230,6 +231,11 @@ PYTHON_NAMES: dict[str, str] = {
     "range": "range", "min": "min", "max": "max", "abs": "abs", "isinstance": "isinstance_", "type": "type_of",
 }  # fmt: skip
 """Python's name, and what stands for it in a kernel."""
+
+
+def type_attribute(value: Any) -> Any:
+    """``value.type``: compile-time values and tuples have one too."""
+    return value.type if hasattr(value, "type") else type_of_value(value)
 
 
 def value_of(value: Any) -> Any:

@@ -134,14 +134,21 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         self.generic_visit(node)
-        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-        constant = any(name in self._pending for name in names)
-        self._pending.difference_update(names)
-        if not constant and all(isinstance(t, (ast.Name, ast.Tuple, ast.List)) for t in node.targets):
-            node.value = self._hook("assigned", node.value, node.value)
+        names = _stored_names(node.targets)
         parts: list[ast.stmt] = []
+        if self._pending.intersection(n.id for n in names):  # the other names get tensors one by one
+            parts = [self._decayed(n) for n in names if n.id not in self._pending]
+            self._pending.difference_update(n.id for n in names)
+        elif all(isinstance(t, (ast.Name, ast.Tuple, ast.List)) for t in node.targets):
+            node.value = self._hook("assigned", node.value, node.value)
         node.targets = [self._without_parts(target, parts) for target in node.targets]
         return [node, *parts]
+
+    def _decayed(self, name: ast.Name) -> ast.stmt:
+        """``name = hooks.assigned(name)``."""
+        read = ast.copy_location(ast.Name(name.id, ast.Load()), name)
+        store = ast.copy_location(ast.Name(name.id, ast.Store()), name)
+        return ast.copy_location(ast.Assign([store], self._hook("assigned", name, read)), name)
 
     def _without_parts(self, target: ast.expr, parts: list[ast.stmt]) -> ast.expr:
         """`target` with a fresh variable for each part of a local variable; the assignments to these go to `parts`."""
@@ -200,7 +207,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.NamedExpr:
         self.generic_visit(node)
-        node.value = self._hook("assigned", node.value, node.value)
+        if node.target.id in self._pending:
+            self._pending.discard(node.target.id)
+        else:
+            node.value = self._hook("assigned", node.value, node.value)
         return node
 
     # -- logic ---------------------------------------------------------------------------------------------
@@ -277,8 +287,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
-        if node.attr == "value" and isinstance(node.ctx, ast.Load):
-            return self._hook("value_of", node, node.value)
+        if node.attr in ("value", "type") and isinstance(node.ctx, ast.Load):
+            return self._hook("value_of" if node.attr == "value" else "type_attribute", node, node.value)
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.FormattedValue:
@@ -295,6 +305,12 @@ class _Names(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._rewriter.visit_Name(node)
+
+
+def _stored_names(targets: Sequence[ast.expr]) -> list[ast.Name]:
+    """The names among some targets of an assignment, in tuples too."""
+    parts = [part for target in targets for part in ast.walk(target)]
+    return [part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
 
 
 def _bound_names(tree: ast.FunctionDef) -> set[str]:

@@ -74,8 +74,8 @@ def _prefix(prefix: Any, has_values: bool) -> str:
     text = unwrap(prefix)
     if not isinstance(text, str) or not text.isascii():
         raise LanguageValueError(f"device_print prefix must be an ASCII string known at compile time, got {text!r}")
-    if has_values and not text.endswith(": "):
-        text = f"{text.removesuffix(' ')}: "
+    if has_values:
+        text = f"{text.removesuffix(' ').removesuffix(':')}: "
     return f" {text}" if len(text) > 2 and not text.startswith(" ") else text
 
 
