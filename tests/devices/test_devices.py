@@ -15,18 +15,25 @@ import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tests.devices.gpu_arrays import CudaArray, Tensor, aligned
-from tilewright.base.errors import DeviceError, DriverError, UnsupportedError
+from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.base.errors import DeviceError, DriverError, UnknownOptionError, UnsupportedError
 from tilewright.base.knobs import knobs
-from tilewright.base.options import Options
-from tilewright.base.target import Target
+from tilewright.base.target import Placement, Target
 from tilewright.compile.specialize import parse_params
 from tilewright.compiler import GPUTarget
 from tilewright.devices.arrays import HOST, read
 from tilewright.devices.drivers import CpuDriver, CudaDriver, DriverConfig, driver, target_at
 from tilewright.devices.places import place_of
+from tilewright.devices.registry import options_for, parse_target
 from tilewright.launch.bind import Binder, Call, Prepared
 
 X, Y = aligned(64), aligned(64)
+
+
+@tilewright.jit
+def fill_all(out, value, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, value, mask=i < n)
 
 
 @pytest.fixture
@@ -218,10 +225,26 @@ def test_no_gpu_to_make_active() -> None:
 
 
 def test_dot_precision_is_usual_for_the_target() -> None:
-    assert Options.of({}, Target("cuda", 90)).default_dot_input_precision == "tf32"
-    assert Options.of({}, Target("cpu", "generic")).default_dot_input_precision == "ieee"
+    assert options_for(Target("cuda", 90), {}).default_dot_input_precision == "tf32"
+    assert options_for(Target("cpu", "generic"), {}).default_dot_input_precision == "ieee"
     given = {"default_dot_input_precision": "ieee", "num_warps": 8}
-    assert Options.of(given, Target("cuda", 90)) == Options(num_warps=8)
+    assert options_for(Target("cuda", 90), given) == CudaOptions(default_dot_input_precision="ieee", num_warps=8)
+
+
+def test_options_of_other_targets_are_taken_and_not_in_the_key() -> None:
+    plain, given = (options_for(Target("cpu", "generic"), options) for options in ({}, {"num_warps": 8, "maxnreg": 32}))
+    assert plain == given and plain.key() == given.key()
+    with pytest.raises(UnknownOptionError, match="num_wraps"):
+        options_for(Target("cpu", "generic"), {"num_wraps": 4})
+
+
+def test_the_null_back_end_compiles_everything_and_runs_nothing() -> None:
+    out = np.zeros(4, np.float32)
+    compiled = fill_all.warmup(out, 7.0, 4, BLOCK=4, grid=(1,), target="null:any")
+    assert compiled.target == parse_target("null:") and "tt.store" in compiled.asm["ttir"]
+    assert compiled.binary == compiled.asm["ttir"].encode()
+    compiled.launcher(Placement())(1, 1, 1, 0, 7.0)
+    assert not out.any()
 
 
 # --- interpretation -------------------------------------------------------------------------------------------

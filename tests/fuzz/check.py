@@ -22,6 +22,7 @@ from tests.fuzz.arguments import Array, Guarded, element, filled, working
 from tests.fuzz.case import Loaded, Param, load
 from tests.gpu.harness import Compiled as CompiledForGpu
 from tilewright.backends.llvm.features import describe, host
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
 from tilewright.base.dtypes import PointerType
@@ -187,7 +188,7 @@ def run_on_gpu(case: Loaded, module: Any) -> dict[str, Array]:
     """Contents of the arrays after `module`, the tile IR of `case`, has run on a GPU; consumes the module."""
     arrays = contents(case)
     try:
-        CompiledForGpu(module, Options(**case.options))(case.grid, *arguments(case, arrays))
+        CompiledForGpu(module, CudaOptions(**case.options))(case.grid, *arguments(case, arrays))
     except Exception as error:
         raise _Stop("gpu", error) from error
     return arrays

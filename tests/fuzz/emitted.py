@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,9 +25,12 @@ from tilewright.backends.cpu.emit.lower import lower_module
 from tilewright.backends.llvm.features import describe
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.base.options import Options
-from tilewright.compile.kernel import compile_kernel, parameter_specs
+from tilewright.compile.build import compile_request
+from tilewright.compile.parameters import parameter_specs
+from tilewright.compile.request import Request
 from tilewright.frontend.entry import build_module
 from tilewright.launch import hooks
 from tilewright.passes.pipeline import run_passes
@@ -40,13 +44,17 @@ _DIRECTORY = re.compile(r'(?<=directory: ")[^"]*')  # of sources, in debug infor
 _PROFILES = (Profile(), Profile(), Profile(), Profile(any_shape=True), Profile(statements=4, products=True))
 
 
+def _shared(options: Options) -> dict[str, Any]:
+    return {f.name: getattr(options, f.name) for f in fields(Options)}
+
+
 def emitted(module: ModuleOp, options: Options, target: str) -> str:
     """LLVM IR of a module, which is consumed; for a target by its name here."""
     run_passes(module)
     if target in _CPUS:
         return lower_module(module, describe(_TRIPLE, _CPUS[target]), options).llvm
-    gpu = target_of(_CAPABILITIES[target])
-    return emit_kernel(lay_out_module(module, options, gpu), options, gpu).llvm
+    gpu, for_gpu = target_of(_CAPABILITIES[target]), CudaOptions(**_shared(options))
+    return emit_kernel(lay_out_module(module, for_gpu, gpu), for_gpu, gpu).llvm
 
 
 def random_kernels(first: int, count: int, folder: Path) -> Iterator[Kernel]:
@@ -61,23 +69,21 @@ def random_kernels(first: int, count: int, folder: Path) -> Iterator[Kernel]:
 def example_kernels() -> Iterator[Kernel]:
     """Every variant of a kernel that the examples compile when they run on the CPU."""
     for path in sorted(examples.folder().glob("*.py")):
-        seen: list[tuple[Any, ...]] = []
+        seen: list[Request] = []
 
-        def compile_and_note(*request: Any, seen: list[tuple[Any, ...]] = seen) -> Any:
+        def compile_and_note(request: Request, seen: list[Request] = seen) -> Any:
             seen.append(request)
-            return compile_kernel(*request)
+            return compile_request(request)
 
-        with mock.patch.object(hooks, "compile_kernel", compile_and_note):
+        with mock.patch.object(hooks, "compile_request", compile_and_note):
             examples.load(path.stem).main()
-        for number, (fn, specialization, options, target) in enumerate(seen):
-            specs = parameter_specs(specialization)
-            yield (
-                f"{path.stem}_{number}",
-                options,
-                lambda fn=fn, specs=specs, options=options, target=target: (  # type: ignore[misc]
-                    build_module(fn, specs, options, target).module
-                ),
-            )
+        for number, request in enumerate(seen):
+            yield f"{path.stem}_{number}", request.options, lambda request=request: _built(request)  # type: ignore[misc]
+
+
+def _built(request: Request) -> ModuleOp:
+    specs = parameter_specs(request.specialization)
+    return build_module(request.source.fn, specs, request.options, request.target).module  # type: ignore[attr-defined]
 
 
 def write(kernels: Iterator[Kernel], targets: list[str], folder: Path) -> int:

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.nvidia import backend
 from tilewright.backends.nvidia.device import driver
-from tilewright.base.options import Options
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.base.target import Placement, Target
 from tilewright.ir.types import element_type, ir_name, is_pointer
 from tilewright.ops.function import FuncOp
@@ -42,7 +42,7 @@ class Compiled:
     def __init__(
         self,
         source: str | ModuleOp,
-        options: Options | None = None,
+        options: CudaOptions | None = None,
         *,
         passes: bool = True,
         target: Target | None = None,
@@ -58,7 +58,7 @@ class Compiled:
         }
         artifact: Any = module
         self.artifacts: dict[str, Any] = {}
-        for extension, stage in backend.stages(options or Options(), target or backend.target()).items():
+        for extension, stage in backend.stages(options or CudaOptions(), target or backend.target()).items():
             artifact = stage.run(artifact, self.metadata)
             self.artifacts[extension] = stage.render(artifact)
         self.binary: bytes = artifact

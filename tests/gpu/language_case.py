@@ -17,7 +17,7 @@ import numpy as np
 
 import tilewright.language as tl
 from tests.language.kernel_runner import run, running_on
-from tilewright.base.options import Options
+from tilewright.backends.nvidia.options import CudaOptions
 
 Array = np.ndarray[Any, Any]
 N = 64  # elements of most arrays
@@ -80,7 +80,7 @@ def check(case: Case, way: str) -> None:
         way: as for `running_on`: "cuda" or "simulated".
     """
     found, wanted = ([array.copy() for array in case.arrays] for _ in range(2))
-    launch: dict[str, Any] = {"grid": case.grid, "options": Options(**case.options), **case.constants}
+    launch: dict[str, Any] = {"grid": case.grid, "options": CudaOptions(**case.options), **case.constants}
     with running_on(way):
         run(case.kernel, *found, **launch)
     if case.want is not None:

@@ -23,6 +23,7 @@ from tests.gpu.harness import Compiled
 from tilewright.backends.nvidia import backend as nvidia
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
@@ -115,7 +116,7 @@ def run(
         constants: compile-time parameters.
     """
     if _current[-1] in ("cuda", "simulated"):
-        _run_for_gpus(kernel, args, grid, options or Options(), constants)
+        _run_for_gpus(kernel, args, grid, CudaOptions(**asdict(options or Options())), constants)
         return
     if _current[-1] != "reference":
         fn = kernel.fn if isinstance(kernel, BlockFunction) else kernel
@@ -134,7 +135,9 @@ def run(
     Evaluator(module, memory).launch(name, grid, values)
 
 
-def _run_for_gpus(kernel: Any, args: Any, grid: tuple[int, ...], options: Options, constants: dict[str, Any]) -> None:
+def _run_for_gpus(
+    kernel: Any, args: Any, grid: tuple[int, ...], options: CudaOptions, constants: dict[str, Any]
+) -> None:
     """On the GPU of this machine, or on the simulated one."""
     simulated = _current[-1] == "simulated"
     target = target_of(90) if simulated else nvidia.target()
@@ -149,7 +152,7 @@ def _run_for_gpus(kernel: Any, args: Any, grid: tuple[int, ...], options: Option
         ctypes.CDLL(None).fflush(None)  # what the kernel printed
 
 
-def _simulate(module: Any, options: Options, target: Target, grid: tuple[int, ...], given: list[Any]) -> None:
+def _simulate(module: Any, options: CudaOptions, target: Target, grid: tuple[int, ...], given: list[Any]) -> None:
     made = emit_kernel(lay_out_module(run_passes(module), options, target), options, target)
     log = np.zeros(16, np.int32)
     given = [*given, log] if made.needs_log else given

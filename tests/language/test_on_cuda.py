@@ -21,8 +21,8 @@ from tests.language.test_libdevice import kernel as functions_of_libdevice
 from tilewright.backends.nvidia import backend
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.context import EMITTERS
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.base.errors import CompilationError
-from tilewright.base.options import Options
 from tilewright.language.extra import libdevice
 from tilewright.ops import families
 from tilewright.ops.spec import REGISTRY, ByHand, Elementwise
@@ -35,10 +35,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*view is deprecated")
 
 
 def texts(
-    kernel: Any, capability: int, *args: Any, last: str = "ptx", options: Options | None = None, **constants: Any
+    kernel: Any, capability: int, *args: Any, last: str = "ptx", options: CudaOptions | None = None, **constants: Any
 ) -> dict[str, str]:
     """What the stages up to `last` make of a kernel for arguments as `run` takes them."""
-    options, target = options or Options(), target_of(capability)
+    options, target = options or CudaOptions(), target_of(capability)
     made: Any = run_passes(build(kernel, *args, options=options, target=target, **constants))
     found: dict[str, str] = {}
     for extension, stage in backend.stages(options, target).items():
@@ -60,7 +60,7 @@ def test_names_run_on_the_simulated_gpu(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_names_compile(name: str) -> None:
     case: Case = CASES[name]
-    made = texts(case.kernel, case.least, *case.arrays, options=Options(**case.options), **case.constants)
+    made = texts(case.kernel, case.least, *case.arrays, options=CudaOptions(**case.options), **case.constants)
     assert f".entry {case.kernel.__name__}(" in made["ptx"]
 
 

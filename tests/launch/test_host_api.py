@@ -79,7 +79,7 @@ def test_warmup_compiles_and_the_kernel_launches_with_all_arguments():
 
 
 def test_metadata_is_read_by_key_and_by_attribute():
-    kernel = fill.warmup(np.zeros(10, np.int32), 7, 10, BLOCK=16, grid=(1,), num_stages=2)
+    kernel = fill.warmup(np.zeros(10, np.int32), 7, 10, BLOCK=16, grid=(1,), num_stages=2, enable_fp_fusion=False)
     assert kernel.metadata.num_stages == kernel.metadata["num_stages"] == 2
     assert kernel.metadata.shared == 0 and kernel.metadata.hash == kernel.hash and kernel.metadata.name == "fill"
     with pytest.raises(AttributeError, match="no 'cluster'"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.base.errors import UnsupportedError
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -27,24 +25,6 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.backend}:{self.arch}"
-
-
-def parse_target(given: Target | str) -> Target:
-    """A target by its text: `"cuda:90"`, `"cuda:sm_90a"`, or `"cpu:znver5"` and other names of LLVM.
-
-    Raises:
-        UnsupportedError: the text is no target.
-    """
-    if isinstance(given, Target):
-        return given
-    backend, _, arch = given.partition(":")
-    if backend == "cuda":
-        digits = arch.removeprefix("sm_").rstrip("af")
-        if digits.isdigit():
-            return Target("cuda", int(digits), warp_size=32)
-    elif backend == "cpu" and arch:
-        return Target("cpu", arch)
-    raise UnsupportedError(f"{given!r} is no target", hint='write "cuda:90", "cuda:120" or "cpu:x86-64-v3"')
 
 
 @dataclass(frozen=True, slots=True)

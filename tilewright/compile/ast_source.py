@@ -12,13 +12,17 @@ from typing import Any
 
 from tilewright.base.errors import ArgumentError
 from tilewright.base.options import Options
-from tilewright.base.target import Target, parse_target
+from tilewright.base.target import Target
+from tilewright.compile.build import compile_request
 from tilewright.compile.function import KernelFunction
-from tilewright.compile.ir_source import IRSource, compile_ir
-from tilewright.compile.kernel import CompiledKernel, compile_kernel
+from tilewright.compile.ir_source import IRSource
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.request import make_request
+from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import CONSTEXPR, Path, Specialization, from_signature
 from tilewright.devices.arrays import HOST
-from tilewright.devices.drivers import driver, target_at
+from tilewright.devices.drivers import target_at
+from tilewright.devices.registry import parse_target
 from tilewright.ops.values import constexpr
 
 
@@ -94,19 +98,17 @@ def compile(
         ArgumentError: `src` is none of these.
         UnsupportedError: another kind of file, or there is no back end for `target`.
     """
-    target = driver.active.get_current_target() if target is None else parse_target(target)
-    if target.backend == "cpu" and not target.arch:  # "the CPU" is this one
-        target = target_at(HOST)
-    made = options if isinstance(options, Options) else Options.of(options or {}, target)
     if isinstance(src, (str, pathlib.Path)):
         src = IRSource(src)
-    if isinstance(src, IRSource):
-        return compile_ir(src, made, target)
-    if not isinstance(src, ASTSource):
+    if not isinstance(src, (ASTSource, IRSource)):
         raise ArgumentError(
             f"compile() takes an ASTSource or a .ttir file, got {type(src).__name__}",
             hint="to compile for actual arguments write kernel.warmup(*args, grid=...)",
         )
-    kernel = compile_kernel(src.fn, src.specialization(), made, target)
+    source = FunctionSource(src.fn) if isinstance(src, ASTSource) else src
+    for_target = None if target is None else parse_target(target)
+    if for_target is not None and for_target.backend == "cpu" and not for_target.arch:  # "the CPU" is this one
+        for_target = target_at(HOST)
+    kernel = compile_request(make_request(source, src.specialization(), options, for_target))
     kernel.src = src
     return kernel

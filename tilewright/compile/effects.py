@@ -9,10 +9,10 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import CompilationError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
-from tilewright.compile.kernel import parameter_specs
 from tilewright.compile.kinds import INTEGERS, ArgumentKind, Integer, specialization_of
+from tilewright.compile.late import effects, entry, pipeline
+from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.specialize import Path
-from tilewright.devices.registry import effects, entry, pipeline
 
 if TYPE_CHECKING:
     from tilewright.analysis.effects import Effects

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
+from tilewright.devices.registry import USUAL
 
 _NONE_ON_CPU = (
     "shared", "tmem_size", "global_scratch_size", "profile_scratch_size", "n_regs", "n_spills"
@@ -26,10 +27,14 @@ class Metadata(dict[str, Any]):
             raise AttributeError(f"the metadata of this kernel has no {name!r}; it has {', '.join(self)}") from None
 
 
-def describe_kernel(options: Options, target: Target, hash: str, found: dict[str, Any]) -> Metadata:
-    """What the back end found out, with the options, the target, and the resources that a CPU kernel never takes.
+def describe_kernel(
+    asked: Mapping[str, Any], options: Options, target: Target, hash: str, found: dict[str, Any]
+) -> Metadata:
+    """What the back end found out, with the target, all options (usual values for those of other back ends), and the
+    resources that a CPU kernel never takes.
 
     Args:
+        asked: options by name as they were asked for.
         options: of the compilation.
         target: of the compilation.
         hash: of the kernel.
@@ -37,7 +42,7 @@ def describe_kernel(options: Options, target: Target, hash: str, found: dict[str
     """
     common = {"hash": hash, "target": target, "warp_size": target.warp_size, "tilewright_version": __version__}
     usual = {**dict.fromkeys(_NONE_ON_CPU, 0), **dict.fromkeys(_ONE_ON_CPU, 1)}
-    return Metadata({**usual, **asdict(options), **common, **found})
+    return Metadata({**usual, **USUAL, **asked, **asdict(options), **common, **found})
 
 
 class StageTexts(dict[str, str | bytes]):

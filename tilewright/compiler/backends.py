@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright.base.errors import UnsupportedError
-from tilewright.base.options import Options
 from tilewright.base.target import Target as GPUTarget
-from tilewright.compile.kernel import fingerprint
+from tilewright.compile.request import fingerprint
+from tilewright.devices.registry import USUAL, options_for
 
 
 class Language(enum.Enum):
@@ -48,7 +48,7 @@ class BaseBackend:
 
     def parse_options(self, options: dict[str, Any]) -> SimpleNamespace:
         """All options as attributes: the `options`, and the others as they usually are."""
-        return SimpleNamespace(**{**dataclasses.asdict(Options.of({}, self.target)), **options})
+        return SimpleNamespace(**{**USUAL, **dataclasses.asdict(options_for(self.target, {})), **options})
 
     def load_dialects(self, context: Any) -> None:
         """Nothing: there is no MLIR."""

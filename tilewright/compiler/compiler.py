@@ -7,7 +7,7 @@ from tilewright.base.target import Target as GPUTarget
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compile.kernel import fingerprint as triton_key
+from tilewright.compile.request import fingerprint as triton_key
 from tilewright.compiler.backends import BaseBackend, make_backend
 from tilewright.devices.drivers import driver
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ArgumentError, ReadOnlyError, UnknownOptionError
-from tilewright.base.options import OPTION_NAMES
-from tilewright.base.target import Target, parse_target
+from tilewright.base.target import Target
 from tilewright.compile.grid import grid3
 from tilewright.compile.slots import at_path, slot_values
 from tilewright.compile.specialize import Param, Specialization, constant_of, specialize_call
 from tilewright.devices.arrays import Array, read
 from tilewright.devices.drivers import driver
 from tilewright.devices.places import Place, place_of
+from tilewright.devices.registry import OPTION_NAMES, parse_target
 from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_variant
 
 LAUNCH_OPTIONS = frozenset({"num_threads", "target"})

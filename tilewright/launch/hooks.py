@@ -10,11 +10,10 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.hooks import LazyDict
 from tilewright.base.knobs import knobs
-from tilewright.base.options import Options
-from tilewright.base.target import Target
-from tilewright.compile.kernel import CompiledKernel, compile_kernel
-from tilewright.compile.specialize import Specialization
-from tilewright.devices.registry import gpu
+from tilewright.compile.build import compile_request
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.request import Request
+from tilewright.devices.registry import USUAL, gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,42 +31,45 @@ class JitFunctionInfo:
     jit_function: BlockFunction
 
 
-def compile_watched(
-    fn: BlockFunction, specialization: Specialization, options: Options, target: Target
-) -> CompiledKernel:
-    """`compile_kernel` between the two compile hooks; arguments as there.
+def compile_watched(fn: BlockFunction, request: Request) -> CompiledKernel:
+    """`compile_request` between the two compile hooks.
+
+    Args:
+        fn: the kernel that the hooks are told of.
+        request: what is compiled.
 
     Raises:
         UnsupportedError: the first hook asks that the kernel be not compiled.
     """
     before, after = knobs.runtime.jit_cache_hook, knobs.runtime.jit_post_compile_hook
     if before is None and after is None:
-        return compile_kernel(fn, specialization, options, target)
-    facts = _compile_facts(fn, specialization, options)
+        return compile_request(request)
+    facts = _compile_facts(fn, request)
     if before is not None and before(**facts, already_compiled=False):
         raise UnsupportedError("jit_cache_hook asked not to compile", hint="let the hook return None")
-    kernel = compile_kernel(fn, specialization, options, target)
+    kernel = compile_request(request)
     if after is not None:
         after(**facts, already_compiled=kernel.from_disk)
     return kernel
 
 
-def _compile_facts(fn: BlockFunction, specialization: Specialization, options: Options) -> dict[str, Any]:
+def _compile_facts(fn: BlockFunction, request: Request) -> dict[str, Any]:
+    specialization, options = request.specialization, {**USUAL, **asdict(request.options)}
     signature = {name: str(kind) for name, kind in specialization.signature.items()}
-    key = f"{specialization.text()},{options.key()}"
+    key = f"{specialization.text()},{request.options.key()}"
     arguments = ", ".join(f"{name}: {kind}" for name, kind in signature.items())
     compile_info = {
         "key": key,
         "signature": signature,
         "device": 0,
         "constants": specialization.constants,
-        **asdict(options),
+        **options,
         "configs": [specialization.attributes],
         "is_warmup": False,
     }
     return {
         "key": key,
-        "repr": f"{fn.fn.__name__}[num_warps={options.num_warps}, num_stages={options.num_stages}]({arguments})",
+        "repr": f"{fn.fn.__name__}[num_warps={options['num_warps']}, num_stages={options['num_stages']}]({arguments})",
         "fn": JitFunctionInfo(fn.fn.__module__, fn.fn.__qualname__, fn),
         "compile": compile_info,
         "is_manual_warmup": False,

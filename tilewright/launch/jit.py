@@ -4,7 +4,7 @@
 
     kernel[grid](*args, **options)
         binder: bind, read arguments, make the key -> table hit: launch
-                                                   -> miss: compile_kernel, remember, launch
+                                                   -> miss: compile_watched, remember, launch
     interpreted: bind, then run the Python function for each program (`interpret.py`)
 """
 
@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
-from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
-from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.kinds import kinds_of
+from tilewright.compile.request import Request, complete_options, make_request
+from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import Path, register_constant
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
@@ -132,7 +132,7 @@ class JITFunction(KernelFunction, KernelInterface):
         """
         target = target_at(HOST) if target is None else target
         kinds = kinds_of(self.params, types, constants or {})
-        return effects_without_values(self, kinds, self._made_options(dict(options or {}), target), target)
+        return effects_without_values(self, kinds, complete_options(self._given(options or {}), target), target)
 
     def prepare(
         self,
@@ -187,7 +187,7 @@ class JITFunction(KernelFunction, KernelInterface):
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
         with on_host(call) as staged:
-            interpret.launch(self, staged, programs, self._made_options(call.options, interpret.TARGET))
+            interpret.launch(self, staged, programs, complete_options(self._given(call.options), interpret.TARGET))
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
         """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
@@ -224,26 +224,21 @@ class JITFunction(KernelFunction, KernelInterface):
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
 
     def _compiled(self, call: Call) -> CompiledKernel:
-        target = call.target or target_at(call.place.device)
-        options = self._made_options(call.options, target)
-        key = (call.specialization, options, target)
+        request = self._request(call, call.target or target_at(call.place.device))
+        key = (request.specialization, request.options, request.target)
         for function in (self, *call.specialization.functions()):
             check_globals(function)
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels[key] = compile_watched(self, call.specialization, options, target)
+            kernel = self._kernels[key] = compile_watched(self, request)
         return kernel
 
-    def _made_options(self, given: Mapping[str, Any], target: Target) -> Options:
-        defaults: dict[str, Any] = {}
-        if knobs.language.fp32_default is not None:
-            defaults["default_dot_input_precision"] = knobs.language.fp32_default
-        debug = bool(given.get("debug", self.debug)) or knobs.runtime.debug  # the knob wins over False
-        options = Options.of({**defaults, **given, "debug": debug}, target)
-        warps = options.num_warps
-        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
-            raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")
-        return options
+    def _request(self, call: Call, target: Target) -> Request:
+        return make_request(FunctionSource(self), call.specialization, self._given(call.options), target)
+
+    def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options of a launch, and those of the decorator."""
+        return options if self.debug is None else {"debug": self.debug, **options}
 
 
 register_constant(constexpr, lambda value: value.value)

@@ -3,7 +3,7 @@
 import base64
 
 from tilewright.base.knobs import knobs
-from tilewright.compile.kernel import fingerprint as triton_key
+from tilewright.compile.request import fingerprint as triton_key
 
 
 def default_cache_dir() -> str:

@@ -28,7 +28,7 @@ from tilewright.base.errors import (
     OutOfResources,
 )
 from tilewright.base.knobs import knobs
-from tilewright.compile.kernel import fingerprint
+from tilewright.compile.request import fingerprint
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.places import gpu_of

@@ -16,8 +16,8 @@ from tests.backends.nvidia.simt_tma import encoding
 from tests.backends.nvidia.whole import Whole
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.device import tensormap
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
-from tilewright.base.options import Options
 from tilewright.compile.kernel import parameter_specs
 from tilewright.compile.specialize import Specialization, specialize_call
 from tilewright.devices.arrays import Array as ReadArray
@@ -160,7 +160,7 @@ class Described:
         ]
         arguments = tuple(v if p.is_constexpr else read(v, p.name) for p, v in zip(fn.params, values, strict=True))
         self.specialization: Specialization = specialize_call(fn.params, arguments)
-        options, target = Options(**constants), target_of(capability)
+        options, target = CudaOptions(**constants), target_of(capability)
         made = entry.build_module(fn, parameter_specs(self.specialization), options, target)
         self.tile_ir = run_passes(made.module)
         levels.verify(self.tile_ir)

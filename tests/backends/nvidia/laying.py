@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.nvidia.arch import arch_of
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan import assign
 from tilewright.backends.nvidia.plan.dots import plan_dot
 from tilewright.backends.nvidia.tgir import level as tgir_level
@@ -30,7 +31,6 @@ from tilewright.backends.reference.evaluate import Program as ReferenceProgram
 from tilewright.backends.reference.memory import Memory
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import scalar_from_signature
-from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.frontend import entry
 from tilewright.ir.op import TileOp
@@ -60,7 +60,7 @@ def tile_ir(fn: BlockFunction, types: dict[str, str], **constants: Any) -> Modul
             kind = types[name]
             promise = {"divisibility": 16} if kind.endswith("!") else {}
             specs.append(entry.ParamSpec(name, scalar_from_signature(kind.rstrip("!")), promise))
-    return run_passes(entry.build_module(fn, specs, Options(), Target("cuda", 90)).module)
+    return run_passes(entry.build_module(fn, specs, CudaOptions(), Target("cuda", 90)).module)
 
 
 def lay(source: ModuleOp, num_warps: int = 4, capability: int = 80) -> ModuleOp:

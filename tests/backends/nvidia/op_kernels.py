@@ -23,8 +23,8 @@ from tilewright.backends.llvm.types import I1, I8, I64, PTR, V, const
 from tilewright.backends.nvidia.arch import arch_of, features_of
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.module import NvModule
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
-from tilewright.base.options import Options
 from tilewright.ir.types import dtype_of, element_type, is_pointer, shape_of
 from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.linear import LinearLayout
@@ -84,7 +84,7 @@ class OpKernel:
         self._arrays: list[Array] = []
         self._ends = [0]  # the arrays lie one behind another in one buffer
         self._results: list[tuple[Attribute, int]] = []
-        self._options = Options(num_warps=num_warps, **options)
+        self._options = CudaOptions(num_warps=num_warps, **options)
         self._arch = arch_of(capability)
         self.facts: dict[SSAValue, AxisFacts] = NoFacts()
 

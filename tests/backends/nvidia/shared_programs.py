@@ -20,11 +20,11 @@ from tilewright.backends.nvidia.arch import arch_of, features_of
 from tilewright.backends.nvidia.emit import control, convert, elementwise, shape, shared
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.module import NvModule
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.backends.nvidia.tgir.types import layout_attr, layout_of
-from tilewright.base.options import Options
 from tilewright.layouts.distributed import default_blocked, mma_accumulator
 from tilewright.layouts.shared import row_major, swizzled
 
@@ -209,7 +209,7 @@ def run(text: str, x: Array, y: Array, barriers: bool = True) -> tuple[Array, Re
     allocation = allocate(function)
     llvm = NvModule(features_of(90))
     f = llvm.kernel("k", [I64, I64, I64], "")
-    k = Kernel(f, arch_of(90), Options(num_warps=WARPS), NoFacts(), allocation.offsets)  # type: ignore[arg-type]
+    k = Kernel(f, arch_of(90), CudaOptions(num_warps=WARPS), NoFacts(), allocation.offsets)  # type: ignore[arg-type]
     k.start()
     places = [f.cast("inttoptr", arg, PTR) for arg in f.args]
     block = function.body.block

@@ -14,10 +14,10 @@ from tests.filecheck_text import filecheck
 from tilewright.backends.nvidia.arch import arch_of, target_of
 from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.nvidia.ptx import compile_ptx
 from tilewright.backends.nvidia.tgir.ops import print_module
-from tilewright.base.options import Options
 
 CAPABILITIES = (80, 86, 89, 90, 100, 120)
 Golden = tuple[Any, dict[str, str], dict[str, Any], str, str]
@@ -140,7 +140,7 @@ def product(a_ptr, b_ptr, c_ptr, K):
 
 def _laid_out(kernel: Golden, capability: int) -> Any:
     fn, types, constants, *_ = kernel
-    return lay_out_module(tile_ir(fn, types, **constants), Options(), target_of(capability))
+    return lay_out_module(tile_ir(fn, types, **constants), CudaOptions(), target_of(capability))
 
 
 IDS = [kernel[0].fn.__name__ for kernel in KERNELS]
@@ -153,7 +153,7 @@ def test_laid_out_tile_ir(kernel: Golden) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
 def test_ptx(kernel: Golden) -> None:
-    made = emit_kernel(_laid_out(kernel, 90), Options(), target_of(90))
+    made = emit_kernel(_laid_out(kernel, 90), CudaOptions(), target_of(90))
     filecheck(compile_ptx(made.llvm, arch_of(90)), kernel[4])
 
 
@@ -161,6 +161,6 @@ def test_ptx(kernel: Golden) -> None:
 @pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
 def test_machine_code(kernel: Golden, capability: int) -> None:
     """Every kernel assembles for every target, without spilled registers."""
-    made = emit_kernel(_laid_out(kernel, capability), Options(), target_of(capability))
+    made = emit_kernel(_laid_out(kernel, capability), CudaOptions(), target_of(capability))
     cubin = assemble(compile_ptx(made.llvm, arch_of(capability)), arch_of(capability), kernel=made.symbol)
     assert cubin is not None and cubin.image[:4] == b"\x7fELF" and cubin.spill_bytes == 0

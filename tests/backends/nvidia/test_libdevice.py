@@ -15,12 +15,12 @@ from tilewright.backends.nvidia import libdevice, ptx
 from tilewright.backends.nvidia.arch import arch_of, target_of
 from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit import library
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import PointerType
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import knobs
-from tilewright.base.options import Options
 from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.ir.types import scalar_type, tile_type
 from tilewright.language.extra import libdevice as functions
@@ -151,7 +151,9 @@ def assembly(x, n, out):
 def tile_ir(kernel: Any, capability: int = 90) -> str:
     types = [PointerType(dtypes.float32), PointerType(dtypes.int32), PointerType(dtypes.float32)]
     params = [ParamSpec(name, type_) for name, type_ in zip(("x", "n", "out"), types, strict=True)]
-    return print_module(build_module(BlockFunction(kernel), params, Options(num_warps=8), target_of(capability)).module)
+    return print_module(
+        build_module(BlockFunction(kernel), params, CudaOptions(num_warps=8), target_of(capability)).module
+    )
 
 
 def test_language_functions_on_a_gpu() -> None:

@@ -10,8 +10,8 @@ import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.laying import tile_ir
 from tilewright.backends.nvidia.arch import target_of
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
-from tilewright.base.options import Options
 
 
 @tilewright.jit
@@ -89,5 +89,5 @@ def loops_apart(x_ptr, y_ptr):
     ids=lambda given: getattr(getattr(given, "fn", None), "__name__", ""),
 )  # fmt: skip
 def test_barriers(kernel: Any, barriers: int) -> None:
-    module = lay_out_module(tile_ir(kernel, {"x_ptr": "*i32", "y_ptr": "*i32"}), Options(), target_of(90))
+    module = lay_out_module(tile_ir(kernel, {"x_ptr": "*i32", "y_ptr": "*i32"}), CudaOptions(), target_of(90))
     assert sum(op.name == "ttg.barrier" for op in module.walk()) == barriers

@@ -8,7 +8,8 @@ from tests.backends.nvidia.ptx_cases import ADD
 from tilewright.backends.nvidia import ptx
 from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of, features_of, target_of
 from tilewright.base.errors import InternalError, UnsupportedError
-from tilewright.base.target import Target, parse_target
+from tilewright.base.target import Target
+from tilewright.devices.registry import parse_target
 
 
 @pytest.mark.parametrize(

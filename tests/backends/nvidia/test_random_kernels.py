@@ -14,8 +14,8 @@ from tests.fuzz.check import arguments, compare, contents, run_reference, tile_i
 from tests.fuzz.generator import Profile, generate
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
-from tilewright.base.options import Options
 from tilewright.passes.pipeline import run_passes
 
 assert simt_math and simt_tensor  # importing them adds their instructions
@@ -24,7 +24,7 @@ CAPABILITIES = (80, 90, 120)
 
 def run_on_simulator(case: Loaded, capability: int) -> dict[str, np.ndarray]:
     """Contents of the arrays after the kernel has run on the simulated GPU."""
-    options, target, arrays = Options(**case.options), target_of(capability), contents(case)
+    options, target, arrays = CudaOptions(**case.options), target_of(capability), contents(case)
     module = tile_ir(case)
     run_passes(module)
     kernel = emit_kernel(lay_out_module(module, options, target), options, target)

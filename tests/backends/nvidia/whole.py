@@ -14,10 +14,10 @@ from tests.backends.nvidia.simt import Result, run_kernel
 from tilewright.backends.nvidia.arch import arch_of, target_of
 from tilewright.backends.nvidia.cubin import Cubin, assemble
 from tilewright.backends.nvidia.emit.lower import LoweredKernel, emit_kernel
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.nvidia.ptx import compile_ptx
 from tilewright.base.callable import BlockFunction
-from tilewright.base.options import Options
 
 assert simt_math and simt_tensor  # importing them adds their instructions
 
@@ -33,7 +33,7 @@ class Whole:
     """
 
     capability: int
-    options: Options
+    options: CudaOptions
     module: ModuleOp
 
     def lowered(self) -> LoweredKernel:
@@ -66,5 +66,5 @@ def whole(
         options: compile options (`num_warps`, `num_stages`, ...).
     """
     defaults = {p.name: p.default for p in fn.signature.parameters.values() if p.default is not p.empty}
-    constants, chosen = {**defaults, **constants}, Options(**options)
+    constants, chosen = {**defaults, **constants}, CudaOptions(**options)
     return Whole(capability, chosen, lay_out_module(tile_ir(fn, types, **constants), chosen, target_of(capability)))

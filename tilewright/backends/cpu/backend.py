@@ -19,7 +19,7 @@ from tilewright.backends.cpu.emit.dot import amx
 from tilewright.backends.cpu.emit.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
-from tilewright.backends.llvm.identity import ByteCache
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options

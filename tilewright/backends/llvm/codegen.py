@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.llvm.features import CpuFeatures, host
-from tilewright.backends.llvm.identity import ByteCache, llvmlite_version
+from tilewright.backends.llvm.identity import llvmlite_version
 from tilewright.backends.llvm.objectfile import load_object
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import InternalError, UnsupportedError
 
 _names = itertools.count()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from tilewright.backends.llvm.identity import ByteCache, HostRecord, recall_host, remember_host
+from tilewright.backends.llvm.identity import HostRecord, recall_host, remember_host
+from tilewright.backends.protocol import ByteCache
 
 _V1 = "64bit cmov cx8 fxsr mmx sse sse2"
 _V2 = f"{_V1} cx16 popcnt sahf sse3 ssse3 sse4.1 sse4.2 crc32"

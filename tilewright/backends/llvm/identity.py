@@ -14,8 +14,9 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import UnsupportedError
 
 # What LLVM derives names and features from; the clock rate and the number of the CPU change from one look to the next.
@@ -26,16 +27,6 @@ _FIELDS = re.compile(
 )
 _CPUINFO = "/proc/cpuinfo"
 _CPUINFO_BYTES = 16384  # more than one CPU's paragraph; reading all of them is slow on large machines
-
-
-class ByteCache(Protocol):
-    """What the back ends need of an object cache; the runtime's disk cache is one."""
-
-    def get_bytes(self, key: str) -> bytes | None:
-        """The bytes kept under `key`, or None."""
-
-    def put_bytes(self, key: str, payload: bytes) -> None:
-        """Keep `payload` under `key`."""
 
 
 class HostRecord(NamedTuple):

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import set_host_cache
-from tilewright.backends.llvm.identity import ByteCache
 from tilewright.backends.nvidia import cubin, libdevice
 from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, target_of
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
+from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
-from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.ops.function import FuncOp
 from tilewright.passes.stages import Stage
@@ -66,7 +66,7 @@ def versions() -> str:
     return f"{codegen.versions()}, {tool.identity if tool else 'the driver'}, {libdevice.version()}"
 
 
-def stages(options: Options, target: Target) -> Mapping[str, Stage]:
+def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     arch = arch_of(target)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
 
 from tilewright.backends.nvidia.arch import arch_of
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.assign import lay_out
 from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
@@ -18,7 +19,6 @@ from tilewright.backends.nvidia.plan.dots import plan_dot
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.base.errors import UnsupportedError
-from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ops.function import FuncOp
 from tilewright.passes.cse import eliminate_common_subexpressions
@@ -27,7 +27,7 @@ from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 
 
-def lay_out_module(module: ModuleOp, options: Options, target: Target) -> ModuleOp:
+def lay_out_module(module: ModuleOp, options: CudaOptions, target: Target) -> ModuleOp:
     """Laid-out tile IR of a simplified module, which is consumed.
 
     Args:

@@ -16,8 +16,8 @@ from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
-from tilewright.backends.llvm.identity import ByteCache
 from tilewright.backends.llvm.slots import coerce
+from tilewright.backends.protocol import ByteCache
 
 Launch = Callable[..., None]
 

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host
-from tilewright.backends.llvm.identity import ByteCache
+from tilewright.backends.protocol import ByteCache
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from typing import Any
 
 from tilewright.backends.llvm.codegen import load_helper
 from tilewright.backends.llvm.features import host
-from tilewright.backends.llvm.identity import ByteCache
 from tilewright.backends.llvm.slots import natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.device.libcuda import Cuda
 from tilewright.backends.nvidia.device.tensormap import MAP_BYTES
+from tilewright.backends.protocol import ByteCache
 
 TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
 HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8

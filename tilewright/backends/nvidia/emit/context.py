@@ -19,9 +19,9 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I32, T, V, const
 from tilewright.backends.nvidia.arch import WARP, Arch
 from tilewright.backends.nvidia.emit.function import NvFunction
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
-from tilewright.base.options import Options
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts import f2
@@ -90,7 +90,7 @@ class Kernel:
 
     f: NvFunction
     arch: Arch
-    options: Options
+    options: CudaOptions
     facts: Facts[AxisFacts]
     scratch_offsets: Mapping[Operation, int]
     values: dict[SSAValue, Value] = field(default_factory=dict)

@@ -21,11 +21,11 @@ from tilewright.backends.nvidia.device.tensormap import MAP_ALIGNMENT, MAP_BYTES
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.module import NvModule
+from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.base.errors import InternalError
-from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
@@ -62,7 +62,7 @@ class LoweredKernel:
     tensor_maps: tuple[Recipe, ...] = ()
 
 
-def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKernel:
+def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> LoweredKernel:
     """Emit the kernel of a laid-out module.
 
     Args:
@@ -106,7 +106,7 @@ def emit_kernel(module: ModuleOp, options: Options, target: Target) -> LoweredKe
     )  # fmt: skip
 
 
-def _attributes(options: Options) -> str:
+def _attributes(options: CudaOptions) -> str:
     texts = [f'"nvvm.reqntid"="{WARP * options.num_warps}"']
     if options.maxnreg is not None:
         texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')

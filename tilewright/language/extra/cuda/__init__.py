@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from tilewright.base import dtypes
@@ -74,14 +75,19 @@ def _effect(text: str) -> Callable[[Emitter], None]:
     return run
 
 
+def _warps(b: Emitter) -> int:
+    """Warps of a program, of the options of a GPU's back end."""
+    return int(asdict(b.options)["num_warps"])
+
+
 globaltimer = _on_gpus(
     "globaltimer", "nanoseconds of the GPU's clock", _assembly("mov.u64 $0, %globaltimer;", dtypes.int64)
 )
 smid = _on_gpus("smid", "number of the multiprocessor", _assembly("mov.u32 $0, %smid;", dtypes.int32, pure=True))
 num_threads = _on_gpus(
-    "num_threads", "threads of a program", lambda b: b.constant(b.target.warp_size * b.options.num_warps, dtypes.int32)
+    "num_threads", "threads of a program", lambda b: b.constant(b.target.warp_size * _warps(b), dtypes.int32)
 )
-num_warps = _on_gpus("num_warps", "warps of a program", lambda b: b.constant(b.options.num_warps, dtypes.int32))
+num_warps = _on_gpus("num_warps", "warps of a program", lambda b: b.constant(_warps(b), dtypes.int32))
 gdc_wait = _on_gpus("gdc_wait", "wait for the kernel launched before", _effect("griddepcontrol.wait"), 90)
 gdc_launch_dependents = _on_gpus(
     "gdc_launch_dependents", "let the kernel launched next begin", _effect("griddepcontrol.launch_dependents"), 90

@@ -1,0 +1,58 @@
+"""What a back end is to the rest of the house.
+
+A back end is a folder with two modules, and a line in `devices/registry.py`:
+
+    options.py   its options and the form of its targets; loaded with `import tilewright`
+    backend.py   a `Backend`; loaded at the first compile or launch for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tilewright.base.target import Placement, Target
+from tilewright.passes.stages import Stage
+
+Launch = Callable[..., None]
+
+
+class ByteCache(Protocol):
+    """A store of small objects; the disk cache is one."""
+
+    def get_bytes(self, key: str) -> bytes | None:
+        """The bytes kept under `key`, or None."""
+
+    def put_bytes(self, key: str, payload: bytes) -> None:
+        """Keep `payload` under `key`."""
+
+
+class Backend(Protocol):
+    """The module `backend.py` of a back end.
+
+    Attributes:
+        BINARY: extension of the last stage, whose bytes are kept on disk and loaded.
+    """
+
+    BINARY: str
+
+    def set_cache(self, cache: ByteCache | None) -> None:
+        """Where what the back end learns of this machine may be kept."""
+
+    def target(self, ordinal: int | None = None) -> Target:
+        """The target of this machine, or of its device number `ordinal`."""
+
+    def versions(self) -> str:
+        """Versions of what makes code; part of every key."""
+
+    def stages(self, options: Any, target: Target) -> Mapping[str, Stage]:
+        """The stages after tile IR, in order; `options` are the back end's own."""
+
+    def load(self, binary: bytes, metadata: Mapping[str, Any]) -> Any:
+        """Code in memory, from what the last stage made."""
+
+    def launcher(self, module: Any, metadata: Mapping[str, Any], place: Placement) -> Launch:
+        """`launch(gx, gy, gz, *runtime_values)` for loaded code."""
+
+    def texts(self, asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
+        """Further texts by extension, made of the stages' artifacts when they are asked for."""

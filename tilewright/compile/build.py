@@ -1,0 +1,86 @@
+"""From a request to loaded code: cache look-ups around the stages.
+
+::
+
+    key -> disk (machine code) -> stages: ttir, loops, llir, obj (CPU)
+                                          ttir, tgir, llir, ptx, cubin (GPU)
+
+A damaged cache entry is a miss: the kernel is compiled anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.base.disk_cache import disk_cache
+from tilewright.base.errors import TilewrightError
+from tilewright.base.knobs import knobs
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.metadata import StageTexts, describe_kernel
+from tilewright.compile.request import Request
+from tilewright.devices.registry import backend_of
+from tilewright.passes.stages import Stage, run_stages
+
+
+def compile_request(request: Request) -> CompiledKernel:
+    """Compile what is asked for, or load it from the disk cache.
+
+    Raises:
+        CompilationError: the kernel is wrong; the message shows where.
+        GlobalsChangedError: a variable that the kernel uses has changed since it was first compiled.
+    """
+    begin = time.perf_counter()
+    request.source.check()
+    backend, key = backend_of(request.target), request.key()
+    on_disk = not _bypass_cache() and request.source.has_content() and not request.specialization.without_content()
+    kernel = _from_disk(request, key) if on_disk else None
+    if kernel is None:
+        kernel = _run(request, key)
+        if on_disk:
+            disk_cache().put(key, kernel.binary, kernel.metadata)
+        kernel.module = backend.load(kernel.binary, kernel.metadata)
+
+    def texts() -> Mapping[str, str | bytes]:
+        request.source.check()
+        return _run(request, key).asm
+
+    kernel.asm = StageTexts(kernel.asm, texts, _stages(request).keys(), backend.texts)
+    kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
+    kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
+    kernel.total_seconds = time.perf_counter() - begin
+    return kernel
+
+
+def _stages(request: Request) -> dict[str, Stage]:
+    later = backend_of(request.target).stages(request.options, request.target)
+    return {"ttir": request.source.first_stage(request), **later}
+
+
+def _bypass_cache() -> bool:
+    """Dumps and overrides need the stages to run."""
+    wanted = knobs.compilation
+    return knobs.cache.disabled or wanted.dump_dir is not None or wanted.override_dir is not None
+
+
+def _from_disk(request: Request, key: str) -> CompiledKernel | None:
+    entry = disk_cache().get(key)
+    if entry is None:
+        return None
+    backend = backend_of(request.target)
+    asm: dict[str, str | bytes] = {backend.BINARY: entry.payload}
+    kernel = CompiledKernel(request.source.name, request.target, entry.metadata, key, asm, from_disk=True)
+    try:
+        kernel.module = backend.load(entry.payload, entry.metadata)
+    except (TilewrightError, KeyError):  # whole by its checksum, and still not loadable: compile anew
+        return None
+    return kernel
+
+
+def _run(request: Request, key: str) -> CompiledKernel:
+    """Run the stages."""
+    name, types = request.source.name, list(request.specialization.runtime_types)
+    metadata: dict[str, Any] = {"name": name, "types": types}
+    outcome = run_stages(_stages(request), request.source, metadata, name, knobs.compilation)
+    return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

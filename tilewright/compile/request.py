@@ -1,0 +1,131 @@
+"""The one door to compiled code: a request says what is compiled, for which arguments, how, and for what.
+
+::
+
+    kernel[grid](...)  warmup  compile()  IR files  workers  tools
+              \\          \\       |         /        /       /
+               make_request(source, specialization, options, target) -> Request -> build.compile_request
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tilewright.base.knobs import knobs
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.base.version import __version__
+from tilewright.compile.specialize import Specialization
+from tilewright.devices.drivers import target_at
+from tilewright.devices.registry import backend_of, options_for
+from tilewright.passes.stages import Stage
+
+
+class Source(Protocol):
+    """What tile IR is made of: a kernel, a text that defines one, or a file of tile IR."""
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel."""
+
+    def content(self) -> str:
+        """Hash of everything that the tile IR depends on, but for the rest of the request."""
+
+    def check(self) -> None:
+        """Raise GlobalsChangedError if it is no longer what `content` was made of."""
+
+    def has_content(self) -> bool:
+        """Whether `content` says everything, also to another process."""
+
+    def first_stage(self, request: Request) -> Stage:
+        """The stage "ttir": from this source to simplified tile IR."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that a compilation depends on. It can be pickled where its source can.
+
+    Args:
+        source: of the tile IR.
+        specialization: types and keys of the arguments.
+        options: those of the target's back end.
+        target: what to compile for.
+        asked: every option that was asked for by name, those of other back ends included. They are shown in the
+            metadata of the kernel (of the first request, if several get the same code) and are no part of the key.
+    """
+
+    source: Source
+    specialization: Specialization
+    options: Options
+    target: Target
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def key(self) -> str:
+        """Content hash that names the compiled kernel in the disk cache."""
+        parts = (
+            fingerprint(),
+            backend_of(self.target).versions(),
+            self.source.content(),
+            self.specialization.text(),
+            self.options.key(),
+            repr(self.target),
+        )
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def make_request(
+    source: Source,
+    specialization: Specialization,
+    options: Mapping[str, Any] | Options | None = None,
+    target: Target | None = None,
+) -> Request:
+    """A request with complete options.
+
+    Args:
+        source: what is compiled.
+        specialization: types and keys of its arguments.
+        options: by name; options of other back ends are left out. Finished options are taken as they are.
+        target: default is that of the active driver.
+
+    Raises:
+        UnknownOptionError: no back end has such an option.
+        ArgumentError: a value that an option cannot have.
+        UnsupportedError: no back end for `target`.
+    """
+    target = target_at(None) if target is None else target
+    asked = {} if isinstance(options, Options) else dict(options or {})
+    made = options if isinstance(options, Options) else complete_options(asked, target)
+    return Request(source, specialization, made, target, asked)
+
+
+def complete_options(given: Mapping[str, Any], target: Target) -> Options:
+    """Options with every default filled in: those of the knobs, then those of the back end.
+
+    Raises:
+        UnknownOptionError: no back end has such an option.
+        ArgumentError: a value that an option cannot have.
+    """
+    defaults: dict[str, Any] = {}
+    if knobs.language.fp32_default is not None:
+        defaults["default_dot_input_precision"] = knobs.language.fp32_default
+    debug = bool(given.get("debug")) or knobs.runtime.debug  # the knob wins over False
+    return options_for(target, {**defaults, **given, "debug": debug})
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Identifies this copy of Tilewright: its version, and name, size and time of each of its files."""
+    root = str(Path(__file__).resolve().parent.parent)
+    rows = [__version__]
+    for folder, folders, files in os.walk(root):  # several times as fast as Path.rglob
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for path in (os.path.join(folder, name) for name in files if name.endswith(".py")):
+            status = os.stat(path)
+            rows.append(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}")
+    return hashlib.sha256(";".join(sorted(rows)).encode()).hexdigest()

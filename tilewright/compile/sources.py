@@ -1,0 +1,148 @@
+"""What a request compiles: a kernel, or a text that defines one. (Files of tile IR: `ir_source.py`.)"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import linecache
+import sys
+import types
+import warnings
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import ArgumentError
+from tilewright.base.knobs import knobs
+from tilewright.compile.function import KernelFunction
+from tilewright.compile.late import effects, entry, levels, pipeline
+from tilewright.compile.parameters import parameter_specs
+from tilewright.compile.request import Request
+from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
+from tilewright.ops.text import parse_module, print_module
+from tilewright.passes.stages import Stage
+
+
+class FunctionSource:
+    """A kernel. It is pickled by the name under which its module holds it.
+
+    Args:
+        fn: the kernel.
+    """
+
+    def __init__(self, fn: BlockFunction) -> None:
+        self.fn = fn
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel."""
+        return str(self.fn.fn.__name__)
+
+    def content(self) -> str:
+        """Hash of its source, of everything that it calls, and of the globals that it uses.
+
+        Its place in its file counts too: line tables and the texts of assertions in the code name it.
+        """
+        return content_hash(self.fn)
+
+    def check(self) -> None:
+        """Raise GlobalsChangedError if a variable that the kernel uses has changed since it was first compiled."""
+        check_globals(self.fn)
+
+    def has_content(self) -> bool:
+        """Whether every constant that the kernel uses has a key of its own."""
+        return not without_content(self.fn)
+
+    def first_stage(self, request: Request) -> Stage:
+        """Front end and simplification."""
+
+        def run(source: FunctionSource, metadata: dict[str, Any]) -> ModuleOp:
+            specs = parameter_specs(request.specialization)
+            built = entry.build_module(source.fn, specs, request.options, request.target)
+            for message in built.warnings:
+                warnings.warn(message, stacklevel=2)
+            metadata["params"] = [param.name for param in built.params]
+            return simplify(built.module, metadata)
+
+        return Stage(run, print_module, lambda contents, _: parse_module(contents.decode()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module, name = self.fn.fn.__module__, self.fn.fn.__qualname__
+        if _named(sys.modules.get(module), name) is not self.fn:
+            raise ArgumentError(
+                f"kernel `{self.name}` cannot be sent to another process: {module} has no {name} that is this kernel",
+                hint="define it at the top of a module, or send its text as a TextSource",
+            )
+        return _import_source, (module, name)
+
+
+def _named(module: Any, qualified: str) -> Any:
+    """What a module holds under a qualified name, as a kernel; tuners and heuristics are looked through."""
+    found = module
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    while found is not None and not isinstance(found, KernelFunction):
+        found = getattr(found, "fn", None)
+    return found
+
+
+def _import_source(module: str, name: str) -> FunctionSource:
+    return FunctionSource(_named(importlib.import_module(module), name))
+
+
+class TextSource(FunctionSource):
+    """A kernel as the text of a module that defines it. It is pickled as text, and executed where it is wanted.
+
+    Args:
+        text: Python; what it imports must be there for whoever compiles it.
+        kernel: name of the kernel in it.
+
+    Raises:
+        ArgumentError: the text has no such kernel.
+    """
+
+    def __init__(self, text: str, kernel: str) -> None:
+        self.text = text
+        module = _execute(text)
+        found = _named(module, kernel)
+        if found is None:
+            raise ArgumentError(f"the text defines no kernel {kernel!r}", hint="decorate it with @tilewright.jit")
+        super().__init__(found)
+
+    def content(self) -> str:
+        """As of any kernel, without its place: of generated text nobody asks on which line a kernel stood."""
+        return lasting_hash(self.fn)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TextSource, (self.text, self.name)
+
+
+def _execute(text: str) -> types.ModuleType:
+    """The module that a text defines, made once per process; its lines can be shown in errors."""
+    name = f"tilewright_text_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        module = types.ModuleType(name)
+        module.__file__ = f"<{name}>"
+        linecache.cache[module.__file__] = (len(text), None, text.splitlines(keepends=True), module.__file__)
+        sys.modules[name] = module
+        try:
+            exec(compile(text, module.__file__, "exec"), module.__dict__)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def simplify(module: ModuleOp, metadata: dict[str, Any], passes: Any = None) -> ModuleOp:
+    """Run the passes over tile IR; with the knob `compilation.verify`, hold the level's rules after each of them.
+
+    Args:
+        module: tile IR, changed in place.
+        metadata: told which parameters the kernel stores through.
+        passes: default is `SIMPLIFY`.
+    """
+    after = (lambda _, changed: levels.verify(changed)) if knobs.compilation.verify else None
+    pipeline.run_passes(module, pipeline.SIMPLIFY if passes is None else passes, after)
+    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    return module
