@@ -30,5 +30,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    from tests.backends.cpu import families  # loads tilewright, which must read the environment set above
+
+    terminalreporter.write_line(families.report())
+
+
 def pytest_unconfigure() -> None:
     _CACHE.cleanup()

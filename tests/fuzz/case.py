@@ -87,7 +87,7 @@ class Case:
         params: parameters in order.
         body: statements.
         grid: number of programs per axis.
-        cpu: name of the CPU that is compiled for, which must run here; empty for the host itself.
+        cpu: name of the CPU that is compiled for, emulated if need be; empty for the host itself.
         options: compile options that differ from the defaults.
         note: what was wrong, for a regression test.
     """

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 import tilewright
-from tests.backends.cpu import soft_avx512
+from tests.backends.cpu.families import described, machine
 from tests.backends.cpu.harness import Compiled
 from tests.fuzz.arguments import Array, Guarded, element, filled, working
 from tests.fuzz.case import Loaded, Param, load
 from tests.gpu.harness import Compiled as CompiledForGpu
-from tilewright.backends.llvm.features import describe, host
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.backends.reference.memory import Memory
@@ -174,10 +173,9 @@ def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
         if p.alias:
             guarded[p.name] = guarded[p.alias]
     arrays = {name: g.array for name, g in guarded.items()}
-    isa = describe("", case.cpu) if case.cpu else host()
-    soften = soft_avx512.soften if soft_avx512.needed(isa) else None
+    isa = described(case.cpu) if case.cpu else machine()
     try:
-        compiled = Compiled(module, Options(**case.options), passes=False, isa=isa, soften=soften)
+        compiled = Compiled(module, Options(**case.options), passes=False, isa=isa)
         compiled(case.grid, *arguments(case, arrays))
     except Exception as error:
         raise _Stop("cpu", error) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
@@ -122,11 +123,45 @@ def test_compile_says_what_is_wrong(cache, file, kernel, signature, said):
     assert result.exit_code == 1 and said in result.output
 
 
+@pytest.mark.parametrize(
+    ("target", "said", "unsaid"),
+    [
+        ("cpu:x86-64-v4", ["yes  stores past the caches", "yes  chunks without masks", "2 yes, 0 no"], ["wgmma"]),
+        ("cpu:x86-64-v3", ["no   stores past the caches: the target has no stores of whole lines"], []),
+        ("cuda:90", ["yes  no barrier"], ["chunks"]),
+    ],
+)
+def test_explain_tells_what_is_done_and_why_not(cache, file, target, said, unsaid):
+    for _ in range(2):  # compiled, then from the disk cache
+        output = _invoke("explain", f"{file}:add", "-t", target, "-s", "*fp32:16, *fp32:16, i32, 1024").output
+        assert "tl.store(y_ptr + offsets" in output
+        assert all(text in output for text in said) and not any(text in output for text in unsaid)
+
+
+def test_explain_can_leave_out_what_is_done(cache, file):
+    output = _invoke("explain", f"{file}:add", "-t", "cpu:x86-64-v3", "-s", "*fp32, *fp32, i32, 1024", "--no").output
+    assert "0 yes, 1 no" in output and "chunks without masks" not in output
+
+
+def test_the_knob_explains_every_compilation(cache, file, monkeypatch, capsys):
+    monkeypatch.setattr(knobs.compilation, "explain", True)
+    for _ in range(2):  # from the disk cache too
+        aot.compile_file(f"{file}:add", "*fp32, *fp32, i32, 1024", "cpu:x86-64-v4", {})
+        told = capsys.readouterr().err
+        assert "add for cpu:x86-64-v4" in told and "yes  chunks without masks" in told and f"{file}:" in told
+
+
 def test_signatures_are_read():
     assert aot.read_signature("*fp32:16, i32, 'a', 2.5,None, True, *u1") == [
-        ("*fp32", None, True), ("i32", None, False), ("", "a", False), ("", 2.5, False), ("", None, False),
-        ("", True, False), ("*u1", None, False),
-    ]  # fmt: skip
+        ("*fp32", None, True),
+        ("i32", None, False),
+        ("", "a", False),
+        ("", 2.5, False),
+        ("", None, False),
+        ("", True, False),
+        ("*u1", None, False),
+    ]
+    assert aot.read_signature("tl.float32, fp32") == [("", tl.float32, False), ("fp32", None, False)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("passed", "status"), [(True, 0), (False, 1)])

@@ -69,6 +69,7 @@ class CompilationKnobs:
     override_dir: Path | None = _knob(
         "TILEWRIGHT_OVERRIDE_DIR", None, Path, "read stages from this folder instead of computing them"
     )
+    explain: bool = _knob("TILEWRIGHT_EXPLAIN", False, _bool, "print what is done to each kernel, and why")
     verify: bool = _knob("TILEWRIGHT_VERIFY", False, _bool, "verify the IR against its level after every pass")
 
 

@@ -10,10 +10,12 @@ A damaged cache entry is a miss: the kernel is compiled anew.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.base.decision import render
 from tilewright.base.disk_cache import disk_cache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
@@ -49,6 +51,8 @@ def compile_request(request: Request) -> CompiledKernel:
     kernel.asm = StageTexts(kernel.asm, texts, _stages(request).keys(), backend.texts)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
     kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
+    if knobs.compilation.explain:
+        print(render(kernel.decisions, f"{kernel.name} for {kernel.target}"), file=sys.stderr)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tilewright.backends.protocol import Launch
+from tilewright.base.decision import Decision, from_records
 from tilewright.base.errors import ArgumentError
 from tilewright.base.hooks import LazyDict
 from tilewright.base.knobs import knobs
@@ -54,6 +55,11 @@ class CompiledKernel:
     src: Any = None
     specialization: Specialization | None = None
     _launchers: dict[Any, Any] = field(default_factory=Unsaved, repr=False)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What was done to the kernel and what was not, with the reasons; see `tilewright explain`."""
+        return from_records(self.metadata.get("decisions", ()))
 
     @property
     def binary(self) -> bytes:

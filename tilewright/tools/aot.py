@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.base.dtypes import scalar_from_signature
+import tilewright.language as tl
+from tilewright.base.dtypes import dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
@@ -58,7 +59,7 @@ def read_signature(text: str) -> list[tuple[str, Any, bool]]:
 
     Args:
         text: separated by commas: types (`*fp32`), types of what is divisible by 16 (`*fp32:16`), and constants: Python
-            numbers, strings, True, False, None.
+            numbers, strings, True, False, None, data types (`tl.float32`).
 
     Returns:
         (type, None, divisible) or ("", constant, False) for each.
@@ -71,6 +72,9 @@ def read_signature(text: str) -> list[tuple[str, Any, bool]]:
         kind, _, fact = entry.partition(":")
         if fact in ("", "16") and _is_type(kind):
             entries.append((kind, None, bool(fact)))
+            continue
+        if isinstance(named := getattr(tl, entry.removeprefix("tl."), None), dtype) and entry.startswith("tl."):
+            entries.append(("", named, False))
             continue
         try:
             entries.append(("", ast.literal_eval(entry), False))

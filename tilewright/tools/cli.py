@@ -19,6 +19,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
 from tilewright.tools import doctor
 from tilewright.tools.aot import compile_file, show_compiled
+from tilewright.tools.explain import show_explained
 from tilewright.tools.tour import show
 
 
@@ -76,9 +77,35 @@ def compile_command(
     Each entry of the signature is a type (*fp32, i32, fp64, ...), with :16 behind it for addresses and integers that
     are divisible by 16, or the value of a compile-time constant.
     """
+    show_compiled(_console(), compile_file(kernel, signature, target, _options(num_warps, num_stages)), out)
+
+
+@main.command("explain")
+@click.argument("kernel", metavar="FILE.py:KERNEL")
+@click.option("--signature", "-s", required=True, help='One entry per parameter: "*fp32:16, i32, 1024".')
+@click.option("--target", "-t", default=None, help="cuda:80, cuda:90, cpu:x86-64-v4, ...; default: this machine.")
+@click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
+@click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")
+@click.option("--no", "only_no", is_flag=True, help="Only what is not done.")
+def explain_command(
+    kernel: str, signature: str, target: str | None, num_warps: int | None, num_stages: int | None, only_no: bool
+) -> None:
+    """Show what the compiler does to a kernel, line by line; where it does not, why, and what to write instead.
+
+    The signature is written as for `tilewright compile`. The target need not be on this machine.
+
+    \b
+    tilewright explain matmul.py:matmul_kernel --target cuda:90 -s "*fp16:16, *fp16:16, ..., 128, 128, 64"
+    """
+    show_explained(
+        _console(), compile_file(kernel, signature, target, _options(num_warps, num_stages)), only_no=only_no
+    )
+
+
+def _options(num_warps: int | None, num_stages: int | None) -> dict[str, int]:
+    """The options that are given."""
     wanted = {"num_warps": num_warps, "num_stages": num_stages}
-    options = {name: value for name, value in wanted.items() if value is not None}
-    show_compiled(_console(), compile_file(kernel, signature, target, options), out)
+    return {name: value for name, value in wanted.items() if value is not None}
 
 
 @main.group()

@@ -1,6 +1,6 @@
 """Runs one plan on numpy arrays: packs (or not) both operands in two K pieces, multiplies in two K pieces.
 
-Kept apart from the tests so that vector and AMX tests share it.
+What lies around the valid extents of the operands in memory is poison: NaN, or the largest integer.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.backends.cpu.families import load_for
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_strided, pack_a, pack_b
-from tilewright.backends.llvm.codegen import compile_object, load
-from tilewright.backends.llvm.features import CpuFeatures, host
+from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I64, PTR, VOID
@@ -52,6 +52,15 @@ def aligned(size: int, fill: int = 0xAB) -> np.ndarray[Any, Any]:
     return raw[start : start + size]
 
 
+def poisoned(values: np.ndarray[Any, Any], dtype: str, spread: int = 1) -> np.ndarray[Any, Any]:
+    """A view of `values` in the middle of poison, `spread` elements apart along the last axis."""
+    poison: Any = 0x7FC0 if dtype == "bf16" else np.nan if values.dtype.kind == "f" else np.iinfo(values.dtype).max
+    around = np.full((values.shape[0] + 96, values.shape[1] * spread + 96), poison, values.dtype)
+    inside = around[48 : 48 + values.shape[0], 48 : 48 + values.shape[1] * spread : spread]
+    inside[...] = values
+    return inside
+
+
 @dataclass(frozen=True)
 class Case:
     """How operands are given: A and B orders (`"in place"` too), valid extents, K split, old accumulator kept."""
@@ -64,13 +73,18 @@ class Case:
     split: int = 0
     fresh: bool = True
 
+    def extents(self, plan: DotPlan) -> tuple[int, int, int]:
+        """Valid M, N and K; 0 or less for none."""
+        whole = ((self.m_valid, plan.m), (self.n_valid, plan.n), (self.k_valid, plan.k))
+        m, n, k = (extent if valid is None else valid for valid, extent in whole)
+        return m, n, k
+
 
 def emit_case(module: Module, plan: DotPlan, case: Case) -> Function:
     """The exported function `run(acc, a, b, packed_a, packed_b, a_m, a_k, b_k, b_n, strides)`."""
     f = module.function("run", VOID, (*[PTR] * 5, *[I64] * 4), linkage="")
     acc, a, b, packed_a, packed_b, a_m, a_k, b_k, b_n = f.args
-    m, n = case.m_valid or plan.m, case.n_valid or plan.n
-    k = plan.k if case.k_valid is None else case.k_valid
+    m, n, k = case.extents(plan)
     pieces = [(0, plan.k)] if not case.split else [(0, case.split), (case.split, plan.k)]
     row, panel = plan.a_row_bytes(plan.k), plan.b_panel_bytes(plan.k)
     a_plane, b_plane = plan.a_plane_bytes(plan.k), plan.b_plane_bytes(plan.k)
@@ -105,50 +119,47 @@ def emit_case(module: Module, plan: DotPlan, case: Case) -> Function:
 
 
 def run_case(
-    isa: CpuFeatures, plan: DotPlan, case: Case, rng: np.random.Generator, *, text: Any = None
+    isa: CpuFeatures,
+    plan: DotPlan,
+    case: Case,
+    rng: np.random.Generator,
+    operands: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Run the case on random operands.
-
-    Args:
-        text: rewrites the module text before it is compiled for the host.
+    """Run the case on stored operands A [M, K] and B [K, N] in memory of the orders that it names, random if not given.
 
     Returns:
         (result, exact product in float64 or int64 plus the old accumulator, sum of magnitudes of the products)
     """
     module = Module(isa)
     emit_case(module, plan, case)
-    rendered = module.render() if text is None else text(module.render())
-    library = load(compile_object(rendered, isa if text is None else host()), ["run"])
-    k = plan.k if case.k_valid is None else case.k_valid
-    m, n = case.m_valid or plan.m, case.n_valid or plan.n
-    a = random(rng, (m, k) if case.a in ("k", "in place") else (k, m), plan.a_dtype)
-    b = random(rng, (n, k) if case.b == "k" else (k, n), plan.b_dtype)
-    a_mk = a if case.a in ("k", "in place") else a.T
-    b_kn = b.T if case.b == "k" else b
-    if case.a == "any":  # no unit stride at all
-        a_mk = np.repeat(np.ascontiguousarray(a_mk), 2, axis=1)[:, ::2]
-    if case.b == "any":
-        b_kn = np.repeat(np.ascontiguousarray(b_kn), 3, axis=1)[:, ::3]
+    library = load_for(isa, module.render(), ["run"])
+    m, n, k = (max(extent, 0) for extent in case.extents(plan))
+    a, b = operands or (random(rng, (m, k), plan.a_dtype), random(rng, (k, n), plan.b_dtype))
+    # "any" has no unit stride at all.
+    a_mk = poisoned(a.T, plan.a_dtype).T if case.a == "mn" else poisoned(a, plan.a_dtype, 2 if case.a == "any" else 1)
+    b_kn = poisoned(b.T, plan.b_dtype).T if case.b == "k" else poisoned(b, plan.b_dtype, 3 if case.b == "any" else 1)
     acc_t = {"f64": np.float64, "f32": np.float32, "i32": np.int32, "i64": np.int64}[plan.acc]
     acc = aligned(plan.acc_bytes + 64).view(acc_t)
     old = rng.integers(-100, 100, (plan.acc_rows, plan.acc_columns)).astype(acc_t)
     count = plan.acc_rows * plan.acc_columns
     acc[:count] = old.reshape(-1)
     guard = acc[count:].copy()
-    packed_a, packed_b = aligned(plan.a_bytes(plan.k) + 64), aligned(plan.b_bytes(plan.k) + 64)
+    packed = [aligned(plan.a_bytes(plan.k) + 1024), aligned(plan.b_bytes(plan.k) + 1024)]
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(library.address("run"))
     call(
-        acc.ctypes.data, a_mk.ctypes.data, b_kn.ctypes.data, packed_a.ctypes.data, packed_b.ctypes.data,
+        acc.ctypes.data, a_mk.ctypes.data, b_kn.ctypes.data, *(p.ctypes.data + 512 for p in packed),
         *a_mk.strides, *b_kn.strides,
     )  # fmt: skip
     assert (acc[count:].view(np.uint8) == guard.view(np.uint8)).all(), "wrote past the accumulator"
-    assert (packed_a[-64:] == 0xAB).all() and (packed_b[-64:] == 0xAB).all(), "wrote past a packed operand"
+    for p in packed:
+        assert (p[:512] == 0xAB).all() and (p[-512:] == 0xAB).all(), "wrote outside of a packed operand"
     wide: Any = np.int64 if plan.acc[0] == "i" else np.float64
     left, right = value(a_mk, plan.a_dtype).astype(wide), value(b_kn, plan.b_dtype).astype(wide)
     start = old[: plan.m, : plan.n].astype(wide) * (not case.fresh)
     exact = start.copy()
-    exact[:m, :n] += left @ right
     size = np.abs(start)
-    size[:m, :n] += np.abs(left) @ np.abs(right)
+    with np.errstate(invalid="ignore"):
+        exact[:m, :n] += left @ right
+        size[:m, :n] += np.abs(left) @ np.abs(right)
     result = acc[:count].reshape(plan.acc_rows, plan.acc_columns)[: plan.m, : plan.n]
     return result, exact, size

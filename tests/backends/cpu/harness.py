@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.backends.cpu.emit.dot import amx
+from tests.backends.cpu.families import load_for, machine
 from tilewright.backends.cpu.emit.lower import CpuProgram, lower_module
-from tilewright.backends.llvm.codegen import compile_object, load
-from tilewright.backends.llvm.features import CpuFeatures, host
+from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.options import Options
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ops.function import FuncOp
@@ -34,8 +33,7 @@ class Compiled:
         source: TTIR text or module (which is changed).
         options: compile options.
         passes: whether to simplify first.
-        isa: the target; must be able to run here, perhaps after `soften`.
-        soften: rewrites the LLVM IR, which is then compiled for the host.
+        isa: the target, this machine unless given; instructions that the machine lacks are replaced (`families`).
     """
 
     def __init__(
@@ -45,22 +43,16 @@ class Compiled:
         *,
         passes: bool = True,
         isa: CpuFeatures | None = None,
-        soften: Callable[[str], str] | None = None,
     ) -> None:
         module = parse_module(source) if isinstance(source, str) else source
         if passes:
             run_passes(module)
         kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
         self.names = [ir_name(element_type(t)) for t in kernel.function_type.inputs]
-        self.program: CpuProgram = lower_module(module, isa or host(), options)
-        if self.program.needs_amx and soften is None:
-            assert amx.request_permission(), "the system keeps the tile registers to itself"
+        isa = machine() if isa is None else isa
+        self.program: CpuProgram = lower_module(module, isa, options)
         exports = [self.program.symbol] + ([f"{self.program.symbol}.failed"] if self.program.asserts else [])
-        if soften is None:
-            image = compile_object(self.program.llvm, isa or host())
-        else:
-            image = compile_object(soften(self.program.llvm), host())
-        self.library = load(image, exports)
+        self.library = load_for(isa, self.program.llvm, exports)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
         self.entry = prototype(self.library.address(self.program.symbol))
         self._arena = np.zeros(self.program.scratch_bytes + 128, np.uint8)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.dot_harness import aligned, random, value
+from tests.backends.cpu.families import FAMILIES, load_for
 from tilewright.backends.cpu.emit.dot import amx, dot, pack_a, pack_b, plan_dot
 from tilewright.backends.cpu.plan.dot import ELEM
-from tilewright.backends.llvm.codegen import compile_object, load
-from tilewright.backends.llvm.features import describe, host
 from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I64, PTR, VOID, const
 
@@ -33,6 +32,7 @@ def _emit(module: Module, shape: tuple[int, int, int], tile: tuple[int, int, int
     packed_a = f.gep(packed_b, -(-plan.b_bytes(steps * bk) // 64) * 64)
     acc = f.gep(packed_a, -(-plan.a_bytes(bk) // 64) * 64)
     panel, row, acc_stride = plan.b_panel_bytes(steps * bk), plan.a_row_bytes(bk), plan.acc_columns * c_size
+    a_plane, b_plane = plan.a_plane_bytes(bk), plan.b_plane_bytes(steps * bk)
     grid_m, grid_n = -(-m // bm), -(-n // bn)
     if plan.is_amx:
         amx.configure(f)
@@ -47,14 +47,20 @@ def _emit(module: Module, shape: tuple[int, int, int], tile: tuple[int, int, int
         rows = f.intrinsic("smin", f.sub(const(I64, m), i0), const(I64, bm))
         with f.if_(f.icmp("ne", column, programs.values[0])):
             src = f.gep(b, f.mul(j0, b_size))
-            pack_b(f, plan, "mn", packed_b, panel, src, n * b_size, b_size, k, columns, plan.steps(steps * bk))
+            pack_b(
+                f, plan, "mn", packed_b, panel, src, n * b_size, b_size, k, columns, plan.steps(steps * bk),
+                plane_bytes=b_plane,
+            )  # fmt: skip
         with f.loop(0, steps * bk, bk) as k_loop:
             k0 = k_loop.index
             src = f.gep(f.gep(a, f.mul(i0, k * a_size)), f.mul(k0, a_size))
-            pack_a(f, plan, "k", packed_a, row, src, k * a_size, a_size, rows, f.sub(k, k0), plan.steps(bk))
+            pack_a(
+                f, plan, "k", packed_a, row, src, k * a_size, a_size, rows, f.sub(k, k0), plan.steps(bk),
+                plane_bytes=a_plane,
+            )  # fmt: skip
             dot(
                 f, plan, acc, acc_stride, packed_a, row, packed_b, panel, plan.steps(bk), f.icmp("eq", k0, 0),
-                first=f.op("udiv", k0, const(I64, plan.unit)),
+                first=f.op("udiv", k0, const(I64, plan.unit)), a_plane_bytes=a_plane, b_plane_bytes=b_plane,
             )  # fmt: skip
         with f.loop(0, rows) as r, f.loop(0, columns) as s:
             v = f.load(ELEM[plan.acc], f.gep(f.gep(acc, f.mul(r.index, acc_stride)), f.mul(s.index, c_size)))
@@ -71,11 +77,12 @@ def _emit(module: Module, shape: tuple[int, int, int], tile: tuple[int, int, int
     "types", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"), ("i8", "i8", "i32")]
 )
 @pytest.mark.parametrize("shape", [(128, 96, 192), (100, 75, 150)])
-def test_cached_panels(types: tuple[str, str, str], shape: tuple[int, int, int]) -> None:
-    isa = describe(flags="-amx-tile,-amx-bf16,-amx-int8") if host().has("amx-tile") else host()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cached_panels(family: str, types: tuple[str, str, str], shape: tuple[int, int, int]) -> None:
+    isa = FAMILIES[family].isa
     module = Module(isa)
     size = _emit(module, shape, (32, 32, 64), types)
-    kernel = load(compile_object(module.render(), isa), ["k"])
+    kernel = load_for(isa, module.render(), ["k"])
     m, n, k = shape
     rng = np.random.default_rng(5)
     a, b = random(rng, (m, k), types[0]), random(rng, (k, n), types[1])

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.backends.cpu.families import FAMILIES
 from tests.backends.cpu.harness import Compiled
 from tests.backends.cpu.kernels import matmul_text
 from tilewright.backends.cpu.emit.lower import lower_module, plan_module
 from tilewright.backends.llvm.codegen import compile_object
-from tilewright.backends.llvm.features import describe, host
+from tilewright.backends.llvm.features import describe
 from tilewright.base.dtypes import dtype
 from tilewright.base.minifloat import decode, encode
 from tilewright.ops.text import parse_module
@@ -34,9 +35,9 @@ def _data(rng: np.random.Generator, rows: int, columns: int, elem: str) -> tuple
     return rounded, rounded.astype(np.float64)
 
 
-def _run(text: str, tile: tuple[int, int], m: int, n: int, k: int, elem: str, out: str, seed: int = 0) -> None:
-    rng = np.random.default_rng(seed)
-    compiled = Compiled(text)
+def _run(family: str, text: str, tile: tuple[int, int], m: int, n: int, k: int, elem: str, out: str) -> None:
+    rng = np.random.default_rng(0)
+    compiled = Compiled(text, isa=FAMILIES[family].isa)
     (a, exact_a), (b, exact_b) = _data(rng, m, k, elem), _data(rng, k, n, elem)
     c = np.zeros((m, n), np.uint16 if out == "bf16" else _NUMPY[out])
     grid = (-(-m // tile[0]) * -(-n // tile[1]),)
@@ -53,38 +54,43 @@ def _run(text: str, tile: tuple[int, int], m: int, n: int, k: int, elem: str, ou
     ("f32", "f32", "f32"), ("f16", "f32", "f16"), ("bf16", "f32", "bf16"), ("i8", "i32", "i32"), ("f64", "f64", "f64"),
 ])  # fmt: skip
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (100, 70, 50), (33, 130, 128)])
-def test_product(elem: str, acc: str, out: str, m: int, n: int, k: int) -> None:
-    _run(matmul_text(32, 64, 16, elem, acc, out), (32, 64), m, n, k, elem, out)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_product(family: str, elem: str, acc: str, out: str, m: int, n: int, k: int) -> None:
+    _run(family, matmul_text(32, 64, 16, elem, acc, out), (32, 64), m, n, k, elem, out)
 
 
 @pytest.mark.parametrize("tile", [(16, 16, 16), (128, 32, 64), (64, 128, 32), (8, 16, 128)])
-def test_tiles(tile: tuple[int, int, int]) -> None:
-    _run(matmul_text(*tile), tile[:2], 200, 150, 96, "f32", "f32")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tiles(family: str, tile: tuple[int, int, int]) -> None:
+    _run(family, matmul_text(*tile), tile[:2], 200, 150, 96, "f32", "f32")
 
 
-def test_more_trips_than_kept_panels() -> None:
+@pytest.mark.parametrize("elem", ["f32", "f16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_more_trips_than_kept_panels(family: str, elem: str) -> None:
     """Past the capacity of the cache every trip is packed anew."""
-    text = matmul_text(16, 256, 32, mask_k=False)
-    _run(text, (16, 256), 64, 512, 32 * 80, "f32", "f32")
+    text = matmul_text(16, 256, 32, elem, mask_k=False)
+    _run(family, text, (16, 256), 64, 512, 32 * 80, elem, "f32")
 
 
-@pytest.mark.parametrize("k", [0, 1, 15, 16, 17, 255, 256, 257, 300, 512, 700])
-def test_joined_trips(k: int) -> None:
-    """16 trips are one product; the last product stands for those that are left, and masks reach into it."""
-    text = matmul_text(32, 64, 16)
+@pytest.mark.parametrize("elem", ["f32", "f16", "i8"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_joined_trips(family: str, elem: str) -> None:
+    """Many trips are one product; the last product stands for those that are left, and masks reach into it."""
+    acc = "i32" if elem == "i8" else "f32"
+    text = matmul_text(32, 64, 64, elem, acc, acc)
     module = parse_module(text)
     run_passes(module)
-    assert "trips at a time" in plan_module(module, host()).render()
-    compiled = Compiled(text)
-    rng = np.random.default_rng(k)
-    a, b = (
-        rng.standard_normal((50, max(k, 1))).astype(np.float32),
-        rng.standard_normal((max(k, 1), 70)).astype(np.float32),
-    )
-    c = np.full((50, 70), 7, np.float32)
-    compiled((4,), a, b, c, 50, 70, k, max(k, 1), 70, 70)
-    want = a[:, :k].astype(np.float64) @ b[:k].astype(np.float64)
-    assert np.abs(c - want).max() <= 1e-5 * (1 + np.abs(want).max())
+    isa = FAMILIES[family].isa
+    assert "trips at a time" in plan_module(module, isa).render()
+    compiled = Compiled(text, isa=isa)
+    for k in (0, 1, 63, 64, 65, 255, 256, 257, 300, 512, 700):
+        rng = np.random.default_rng(k)
+        (a, exact_a), (b, exact_b) = _data(rng, 50, max(k, 1), elem), _data(rng, max(k, 1), 70, elem)
+        c = np.full((50, 70), 7, _NUMPY[acc])
+        compiled((4,), a, b, c, 50, 70, k, max(k, 1), 70, 70)
+        want = exact_a[:, :k] @ exact_b[:k]
+        assert np.abs(c - want).max() <= (0 if elem == "i8" else 1e-5) * (1 + np.abs(want).max())
 
 
 def test_trips_that_do_not_lie_side_by_side_stay_apart() -> None:
@@ -94,7 +100,7 @@ def test_trips_that_do_not_lie_side_by_side_stay_apart() -> None:
     )
     module = parse_module(text)
     run_passes(module)
-    assert "at a time" not in plan_module(module, host()).render()
+    assert "at a time" not in plan_module(module, FAMILIES["avx512"].isa).render()
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((32, 128)).astype(np.float32), rng.standard_normal((64, 64)).astype(np.float32)
     c = np.zeros((32, 64), np.float32)
@@ -106,7 +112,7 @@ def test_trips_that_do_not_lie_side_by_side_stay_apart() -> None:
 def test_rows_of_columns_share_packed_panels() -> None:
     module = parse_module(matmul_text(32, 64, 32))
     run_passes(module)
-    assert "B kept" in plan_module(module, host()).render()
+    assert "B kept" in plan_module(module, FAMILIES["avx512"].isa).render()
 
 
 def test_a_kernel_that_stores_before_the_loop_packs_each_time() -> None:
@@ -115,7 +121,7 @@ def test_a_kernel_that_stores_before_the_loop_packs_each_time() -> None:
     ).replace("%cg = arith", "%early = arith.constant 0.000000e+00 : f32\n    %cg = arith")  # fmt: skip
     module = parse_module(text)
     run_passes(module)
-    assert "B kept" not in plan_module(module, host()).render()
+    assert "B kept" not in plan_module(module, FAMILIES["avx512"].isa).render()
 
 
 @pytest.mark.parametrize(("triple", "cpu"), [

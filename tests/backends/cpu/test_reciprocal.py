@@ -8,6 +8,7 @@ import pytest
 from tests.backends.cpu.harness import Compiled
 from tests.sample_kernels import max_ulp
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import scalar_type
 from tilewright.ops.text import parse_module, print_module
 
@@ -56,7 +57,7 @@ def test_the_reciprocal_of_a_column_is_made_before_it_is_repeated() -> None:
       %b = tt.broadcast %e : tensor<4x1xf32> -> tensor<4x8xf32>
       %q = arith.divf %a, %b : tensor<4x8xf32>
       tt.return %q : tensor<4x8xf32> } }""")
-    divide_rows_once(next(iter(module.ops)))  # type: ignore[arg-type]
+    divide_rows_once(next(iter(module.ops)), Decisions())  # type: ignore[arg-type]
     module.verify()
     text = print_module(module, locations=False)
     assert "arith.divf" in text and ": tensor<4xf32>" in next(

@@ -25,6 +25,7 @@ from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.backends.nvidia.tgir.types import layout_attr, layout_of
+from tilewright.ir.decisions import Decisions
 from tilewright.layouts.distributed import default_blocked, mma_accumulator
 from tilewright.layouts.shared import row_major, swizzled
 
@@ -204,7 +205,7 @@ def run(text: str, x: Array, y: Array, barriers: bool = True) -> tuple[Array, Re
     """Run a program of `text_of` on the simulator; gives the result, counts and the text with barriers."""
     module = parse_module(text)
     if barriers:
-        place_barriers(module)
+        place_barriers(module, Decisions())
     function: Any = next(iter(module.ops))
     allocation = allocate(function)
     llvm = NvModule(features_of(90))

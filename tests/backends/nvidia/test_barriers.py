@@ -14,6 +14,7 @@ from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.plan.rings import Stage, stage_of
 from tilewright.backends.nvidia.tgir.ops import MemDescIndexOp, parse_module
 from tilewright.backends.nvidia.tgir.types import layout_attr
+from tilewright.ir.decisions import Decisions
 from tilewright.layouts.distributed import wgmma_accumulator
 
 ACC = layout_attr(wgmma_accumulator((4, 1), 64, (64, 64)))
@@ -26,7 +27,7 @@ def placed(body: str) -> list[str]:
     head = f"{HEAD}#A = {ACC}\n"
     arguments = f"%n: i32, %p: {POINTERS}, %acc: {F32}"
     module = parse_module(f"{head}module {{\ntt.func public @k({arguments}) {{\n{START}{body}\ntt.return\n}}\n}}")
-    place_barriers(module)
+    place_barriers(module, Decisions())
     short = {"local_alloc": "alloc", "convert_layout": "convert", "async_copy_global_to_local": "copy"}
     names = [op.name.split(".")[1] for op in module.walk() if op.name.startswith(("ttg.", "ttng.", "scf.f", "scf.w"))]
     return [short.get(name, name.removeprefix("local_").removeprefix("async_")) for name in names]

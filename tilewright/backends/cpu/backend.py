@@ -95,6 +95,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             scratch_bytes=program.scratch_bytes,
             chunk=program.chunk,
             asserts=list(program.asserts),
+            decisions=program.decisions,
         )
         return program
 

@@ -24,6 +24,7 @@ from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
+from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
 from tilewright.passes.stages import Stage
 
@@ -70,8 +71,11 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     arch = arch_of(target)
 
-    def lay_out(module: ModuleOp, _: dict[str, Any]) -> ModuleOp:
-        return pipeline.lay_out_module(module, options, target)
+    def lay_out(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
+        decisions = Decisions()
+        made = pipeline.lay_out_module(module, options, target, decisions)
+        metadata["decisions"] = decisions.records()
+        return made
 
     def emit(module: ModuleOp, metadata: dict[str, Any]) -> lower.LoweredKernel:
         kernel = lower.emit_kernel(module, options, target)

@@ -14,12 +14,14 @@ from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.assign import lay_out
 from tilewright.backends.nvidia.plan.barriers import place_barriers
+from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
 from tilewright.backends.nvidia.plan.dots import plan_dot
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.target import Target
+from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
@@ -27,29 +29,33 @@ from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 
 
-def lay_out_module(module: ModuleOp, options: CudaOptions, target: Target) -> ModuleOp:
+def lay_out_module(
+    module: ModuleOp, options: CudaOptions, target: Target, decisions: Decisions | None = None
+) -> ModuleOp:
     """Laid-out tile IR of a simplified module, which is consumed.
 
     Args:
         module: tile IR after `passes.pipeline`.
         options: compile options.
         target: a CUDA target.
+        decisions: what the planners answer is kept there, if it is given.
 
     Raises:
         UnsupportedError: options that this back end does not have.
     """
     if options.num_ctas != 1:
         raise UnsupportedError(f"num_ctas={options.num_ctas}: clusters are not supported yet", hint="use num_ctas=1")
-    arch = arch_of(target)
+    arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
     _inline_everything(module)
-    choose_descriptors(module, arch)
-    module = lay_out(module, options.num_warps, lambda op: plan_dot(op, options.num_warps, arch))
-    pipeline_loops(module, options.num_stages, arch)
+    choose_descriptors(module, arch, decisions)
+    module = lay_out(module, options.num_warps, lambda op: plan_dot(op, options.num_warps, arch, decisions))
+    pipeline_loops(module, options.num_stages, arch, decisions)
     hoist_loop_invariants(module)
     eliminate_common_subexpressions(module)
     eliminate_dead_code(module)
     order_memory(module)
-    place_barriers(module)
+    place_barriers(module, decisions)
+    note_conversions(module, decisions)
     return module
 
 

@@ -31,6 +31,7 @@ from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
 from tilewright.ops.math_extern import math_name
 
@@ -63,6 +64,7 @@ class Evaluator:
     Args:
         f: where to emit.
         fuse: whether a product may be contracted with the sum that takes it.
+        decisions: of the function.
 
     Attributes:
         scalars: LLVM values of scalar SSA values.
@@ -74,8 +76,9 @@ class Evaluator:
         streaming: whether whole-vector stores go past the caches (see `streaming`); streamed: whether any did.
     """
 
-    def __init__(self, f: Function, arena: V, *, fuse: bool) -> None:
+    def __init__(self, f: Function, arena: V, *, fuse: bool, decisions: Decisions) -> None:
         self.f = f
+        self.decisions = decisions
         self.fuse = fuse and f.isa.has_fma
         self.arena = arena
         self.scalars: dict[SSAValue, V] = {}

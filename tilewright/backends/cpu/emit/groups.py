@@ -21,12 +21,13 @@ from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import enter_nest
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
-from tilewright.backends.cpu.emit.nontemporal import streams
+from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.plan.index import Index
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
 from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.subjects import PAST_CACHES
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
 
@@ -65,6 +66,10 @@ class _GroupNest:
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
         self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
+        store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
+        self.streamed: int | None = None  # bytes of a program that may go past the caches
+        if store is not None:
+            self.streamed = ev.decisions.note(PAST_CACHES, store, plan_streaming(ev, step, chunking))
 
     def emit(self) -> None:
         """Emit the nest."""
@@ -101,9 +106,9 @@ class _GroupNest:
     def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
         ev, zero = self.ev, const(I64, 0)
-        test = streams(ev, self.step, self.chunking)
-        if test is None:
+        if self.streamed is None:
             return self._loop(dim, zero, limit, chunk, flat)
+        test = streams(ev, self.step, self.chunking, self.streamed)
 
         def variant(past: bool) -> list[V]:
             ev.open_scope()

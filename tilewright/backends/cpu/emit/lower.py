@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -37,6 +38,7 @@ from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I32, I64, PTR, VOID, T, V, const
 from tilewright.base.errors import InternalError
 from tilewright.base.options import Options
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, pointee_bytes
 from tilewright.ops.function import FuncOp
 
@@ -74,6 +76,7 @@ class CpuProgram:
         asserts: messages of `tl.device_assert`; the exported i32 `<symbol>.failed` holds 1 + the number of the first
             that failed, or 0.
         needs_amx: whether the process must ask for tile registers before the first launch.
+        decisions: records of what was done to the kernel, and why.
     """
 
     llvm: str
@@ -82,6 +85,7 @@ class CpuProgram:
     chunk: int = 0
     asserts: list[str] = field(default_factory=list)
     needs_amx: bool = False
+    decisions: list[dict[str, Any]] = field(default_factory=list)
 
 
 def lower_module(module: ModuleOp, isa: CpuFeatures, options: Options | None = None) -> CpuProgram:
@@ -104,10 +108,11 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     functions.sort(key=lambda function: not function.is_kernel)
     plans = {}
     for function in functions:
-        make_offsets_scalar(function)
-        divide_rows_once(function)
+        decisions = Decisions()
+        make_offsets_scalar(function, decisions)
+        divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
-        plans[function.symbol] = plan_function(function, isa)
+        plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)
 
 
@@ -122,7 +127,10 @@ def emit_module(loops: LoopModule, isa: CpuFeatures, options: Options | None = N
     while state.wanted:
         _emit_callee(state, state.wanted.pop())
     frame = state.frame(kernel.function.symbol)
-    return CpuProgram(module.render(), symbol, frame, asserts=state.asserts, needs_amx=needs_amx)
+    decisions = [record for plan in loops.plans.values() for record in plan.decisions.records()]
+    return CpuProgram(
+        module.render(), symbol, frame, asserts=state.asserts, needs_amx=needs_amx, decisions=decisions
+    )  # fmt: skip
 
 
 def _safe(symbol: str) -> str:
@@ -177,7 +185,7 @@ class FunctionLowering:
         self.pids, self.grid = pids, grid
         self.trips: dict[Operation, V] = {}
         self.joined: dict[Operation, V] = {}
-        self.ev = Evaluator(f, arena, fuse=state.options.enable_fp_fusion)
+        self.ev = Evaluator(f, arena, fuse=state.options.enable_fp_fusion, decisions=plan.decisions)
 
     @property
     def place_in_grid(self) -> list[V]:

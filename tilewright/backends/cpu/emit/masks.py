@@ -19,7 +19,10 @@ from tilewright.backends.cpu.plan.affine import Form, Poly
 from tilewright.backends.cpu.plan.index import Index, pattern
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import spoken
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.evaluator import Evaluator
@@ -44,12 +47,23 @@ class Masks:
         self.ev, self.dim = ev, dim
         self.forms: list[Form] = []
         holds: list[tuple[SSAValue, Index]] = []
-        for value, at in _comparisons(ev, step, index):
-            form = _below_zero(ev, value, at)
-            if form is not None and _bounds(form, dim, ev.nest.bits.get(dim, 0)):
-                self.forms.append(form)
-                holds.append((value, at))
-        self.holds = frozenset(holds) if len(holds) <= _MOST else frozenset()
+        answers = [(key, self._known_below(*key), asked) for key, asked in _comparisons(ev, step, index).items()]
+        many = sum(isinstance(answer, Yes) for _, answer, _ in answers) > _MOST
+        for key, answer, asked in answers:
+            answer = No(f"more than {_MOST} comparisons make up the masks") if many else answer
+            if asked or isinstance(answer, Yes):
+                ev.decisions.note(UNMASKED, owner_of(key[0]), answer)
+            if isinstance(answer, Yes):
+                self.forms.append(answer.plan)
+                holds.append(key)
+        self.holds = frozenset(holds)
+
+    def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
+        """The form that a part of a mask says is negative, if it grows evenly with the innermost loop."""
+        answer = _below_zero(self.ev, value, at)
+        if isinstance(answer, Yes) and not _bounds(answer.plan, self.dim, self.ev.nest.bits.get(self.dim, 0)):
+            return No("its bound does not grow evenly along the loop")
+        return answer
 
     def limit(self, extent: int, step: int) -> V:
         """Elements of the innermost loop, a multiple of `step`, below which everything in `holds` is true.
@@ -87,12 +101,16 @@ class Masks:
         return own, rest
 
 
-def _comparisons(ev: Evaluator, step: Step, index: Index) -> list[tuple[SSAValue, Index]]:
-    """Comparisons that make up the masks of a group's loads, stores and selections."""
-    found: dict[tuple[SSAValue, Index], None] = {}
+def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue, Index], bool]:
+    """The parts of which the masks of a group's loads, stores and selections are conjunctions.
+
+    Each with whether a load or store is masked by it; a selection may depend on anything.
+    """
+    found: dict[tuple[SSAValue, Index], bool] = {}
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(root, index) for root, _ in step.roots()]
     masks = [(sink.roots[2], index) for sink in step.sinks if sink.kind == "store" and len(sink.roots) > 2]
+    selections: list[tuple[SSAValue, Index]] = []
     while stack:
         key = stack.pop()
         if key in seen or not is_tile(key[0]) or key[0] in ev.placed:
@@ -105,41 +123,51 @@ def _comparisons(ev: Evaluator, step: Step, index: Index) -> list[tuple[SSAValue
             masks += operands[1:2]
             operands = operands[2:]
         elif op.name == "arith.select":
-            masks += operands[:1]
+            selections += operands[:1]
         stack += operands
     for mask in masks:
-        _conjuncts(ev, mask, found)
-    return list(found)
+        _conjuncts(ev, mask, found, True)
+    for condition in selections:
+        _conjuncts(ev, condition, found, False)
+    return found
 
 
-def _conjuncts(ev: Evaluator, key: tuple[SSAValue, Index], out: dict[tuple[SSAValue, Index], None]) -> None:
-    """The comparisons of which a mask is the conjunction."""
+def _conjuncts(
+    ev: Evaluator, key: tuple[SSAValue, Index], out: dict[tuple[SSAValue, Index], bool], asked: bool
+) -> None:
+    """The parts of which a mask is the conjunction."""
     value, _ = key
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
-    if op.name == "arith.cmpi":
-        out[key] = None
-    elif op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+    if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
         for operand in operand_indices(*key):
-            _conjuncts(ev, operand, out)
+            _conjuncts(ev, operand, out, asked)
+    elif op.name != "tt.splat":  # a scalar is tested without looking at elements
+        out.setdefault(key, asked)
 
 
-def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Form | None:
-    """The form that a comparison says is negative; None if it is not affine with constant, suitable strides."""
+def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
+    """The form that a comparison says is negative, if it is affine with constant, suitable strides."""
     op = owner_of(value)
     assert op is not None
+    if op.name != "arith.cmpi":
+        return No(f"a part of the mask is a {spoken(op)}, no comparison of integers", op, "(i < m) & (j < n)")
     predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
+    if predicate in ("eq", "ne"):
+        return No("it is true or false of single elements")
     if predicate not in ("slt", "sle", "sgt", "sge"):
-        return None
+        return No("it compares unsigned numbers", instead="signed integers")
     a, b = (ev.analysis.integer(v, i) for v, i in operand_indices(value, index))
     small, large = (a, b) if predicate in ("slt", "sle") else (b, a)
     form = small.plus(large, Poly.of(-1))
     if predicate in ("sle", "sge"):
         form = form.plus(Form(Poly.of(-1)))
-    if form.residual or any(stride.constant is None for stride in form.coords.values()):
-        return None
-    return form
+    if form.residual:
+        return No("what is compared is not affine in the element's place")
+    if any(stride.constant is None for stride in form.coords.values()):
+        return No("what is compared grows by a number that only the launch knows")
+    return Yes(form, "tested once for the chunks of a row")
 
 
 def _bounds(form: Form, dim: int, bits: int) -> bool:

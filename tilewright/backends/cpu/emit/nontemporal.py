@@ -19,6 +19,7 @@ from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import I64, VOID, V
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes
 
 if TYPE_CHECKING:
@@ -27,27 +28,42 @@ if TYPE_CHECKING:
 _MANY_BYTES = 48 << 20
 
 
-def streams(ev: Evaluator, step: Step, chunking: Chunking) -> V | None:
-    """The test for stores past the caches; None where they are never used."""
-    if ev.programs is None or len(step.shape) != 1 or not chunking.loops:
-        return None
-    if any(sink.kind != "store" for sink in step.sinks) or not ev.f.isa.has_zmm:
-        return None
-    f, stored = ev.f, 0
-    aligned: V | None = None
+def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]:
+    """Bytes that a program stores in a group, all of them in whole lines, if they may go past the caches."""
+    if not ev.f.isa.has_zmm:
+        return No("the target has no stores of whole lines (AVX-512)")
+    if ev.programs is None:
+        return No("a function that is called does not know the grid")
+    if len(step.shape) != 1:
+        return No("the tile has several dims")
+    if not chunking.loops:
+        return No("the tile is a single chunk of lanes", instead="a larger tile")
+    other = next((sink for sink in step.sinks if sink.kind != "store"), None)
+    if other is not None:
+        return No(f"the same loop has a {other.kind}", other.op)
     for sink in step.sinks:
         pointer, size = sink.roots[0], pointee_bytes(sink.roots[0].type)
         form = ev.analysis.pointer(pointer, chunking.index)
         contiguous = form.offset.coords == {chunking.index[0]: Poly.of(size)} and not form.offset.residual
-        if form.base is None or not contiguous or chunking.lanes * size % memory.LINE:
-            return None
-        stored += step.shape[0] * size
-        memory.hoist_address(ev, pointer, chunking.index)
-        start = memory.address_of(ev, pointer, chunking.index).base
+        if form.base is None or not contiguous:
+            return No("the addresses are not known to be contiguous", sink.op, "pointer + offset + tl.arange(0, N)")
+        if chunking.lanes * size % memory.LINE:
+            return No(f"a chunk of {chunking.lanes * size} bytes is no whole line", sink.op)
+    stored = sum(step.shape[0] * pointee_bytes(sink.roots[0].type) for sink in step.sinks)
+    return Yes(stored, f"where a launch stores {_MANY_BYTES >> 20} MiB or more, in whole lines")
+
+
+def streams(ev: Evaluator, step: Step, chunking: Chunking, stored: int) -> V:
+    """The test for stores past the caches; `stored` is what `plan_streaming` gave."""
+    assert ev.programs is not None
+    f = ev.f
+    aligned: V | None = None
+    for sink in step.sinks:
+        memory.hoist_address(ev, sink.roots[0], chunking.index)
+        start = memory.address_of(ev, sink.roots[0], chunking.index).base
         whole = f.icmp("eq", f.and_(f.cast("ptrtoint", start, I64), memory.LINE - 1), 0)
         aligned = whole if aligned is None else f.and_(aligned, whole)
-    if aligned is None:
-        return None
+    assert aligned is not None
     return f.and_(f.icmp("sge", f.mul(ev.programs, stored), _MANY_BYTES), aligned)
 
 

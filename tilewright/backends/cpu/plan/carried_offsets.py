@@ -16,12 +16,15 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
-from tilewright.ir.types import bit_width, element_type, i32, i64, is_integer, is_pointer, with_element
+from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_tile, owner_of
+from tilewright.backends.cpu.plan.subjects import CARRIED
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.control import ForOp, FuncOp, WhileOp
 from tilewright.ops.elementwise import AddIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 
@@ -36,38 +39,72 @@ class _Carried:
     increments: list[SSAValue | int]
 
 
-def make_offsets_scalar(function: FuncOp) -> bool:
+def make_offsets_scalar(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all `scf.for` loops of a function, inner ones first; says whether anything changed."""
-    loops = [op for op in function.walk() if isinstance(op, ForOp)]
+    loops = [op for op in function.walk() if isinstance(op, ForOp | WhileOp)]
     changed = False
     for loop in reversed(loops):
-        found = [c for n in range(len(loop.iter_args)) if (c := _recognise(loop, n)) is not None]
-        if found:
+        found = []
+        arguments = loop.regions[-1].block.args
+        for number, argument in enumerate(arguments[isinstance(loop, ForOp) :]):  # a counter comes first
+            answer = _recognise(loop, argument, number)
+            if isinstance(answer, Yes) or _moves(argument):
+                carried = decisions.note(CARRIED, _advance(loop, number), answer)
+                found += [carried] if carried is not None else []
+        if found and isinstance(loop, ForOp):
             _rewrite(loop, found)
             changed = True
     return changed
 
 
-def _recognise(loop: ForOp, number: int) -> _Carried | None:
-    body = loop.body.block
-    argument = body.args[number + 1]
+def _recognise(loop: ForOp | WhileOp, argument: SSAValue, number: int) -> Answer[_Carried]:
+    """How a loop moves a tile that it carries, if it moves all elements by one scalar."""
     element = element_type(argument.type)
     if not is_tile(argument) or not (is_pointer(element) or (is_integer(element) and bit_width(element) >= 32)):
-        return None
+        return No("it is no tile of pointers or of wide integers")
+    if isinstance(loop, WhileOp):
+        return No("only for loops are known to move a tile alike in every trip", loop, "for k in tl.range(...)")
     name = "tt.addptr" if is_pointer(element) else "arith.addi"
-    assert body.last_op is not None
-    value = body.last_op.operands[number]
+    value = _yielded(loop, number)
     increments: list[SSAValue | int] = []
     while value is not argument:
         op = owner_of(value)
         if op is None or op.name != name:
-            return None
+            return No("it is not the old tile plus something", op, "pointers += step")
         step = _uniform(op.operands[1])
         value = op.operands[0]
         if step is None:
-            return None
+            return No("the step differs between elements", op, "pointers += step, with one step for all")
         increments.append(step)
-    return _Carried(number, increments)
+    return Yes(_Carried(number, increments), "one offset instead of a tile")
+
+
+def _yielded(loop: Operation, number: int) -> SSAValue:
+    """What the next trip gets as its value `number`."""
+    last = loop.regions[-1].block.last_op
+    assert last is not None
+    return last.operands[number]
+
+
+def _advance(loop: Operation, number: int) -> Operation:
+    """Where a carried value changes."""
+    return owner_of(_yielded(loop, number)) or loop
+
+
+def _moves(argument: SSAValue) -> bool:
+    """Whether addresses are made of a carried tile."""
+    if not is_tile(argument) or is_float(element_type(argument.type)):
+        return False
+    seen: set[Operation] = set()
+    todo = [argument]
+    while todo:
+        value = todo.pop()
+        if is_pointer(element_type(value.type)):
+            return True
+        users = {use.operation for use in value.uses if is_lazy(use.operation.name)} - seen
+        seen |= users
+        todo += [result for user in users for result in user.results]
+    return False
 
 
 def _uniform(value: SSAValue) -> SSAValue | int | None:

@@ -17,10 +17,12 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
 from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_tile, owner_of
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import spoken
 from tilewright.ir.types import is_integer
-from tilewright.ops.control import ForOp
+from tilewright.ops.control import ForOp, IfOp, WhileOp
 
 _ARITHMETIC = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.extsi"})
 _PANEL_BYTES = 32 << 10  # of one packed panel, so that it stays in the first cache
@@ -41,14 +43,26 @@ class Coalescing:
     steps: list[Poly]
 
 
-def plan_coalescing(dot: Operation, a: MemoryOperand, b: MemoryOperand, plan: DotPlan) -> Coalescing | None:
-    """How the trips of the loop around `dot` are joined, or None where that is not possible or does not pay."""
+def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> Answer[Coalescing]:
+    """How the trips of the loop around `dot` are joined, where that is possible and pays."""
+    if not isinstance(a, MemoryOperand) or not isinstance(b, MemoryOperand):
+        return No(f"operand {'b' if isinstance(a, MemoryOperand) else 'a'} is not read from memory")
     loop = dot.parent_op()
-    if not isinstance(loop, ForOp) or dot.parent is not loop.body.block or plan.k != plan.padded_k(plan.k):
-        return None
+    if not isinstance(loop, ForOp) or dot.parent is not loop.body.block:
+        return No("it is not in the body of a for loop", loop if isinstance(loop, WhileOp | IfOp) else None)
+    if plan.k != plan.padded_k(plan.k):
+        return No(f"a K block of {plan.k} is no multiple of the {plan.k_block} that an instruction takes")
     factor = _PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes) // plan.k
-    if factor < 2 or a.conditions or b.conditions or not _only_multiplies(loop, dot):
-        return None
+    if factor < 2:
+        return No(f"a K block of {plan.k} is large enough by itself")
+    if a.conditions or b.conditions:
+        return No("a scalar condition is a part of a mask", (a if a.conditions else b).load)
+    no = _something_else(loop, dot)
+    return no or _side_by_side(loop, a, b, plan, factor)
+
+
+def _side_by_side(loop: ForOp, a: MemoryOperand, b: MemoryOperand, plan: DotPlan, factor: int) -> Answer[Coalescing]:
+    """The plan, if the operands of consecutive trips lie side by side along K, and bounds shrink with them."""
     trip = _Trip(loop)
     steps = trip.carried_steps()
     along_k = (a.strides[1], b.strides[0])
@@ -56,33 +70,37 @@ def plan_coalescing(dot: Operation, a: MemoryOperand, b: MemoryOperand, plan: Do
         trip.gain(operand.offset) == trip.expanded(stride * Poly.of(plan.k))
         for operand, stride in zip((a, b), along_k, strict=True)
     )
-    if steps is None or not aligned:
-        return None
+    if steps is None:
+        return No("the loop carries a scalar that does not grow evenly")
+    if not aligned:
+        return No("the operands of consecutive trips do not lie side by side along K")
     shrinking, fixed = (*a.bounds[1], *b.bounds[0]), (*a.bounds[0], *b.bounds[1], *a.strides, *b.strides)
     if any(trip.gain(bound) != Poly.of(-plan.k) for bound in shrinking):
-        return None
+        return No("the bound along K does not shrink by a block in each trip")
     if any(trip.gain(poly) != Poly({}) for poly in fixed):
-        return None
-    return Coalescing(loop, factor, steps)
+        return No("a stride, or the bound of rows or columns, changes from trip to trip")
+    return Yes(Coalescing(loop, factor, steps), f"up to {factor} trips as one product")
 
 
-def _only_multiplies(loop: ForOp, dot: Operation) -> bool:
-    """Whether a body has no effect but to accumulate `dot` and to advance scalars."""
+def _something_else(loop: ForOp, dot: Operation) -> No | None:
+    """What a body does but to accumulate `dot` and to advance scalars; None if it is nothing."""
     body = loop.body.block
     last = body.last_op
     assert last is not None
     for number, value in enumerate(last.operands):
         if is_tile(value) and value is not dot.results[0] and value is not body.args[number + 1]:
-            return False
+            adds = value.owner.name == "arith.addf" if isinstance(value.owner, Operation) else False
+            instead = "acc = tl.dot(a, b, acc)" if adds and dot.results[0] in value.owner.operands else ""  # type: ignore[union-attr]
+            return No("the loop carries a tile that is not the product's sum", value.owner, instead)
     if len(list(dot.results[0].uses)) != 1 or dot.operands[2] not in body.args:
-        return False
+        return No("it does not sum into what the loop carries", instead="acc = tl.dot(a, b, acc)")
     for op in body.ops:
         if op is dot or op is last:
             continue
         tile = any(is_tile(result) for result in op.results)
         if op.regions or not is_lazy(op.name) or (op.name == "tt.load" and not tile):
-            return False
-    return True
+            return No(f"the loop also has a {spoken(op)}", op, "it outside of the loop")
+    return None
 
 
 class _Trip:

@@ -15,7 +15,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from tilewright.backends.cpu.plan.affine import AffineAnalysis
 from tilewright.backends.cpu.plan.coalesce import plan_coalescing
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
+from tilewright.backends.cpu.plan.dot import DotPlan, describe, plan_dot
 from tilewright.backends.cpu.plan.dot_operands import (
     DotDetail,
     MemoryOperand,
@@ -28,10 +28,14 @@ from tilewright.backends.cpu.plan.index import identity
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_ragged, is_tile, owner_of, property_int
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, dense_buffer, tile_buffer
+from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
+from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.spec import REGISTRY, Refused
 
 _IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
@@ -52,6 +56,7 @@ class FunctionContext:
             carried tiles that need a detour (see `Replan`).
         where: position and block of every load.
         caches: packed operands kept between programs.
+        decisions: what planners have answered.
     """
 
     def __init__(self, isa: CpuFeatures, must_place: set[object]) -> None:
@@ -62,6 +67,7 @@ class FunctionContext:
         self.must_place = must_place
         self.where: dict[Operation, tuple[Block, float]] = {}
         self.caches: list[PackCache] = []
+        self.decisions = Decisions()
 
     def _is_address(self, value: SSAValue) -> bool:
         element, index = element_type(value.type), identity(shape_of(value.type))
@@ -299,6 +305,8 @@ class Collector:
         first: Step | None = None
         if not fresh and self.context.demands.placed.get(c) is not target:
             first = self.spill(c, target, at=self.position - 0.25)
+        if isinstance(self.block.parent_op(), ForOp | WhileOp):
+            self.context.decisions.note(ACCUMULATOR, op, _accumulates(op, fresh, first))
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
         detail = DotDetail(a, b, target, fresh)
         self._packed(op, detail)
@@ -312,12 +320,15 @@ class Collector:
     def _packed(self, op: Operation, detail: DotDetail) -> None:
         """Scratch for packed operands; packed B is kept between programs where that is possible."""
         plan = dot_plan(self.context.isa, op)
-        if isinstance(detail.a, MemoryOperand) and isinstance(detail.b, MemoryOperand):
-            detail.joined = plan_coalescing(op, detail.a, detail.b, plan)
+        note = self.context.decisions.note
+        note(PRODUCT, op, Yes(plan, describe(plan)))
+        detail.joined = note(JOINED, op, plan_coalescing(op, detail.a, detail.b, plan))
         capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
         sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
+        kept: Answer[PackCache] = No("operand b is not read from memory")
         if isinstance(detail.b, MemoryOperand):
-            detail.cache = plan_cache(detail.b, self.block, sizes["b"], joined=detail.joined is not None)
+            kept = plan_cache(detail.b, self.block, sizes["b"], joined=detail.joined is not None)
+        detail.cache = note(KEPT, op, kept)
         if detail.cache is not None:
             self.context.keep(detail.cache)
             del sizes["b"]
@@ -325,10 +336,13 @@ class Collector:
             detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
 
     def _dot_operand(self, value: SSAValue) -> Operand:
-        found = memory_operand(value, self.context.demands, self.context.analysis)
-        if found is not None and found.load not in self.context.must_place:
-            return found
+        answer = memory_operand(value, self.context.demands, self.context.analysis)
+        if isinstance(answer, Yes) and answer.plan.load in self.context.must_place:
+            answer = No("memory may change between the load and the product", answer.plan.load)
         source, flipped = strip_views(value)
+        found = self.context.decisions.note(IN_PLACE, owner_of(source), answer)
+        if found is not None:
+            return found
         return scratch_operand(self.force(source), flipped)
 
     def _dot_target(self, result: SSAValue) -> Buffer | None:
@@ -379,8 +393,8 @@ class Collector:
         source, _ = strip_views(value)
         if source in self.context.demands.placed:
             return
-        op = owner_of(source)
-        found = memory_operand(source, self.context.demands, self.context.analysis) if op is not None else None
+        answer = memory_operand(source, self.context.demands, self.context.analysis)
+        found = answer.plan if isinstance(answer, Yes) else None
         in_place = found is not None and not any(found.bounds) and not found.conditions
         if not in_place and any(user.name in ("tt.dot", "tt.gather") for user in users):
             self.force(source)
@@ -521,6 +535,19 @@ def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
     a_elem, b_elem, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
     precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
     return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], a_elem, b_elem, acc_elem, precision)
+
+
+def _accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]:
+    """Whether a dot of a loop adds to the tile that the loop carries."""
+    if first is not None:
+        return No("what it adds to is computed to another place first", owner_of(dot.operands[2]))
+    if not fresh:
+        return Yes(None, "it adds to what the loop carries")
+    adds = (use.operation for use in dot.results[0].uses if use.operation.name in ("arith.addf", "arith.addi"))
+    user = next(adds, None)
+    if user is None:
+        return No("it starts from zero in each trip")
+    return No("it starts from zero, and its result is added afterwards", user, "acc = tl.dot(a, b, acc)")
 
 
 def _accumulating_dot(loop: Operation, number: int) -> Operation | None:

@@ -26,7 +26,7 @@ _FLOATS = ("f64", "f32", "f16", "bf16", *_MINIFLOATS)
 ELEM: dict[str, T] = {name: storage(name) for name in (*_FLOATS, "i8", "i16", "i32", "i64")}
 _LINE = 64
 _PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
-# Products of the two halves of each f32 or f16 operand: hi*hi + hi*lo + lo*hi keeps about 16 bits of each.
+# f32 operands that may be multiplied as the sums of two bf16 each.
 _SPLIT_PRECISIONS = ("tf32", "bf16x3")
 
 
@@ -45,6 +45,7 @@ class DotPlan:
         planes: copies of each packed operand (2 when an operand is split in a high and a low half).
         lanes: accumulator lanes of one vector (columns of one tile register on AMX).
         mr, nv: rows and vectors of the micro-kernel.
+        tf32: whether f32 operands are rounded to tf32 before they are split.
     """
 
     family: Family
@@ -61,6 +62,7 @@ class DotPlan:
     lanes: int
     mr: int
     nv: int
+    tf32: bool = False
 
     # -- shapes ----------------------------------------------------------------------------------
 
@@ -174,7 +176,8 @@ class DotPlan:
     def name(self) -> str:
         """Text that identifies the plan in the names of emitted functions."""
         types = f"{self.a_dtype}.{self.b_dtype}.{self.operand}.{self.acc}"
-        return f"{self.family.replace('-', '')}.{types}.{self.m}x{self.n}.{self.mr}x{self.nv}x{self.lanes}"
+        family = self.family.replace("-", "") + ("tf32" if self.tf32 else "")
+        return f"{family}.{types}.{self.m}x{self.n}.{self.mr}x{self.nv}x{self.lanes}"
 
 
 def plan_dot(
@@ -198,8 +201,8 @@ def plan_dot(
             f32 multiplication; those two permit splitting into bf16 pairs, done where that is faster (AMX). On Zen 5
             three bf16 products take longer than one f32 FMA (165 against 247 GF/s), so nothing is split there.
 
-    bf16 instructions take denormals as zero. A split operand that is infinite gives NaN (infinity times the zero rest
-    of the other operand), and values next to the largest f32 round to infinity.
+    Products of f16 are exact in every precision and family, and are summed in f32 (docs/decisions/0013). bf16
+    instructions take subnormal numbers as zero, so split f32 operands below 2**-116 lose bits.
 
     Raises:
         DTypeError: operands of these types have no product here.
@@ -219,15 +222,22 @@ def plan_dot(
     if family.startswith("amx"):
         planes = 2 if family == "amx-split" else 1
         nv = 1 if n <= 16 else 2
-        return DotPlan(
-            family, m, n, k, a_dtype, b_dtype, operand, acc, unit, 16 * unit, planes, 16, 16 if m <= 16 else 32, nv
-        )
+        mr = 16 if m <= 16 else 32
+        tf32 = planes == 2 and precision == "tf32" and "f32" in (a_dtype, b_dtype)
+        return DotPlan(family, m, n, k, a_dtype, b_dtype, operand, acc, unit, 16 * unit, planes, 16, mr, nv, tf32)
     native = isa.vector_bytes // ELEM[acc].bytes
     if family == "dot4" and isa.is_x86 and not isa.has("avx512vnni"):
         native = min(native, 8)
     lanes = _lanes(native, n, ELEM[acc].bytes)
     mr, nv = _micro_shape(isa.vector_registers, m, -(-n // lanes))
     return DotPlan(family, m, n, k, a_dtype, b_dtype, operand, acc, unit, unit, 1, lanes, mr, nv)
+
+
+def describe(plan: DotPlan) -> str:
+    """A plan for people."""
+    pieces = f"{plan.mr} x {plan.nv * plan.lanes} pieces"
+    twice = ", each operand split in two halves" if plan.planes > 1 else ""
+    return f"{plan.family} on {plan.operand}, sums in {plan.acc}, {pieces}{twice}"
 
 
 def _choose_family(isa: CpuFeatures, a: str, b: str, acc: str, precision: str) -> tuple[Family, str, str]:

@@ -17,6 +17,8 @@ from tilewright.backends.cpu.plan.index import Index, identity, whole
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
 
 
@@ -100,32 +102,37 @@ def scratch_operand(buffer: Buffer, flipped: bool) -> ScratchOperand:
     return ScratchOperand(buffer, strides[:-2] + strides[:-3:-1] if flipped else strides)
 
 
-def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) -> MemoryOperand | None:
-    """`value` as an operand in memory, or None if it must be computed first."""
+def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) -> Answer[MemoryOperand]:
+    """`value` as an operand in memory, if it need not be computed first."""
     source, flipped = strip_views(value)
     load = owner_of(source)
     shape = shape_of(source.type)
-    if source in demands.placed or load is None or load.name != "tt.load" or len(shape) != 2:
-        return None
+    if source in demands.placed or load is None:
+        return No("it has been computed to scratch before")
+    if load.name != "tt.load":
+        return No(f"it is computed, by a {spoken(load)}", load, "arithmetic after the product, where that is the same")
+    if len(shape) != 2:
+        return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
     elem = ir_name(element_type(source.type))
     if elem == "i1" or elem.startswith("f8"):
-        return None
+        return No(f"{elem} is widened before it is multiplied")
     if load.properties.get("isVolatile") is not None:
-        return None
+        return No("the load is volatile", load)
     index = identity(shape)
     form = analysis.pointer(load.operands[0], index)
     if form.base is None or form.offset.residual or not _plain(form.offset, shape):
-        return None
+        return No("its addresses are not known to be base + i * stride + j * stride", load.operands[0].owner)
     mask = _Mask([[], []], [])
-    if len(load.operands) > 1 and not mask.add(load.operands[1], index, shape, analysis, demands):
-        return None
+    if len(load.operands) > 1 and (no := mask.add(load.operands[1], index, shape, analysis, demands)):
+        return no
     if len(load.operands) > 2 and constant_of(load.operands[2]) != 0:
-        return None
+        return No("what its mask leaves out is not known to be zero", load.operands[2].owner, "other=0")
     strides = [form.offset.coords.get(whole(d, n), Poly({})) for d, n in enumerate(shape)]
     if flipped:
         strides.reverse()
         mask.bounds.reverse()
-    return MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, load, elem)
+    made = MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, load, elem)
+    return Yes(made, "read from where it lies")
 
 
 def _plain(form: Form, shape: tuple[int, ...]) -> bool:
@@ -142,39 +149,44 @@ class _Mask:
 
     def add(
         self, value: SSAValue, index: Index, shape: tuple[int, ...], analysis: AffineAnalysis, demands: Demands
-    ) -> bool:
-        """Take in the mask `value` at `index`; False if it is not of the known kind."""
+    ) -> No | None:
+        """Take in the mask `value` at `index`, or tell why it is not of the known kind."""
         known = constant_of(value)
         if known is not None:
-            return bool(known)
+            return None if known else No("its mask is never true")
         if not is_tile(value):
             self.conditions.append(value)
-            return True
+            return None
         op = owner_of(value)
         if op is None or value in demands.placed:
-            return False
+            return No("its mask has been computed to scratch before")
         if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.splat", "tt.trans"):
-            return all(self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
+            parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
+            return next((no for no in parts if no is not None), None)
         if op.name != "arith.cmpi" or not is_integer(element_type(op.operands[0].type)):
-            return False
+            return No(f"a part of its mask is a {spoken(op)}, no comparison of integers", op, _MASK)
         bound = _comparison(op, [analysis.integer(v, i) for v, i in operand_indices(value, index)], shape)
-        if bound is None:
-            return False
-        self.bounds[bound[0]].append(bound[1])
-        return True
+        if isinstance(bound, No):
+            return bound
+        self.bounds[bound.plan[0]].append(bound.plan[1])
+        return None
 
 
-def _comparison(op: Operation, forms: list[Form], shape: tuple[int, ...]) -> tuple[int, Poly] | None:
+_MASK = "(i < m) & (k < K), of signed integers"
+
+
+def _comparison(op: Operation, forms: list[Form], shape: tuple[int, ...]) -> Answer[tuple[int, Poly]]:
     """`(dim, bound)` of a comparison that says `coordinate of dim < bound`."""
     predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
     small, large = forms if predicate in ("slt", "sle") else forms[::-1]
     if predicate not in ("slt", "sle", "sgt", "sge"):
-        return None
+        kind = "for equality" if predicate in ("eq", "ne") else "as unsigned numbers"
+        return No(f"its mask compares {kind}", op, _MASK)
     difference = small.plus(large, Poly.of(-1))  # < 0, or <= 0
     if difference.residual or len(difference.coords) != 1:
-        return None
+        return No("a part of its mask does not compare one affine coordinate", op, _MASK)
     ((coord, stride),) = difference.coords.items()
     dims = [d for d, n in enumerate(shape) if whole(d, n) == coord]
     if stride.constant != 1 or not dims:
-        return None
-    return dims[0], -difference.constant + Poly.of(1 if predicate in ("sle", "sge") else 0)
+        return No("a part of its mask is no upper bound of a coordinate", op, _MASK)
+    return Yes((dims[0], -difference.constant + Poly.of(1 if predicate in ("sle", "sge") else 0)))

@@ -21,6 +21,8 @@ from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.backends.llvm.types import I1, I64, V, const
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import spoken
 from tilewright.ops.control import ForOp
 from tilewright.ops.function import FuncOp
 
@@ -53,8 +55,8 @@ class PackCache:
     state: Buffer
 
 
-def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined: bool) -> PackCache | None:
-    """A cache for an operand of a dot in `block`, or None where it cannot be kept or would not be used again.
+def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined: bool) -> Answer[PackCache]:
+    """A cache for an operand of a dot in `block`, where it can be kept and would be used again.
 
     Args:
         operand: packed B.
@@ -63,35 +65,39 @@ def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined:
         joined: whether a slot holds several trips, and so depends on the number of trips that are left.
     """
     loop = block.parent_op()
-    if not isinstance(loop, ForOp) or not _quiet(loop):
-        return None
+    if not isinstance(loop, ForOp):
+        return No("it is not in the body of a for loop")
+    no = _disturbed(loop)
+    if no is not None:
+        return no
     keys = _keys(operand, loop, [loop.ub] if joined else [])
+    if isinstance(keys, No):
+        return keys
     slots = min(256, _CAPACITY // slot_bytes)
-    if keys is None or slots < 2:
-        return None
+    if slots < 2:
+        return No(f"two trips of {slot_bytes} packed bytes are more than the {_CAPACITY} that are kept")
     size = (slots + 1) * slot_bytes
     words = 8 * (2 + len(keys))
-    return PackCache(
-        loop, keys, slots, slot_bytes, Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)
-    )
+    panels, state = Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)
+    return Yes(PackCache(loop, keys, slots, slot_bytes, panels, state), f"of the first {slots} trips")
 
 
-def _quiet(loop: ForOp) -> bool:
-    """Whether nothing is stored before the end of the loop in the same program, and programs do not synchronise."""
+def _disturbed(loop: ForOp) -> No | None:
+    """What is stored before the end of the loop in the same program, or lets programs synchronise; None if nothing."""
     function: Operation | None = loop
     while function is not None and not isinstance(function, FuncOp):
         function = function.parent_op()
     if function is None or len(function.regions[0].blocks) > 1:
-        return False
+        return No("the kernel returns from its middle", instead="an if around what follows")
     before = True
     for op in function.walk():
         if op.name in _FENCES or (op.name == "tt.load" and "isVolatile" in op.properties):
-            return False
+            return No(f"a {spoken(op)} may wait for what other programs store", op)
         if op is loop:
             before = False
         if op.name == "tt.store" and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
-            return False
-    return True
+            return No("a store before the end of the loop may change the operand", op, "stores after the loop")
+    return None
 
 
 def _within(op: Operation, ancestor: Operation | None) -> bool:
@@ -129,7 +135,7 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
     return found
 
 
-def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSAValue] | None:
+def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSAValue] | No:
     """Scalars from outside of the loop on which the operand (and `also`) depends and which differ between programs."""
     polys: list[Poly] = [operand.offset, *operand.strides, *(b for bounds in operand.bounds for b in bounds)]
     stack = [*also, operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
@@ -140,7 +146,7 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
     last = body.last_op
     assert last is not None
     if not all(is_invariant(bound, invariants) for bound in (loop.lb, loop.step)):
-        return None
+        return No("the loop starts elsewhere, or steps otherwise, in other programs", loop)
     while stack:
         value = stack.pop()
         if value in seen or constant_of(value) is not None:
@@ -153,7 +159,7 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
                 stack += [loop.iter_args[number - 1], last.operands[number - 1]]
         elif op is not None and op.parent is body:
             if op.regions or op.name == "tt.load" or any(is_tile(o) for o in op.operands):
-                return None
+                return No(f"where the operand lies depends on a {spoken(op)} in the loop", op)
             stack += op.operands
         elif not is_invariant(value, invariants):
             keys[value] = None

@@ -19,8 +19,11 @@ from tilewright.backends.cpu.plan.recompute import is_tile, owner_of
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
+from tilewright.backends.cpu.plan.subjects import FUSION
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
+from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
 from tilewright.ops.function import FuncOp
 
@@ -28,12 +31,13 @@ _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
 _LOOK_BACK = 6
 
 
-def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
+def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
     """Plan one function.
 
     Args:
         function: a `tt.func` whose carried offsets are scalars (`carried_offsets`).
         isa: the target; accumulators of dots are laid out for it.
+        decisions: of the function; the plan keeps them.
     """
     must_place: set[object] = set()
     while True:
@@ -50,7 +54,8 @@ def plan_function(function: FuncOp, isa: CpuFeatures) -> FunctionPlan:
                 raise InternalError("planning does not settle") from again
             must_place.update(again.reasons)
             continue
-        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches)
+        decisions.extend(context.decisions)
+        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches, decisions=decisions)
         allocate(plan)
         return plan
 
@@ -244,23 +249,38 @@ class _Grouping:
             if step.kind != "group":
                 continue
             alone = any(sink.kind in _ALONE for sink in step.sinks)
-            host = None if alone else next((g for g in reversed(groups[-_LOOK_BACK:]) if self._can_join(step, g)), None)
+            host = None if alone else self._host(step, groups[-_LOOK_BACK:])
             if host is not None:
                 self.members[host].extend(self.members.pop(step))
                 self.leader[step] = host
             elif not alone:
                 groups.append(step)
 
-    def _can_join(self, step: Step, host: Step) -> bool:
-        if step.shape != host.shape:
-            return False
+    def _host(self, step: Step, groups: list[Step]) -> Step | None:
+        """The last of some groups that a step can join; why not is told of the last one of its shape."""
+        found: Answer[Step] | None = None
+        for group in reversed([group for group in groups if group.shape == step.shape]):
+            answer = self._can_join(step, group)
+            if isinstance(answer, Yes):
+                return self.context.decisions.note(FUSION, _place_of(step), answer)
+            first_values = all(sink.kind == "spill" for sink in group.sinks)  # of what a loop carries
+            found = found or (None if first_values else answer)
+        if found is not None:
+            self.context.decisions.note(FUSION, _place_of(step), found)
+        return None
+
+    def _can_join(self, step: Step, host: Step) -> Answer[Step]:
+        """Whether a step can run in the loop of a group over the same shape."""
         axes = {s.axis for member in (*self.members[host], step) for s in member.sinks if s.axis >= 0}
         if len(axes) > 1:
-            return False
+            return No("they reduce along different dims", _place_of(host))
         one, many = [step], self.members[host]
         if self._separated(one, many) or self._separated(many, one):
-            return False
-        return self._memory_allows(step, host)
+            return No("it needs a result that is whole only after that loop", _place_of(host))
+        if not self._memory_allows(step, host):
+            return No("what it stores might be loaded or stored at another place of that loop", _place_of(host))
+        extents = "x".join(map(str, step.shape))
+        return Yes(host, f"with {_described(host)} over {extents}")
 
     def _separated(self, later: list[Step], earlier: list[Step]) -> bool:
         """Whether one of `later` depends on one of `earlier` in a way that a common loop would break."""
@@ -333,6 +353,17 @@ class _Grouping:
         if len(out) != len(waiting):
             raise InternalError("the steps of a block depend on each other in a circle")
         return out
+
+
+def _place_of(step: Step) -> Operation | None:
+    """The operation for which a step of one sink runs."""
+    return step.op or step.sinks[0].op or owner_of(step.sinks[0].roots[0])
+
+
+def _described(step: Step) -> str:
+    """A group in a sentence, by its first sink."""
+    op = step.sinks[0].op
+    return f"the {spoken(op)}" if op is not None else "the pass that keeps a tile"
 
 
 def _merged(host: Step, members: list[Step]) -> Step:

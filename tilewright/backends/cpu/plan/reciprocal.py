@@ -12,21 +12,35 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from tilewright.ir.types import element_type, scalar_type
+from tilewright.backends.cpu.plan.subjects import RECIPROCAL
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.types import element_type, ir_name, scalar_type, shape_of
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import DivFOp, MulFOp
 from tilewright.ops.function import FuncOp
 
 
-def divide_rows_once(function: FuncOp) -> None:
-    """Rewrite the divisions of a function, in place."""
+def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
+    """Rewrite the divisions of the tiles of a function, in place."""
     made: dict[SSAValue, SSAValue] = {}
     for op in list(function.walk()):
-        if isinstance(op, DivFOp) and element_type(op.results[0].type) == scalar_type("f32"):
-            divisor = op.operands[1].owner
-            if isinstance(divisor, (SplatOp, BroadcastOp)):
-                _rewrite(op, divisor, made)
+        if isinstance(op, DivFOp) and shape_of(op.results[0].type):
+            repeat = decisions.note(RECIPROCAL, op, _repeated(op))
+            if repeat is not None:
+                _rewrite(op, repeat, made)
+
+
+def _repeated(op: Operation) -> Answer[Operation]:
+    """The operation that repeats the divisor, if there is one and the quotient need not be exact."""
+    element, divisor = element_type(op.results[0].type), op.operands[1].owner
+    if element != scalar_type("f32"):
+        return No(f"only f32 is divided so, this is {ir_name(element)}")
+    if not isinstance(divisor, (SplatOp, BroadcastOp)):
+        cause = divisor if isinstance(divisor, Operation) else None
+        return No("the divisor is not known to be the same along a row", cause, "x / s[:, None], s being one per row")
+    return Yes(divisor, "one division, then a multiplication for each element")
 
 
 def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, SSAValue]) -> None:

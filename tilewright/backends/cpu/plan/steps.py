@@ -19,6 +19,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
 
 
@@ -163,6 +164,7 @@ class FunctionPlan:
         returns: where tile results are left, by number.
         caches: packed operands of dots that are kept between programs (`pack_cache.PackCache`).
         scratch_bytes: arena that the function needs.
+        decisions: what planners have answered, and emitters will.
     """
 
     function: Any
@@ -172,6 +174,7 @@ class FunctionPlan:
     returns: dict[int, Buffer] = field(default_factory=dict)
     caches: list[Any] = field(default_factory=list)
     scratch_bytes: int = 0
+    decisions: Decisions = field(default_factory=Decisions)
 
 
 # --- text -------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.plan.allocate import Allocation, allocate, waits_between
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.rings import Move, Stage, after_loop, entering_loop, next_trip, roots_of
+from tilewright.backends.nvidia.plan.subjects import NO_BARRIER
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
     AsyncCopyOp,
@@ -44,7 +45,9 @@ from tilewright.backends.nvidia.tgir.ops import (
     WarpGroupDotWaitOp,
 )
 from tilewright.backends.nvidia.tgir.types import MemDescType
+from tilewright.base.decision import No, Yes
 from tilewright.base.errors import InternalError
+from tilewright.ir.decisions import Decisions, spoken, user_place
 from tilewright.ops.control import ForOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.dot import DotOp
@@ -128,14 +131,30 @@ def _finished(groups: Groups, left: int) -> tuple[Accesses, Groups]:
     return _NOTHING.union(*groups[:cut]), groups[cut:]
 
 
-def place_barriers(module: ModuleOp) -> None:
+def place_barriers(module: ModuleOp, decisions: Decisions) -> None:
     """Insert `ttg.barrier local` into the kernels of a laid-out module."""
     for function in module.ops:
         if isinstance(function, FuncOp):
             analysis = _Analysis(allocate(function))
             analysis.block(function.body.block, State())
-            for op in analysis.needs:
+            for op, (later, earlier) in analysis.needs.items():
                 Builder(op).effect(BarrierOp, space="local")
+                decisions.note(NO_BARRIER, op, _waits(later, earlier))
+            if not analysis.needs:
+                decisions.note(NO_BARRIER, function, Yes(None, "nobody waits for what another thread left in memory"))
+
+
+def _rank(pair: tuple[Access, Access]) -> tuple[object, ...]:
+    """Which of several conflicts is told: the same one in every process."""
+    later, earlier = pair
+    return user_place(earlier.by), earlier.by.name, earlier.writes, later.writes, user_place(earlier.owner)
+
+
+def _waits(later: Access, earlier: Access) -> No:
+    """Why the block waits between two accesses."""
+    verbs = ["write" if access.writes else "read" for access in (earlier, later)]
+    same = "the same" if later.owner is earlier.owner else "the same place of"
+    return No(f"the {spoken(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
 
 
 def _moved(loop: Loop, state: State, move: Move) -> State:
@@ -152,7 +171,7 @@ class _Analysis(StateWalk[State]):
 
     def __init__(self, allocation: Allocation) -> None:
         self.allocation = allocation
-        self.needs: dict[Operation, None] = {}  # in order
+        self.needs: dict[Operation, tuple[Access, Access]] = {}  # in order; the first conflict that was found
 
     def operation(self, op: Operation, state: State) -> State:
         if isinstance(op, BarrierOp):
@@ -175,8 +194,8 @@ class _Analysis(StateWalk[State]):
         """The state after an operation without control flow; notes that it needs a barrier if it does."""
         accesses = self._accesses(op)
         exchanges = op in self.allocation.offsets and not isinstance(op, LocalAllocOp)
-        if any(self._conflict(a, b) for a in accesses for b in state.done):
-            self.needs[op] = None
+        if op not in self.needs and (found := [(a, b) for a in accesses for b in state.done if self._conflict(a, b)]):
+            self.needs[op] = min(found, key=_rank)
         if op in self.needs:
             state = State(_NOTHING, state.open, state.copies, state.products)
         done, pending, copies, products = state.done, state.open, state.copies, state.products

@@ -15,7 +15,7 @@ which it is not known that they start at a multiple of 16 bytes in their row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -27,9 +27,12 @@ from tilewright.backends.nvidia.plan.anchors import bases_of
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
 from tilewright.backends.nvidia.plan.relations import ACCESSES
+from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
 from tilewright.backends.nvidia.plan.tma import buffer_type, is_movable
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import element_type, i1
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.facts import AxisFacts
@@ -49,56 +52,81 @@ _SHARE = 2  # blocks of all accesses together take at most one of so many parts 
 # --- choice -------------------------------------------------------------------------------------------
 
 
-def choose_descriptors(module: ModuleOp, arch: Arch) -> None:
+def choose_descriptors(module: ModuleOp, arch: Arch, decisions: Decisions) -> None:
     """Take apart the descriptors of simplified tile IR that the copy engine does not serve, in place."""
-    kept = {maker for op in module.ops if isinstance(op, FuncOp) for maker in _served(op, arch)}
+    answers = [answer for op in module.ops if isinstance(op, FuncOp) for answer in _served(op, arch)]
+    kept = {maker for maker, answer in answers if decisions.note(COPY_ENGINE, maker, answer) is not None}
     if decompose(module, lambda maker: maker in kept):
         for simplify in (canonicalize, eliminate_common_subexpressions, hoist_loop_invariants, eliminate_dead_code):
             simplify(module)
 
 
-def _served(function: FuncOp, arch: Arch) -> Iterable[MakeTensorDescOp]:
-    """The descriptors that stay; all of a tensor or none."""
+def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, Answer[MakeTensorDescOp]]]:
+    """Which descriptors stay; all of a tensor or none."""
     tensors: dict[SSAValue, list[MakeTensorDescOp]] = {}
     for op in function.walk():
         if isinstance(op, MakeTensorDescOp):
             tensors.setdefault(op.base, []).append(op)
-    ordinary = [op for op in function.walk() if op.name in ACCESSES]
-    read, written = (_bases(op for op in ordinary if (op.name == LoadOp.name) == loads) for loads in (True, False))
-    if not (tensors and arch.has_tma):
+    if not tensors:
         return
-    room, facts = arch.shared_limit // _SHARE, axis_facts(function)
+    ordinary = [op for op in function.walk() if op.name in ACCESSES]
+    facts, room = axis_facts(function), arch.shared_limit // _SHARE
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
-        stores = any(isinstance(op, DescriptorStoreOp) for op in users)
-        mixed = _may_have(written, base) or (stores and _may_have(read, base))
-        if mixed or not all(is_from_host(maker) and is_movable(maker) for maker in makers):
-            continue
-        size = sum(map(block_bytes, users))
-        if size <= room and all(_starts_aligned(op, facts) for op in users):
-            room -= size
-            yield from makers
+        no = _unmovable(makers, arch) or _mixed(base, users, ordinary)
+        no = no or _unaligned(users, facts) or _too_large(users, room)
+        size = 0 if no else sum(map(block_bytes, users))
+        room -= size
+        yield from ((maker, no or Yes(maker, f"{size} bytes of shared memory")) for maker in makers)
 
 
-def _starts_aligned(op: Operation, facts: Facts[AxisFacts]) -> bool:
-    """Whether a block is known to start at a multiple of 16 bytes in its row; the engine faults on others."""
-    assert isinstance(op, DescriptorLoadOp | DescriptorStoreOp)
-    bits = memory_bits(element_type(buffer_type(op.desc.type).tile))
-    return facts[op.indices[-1]].divisibility[0] * bits // 8 % _ALIGNMENT == 0
+def _unmovable(makers: Sequence[MakeTensorDescOp], arch: Arch) -> No | None:
+    """Why the engine cannot read some descriptors."""
+    if not arch.has_tma:
+        return No("the target has none")
+    for maker in makers:
+        if not is_from_host(maker):
+            return No(
+                "the kernel makes the descriptor", maker, "TensorDescriptor.from_tensor(...) in front of the launch"
+            )
+        if not is_movable(maker):
+            return No(
+                "it cannot move such a block", maker, "rows of 16 bytes or more, powers of two of at most 256 elements"
+            )
+    return None
 
 
-def _bases(accesses: Iterable[Operation]) -> set[SSAValue] | None:
-    """The arguments from which the addresses of some accesses come; None if they are not known."""
-    found: set[SSAValue] = set()
-    for op in accesses:
-        bases = bases_of(op.operands[0])
-        if bases is None:
-            return None
-        found |= bases
-    return found
+def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operation]) -> No | None:
+    """Why accesses by the engine could pass ordinary ones of the same tensor."""
+    stores = any(isinstance(op, DescriptorStoreOp) for op in users)
+    for op in ordinary:
+        loads = op.name == LoadOp.name
+        if (stores or not loads) and _may_reach(op, base):
+            return No(f"an ordinary {spoken(op)} may reach the same tensor", op, "all accesses through descriptors")
+    return None
 
 
-def _may_have(bases: set[SSAValue] | None, base: SSAValue) -> bool:
+def _unaligned(users: Sequence[Operation], facts: Facts[AxisFacts]) -> No | None:
+    """The block that is not known to start at a multiple of 16 bytes in its row; the engine faults on others."""
+    for op in users:
+        assert isinstance(op, DescriptorLoadOp | DescriptorStoreOp)
+        bits = memory_bits(element_type(buffer_type(op.desc.type).tile))
+        if facts[op.indices[-1]].divisibility[0] * bits // 8 % _ALIGNMENT:
+            return No(
+                "a block may start where its address is no multiple of 16 bytes", op, "an offset times the block size"
+            )
+    return None
+
+
+def _too_large(users: Sequence[Operation], room: int) -> No | None:
+    if sum(map(block_bytes, users)) <= room:
+        return None
+    return No("the blocks of all descriptors would take more than half of shared memory", instead="smaller blocks")
+
+
+def _may_reach(op: Operation, base: SSAValue) -> bool:
+    """Whether an access may be to the tensor of an argument."""
+    bases = bases_of(op.operands[0])
     return bases is None or base in bases
 
 

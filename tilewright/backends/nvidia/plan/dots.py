@@ -16,6 +16,9 @@ from typing import Literal
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.nvidia.arch import WARP, Arch
+from tilewright.backends.nvidia.plan.subjects import TENSOR_CORES, WGMMA
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.distributed import (
     blocked,
@@ -84,26 +87,58 @@ class DotPlan:
     b: LinearLayout | SharedOperand
 
 
-def plan_dot(op: DotOp, num_warps: int, arch: Arch) -> DotPlan:
+def plan_dot(op: DotOp, num_warps: int, arch: Arch, decisions: Decisions | None = None) -> DotPlan:
     """Plan a product of tile IR.
 
     Args:
         op: the operation.
         num_warps: warps of the block.
         arch: what the target has.
+        decisions: of the compilation; None where nobody asks why.
     """
-    left, right = shape_of(op.a.type), shape_of(op.b.type)
-    shape = (*left[:-1], right[-1])
+    decisions = Decisions() if decisions is None else decisions
+    made = decisions.note(WGMMA, op, _wgmma(op, num_warps, arch))
+    if made is not None:
+        decisions.note(TENSOR_CORES, op, Yes(made, "wgmma"))
+        return made
+    return decisions.note(TENSOR_CORES, op, _mma(op, num_warps, arch)) or _fma(op, num_warps)
+
+
+def _mma(op: DotOp, num_warps: int, arch: Arch) -> Answer[DotPlan]:
+    """The plan with fragments in registers."""
+    left, right, shape = _shapes(op)
     bits = fragment_bits(op, arch)
-    if bits is not None and _fits_wgmma(op, shape, left[-1], num_warps, arch):
-        return _wgmma(op, shape, left[-1], num_warps, bits)
+    if bits is None:
+        return _no_fragments(op)
     # A fragment of half the depth of an instruction is the least: a shallower one would hold copies along K.
-    if bits is not None and padded_shape(left)[-1] * bits >= STEP_BYTES * 8 // 2:
-        warps = _mma_warps(shape, num_warps, _is_chained(op))
-        a, b = mma_operand_a(warps, left, bits), mma_operand_b(warps, right, bits)
-        return DotPlan("mma", mma_accumulator(warps, shape), a, b)
+    least = STEP_BYTES * 8 // 2 // bits
+    if padded_shape(left)[-1] < least:
+        return No(f"a depth of {left[-1]} is less than the {least} of half an instruction", instead="a larger K block")
+    warps = _mma_warps(shape, num_warps, _is_chained(op))
+    a, b = mma_operand_a(warps, left, bits), mma_operand_b(warps, right, bits)
+    return Yes(DotPlan("mma", mma_accumulator(warps, shape), a, b), "mma.sync")
+
+
+def _no_fragments(op: DotOp) -> No:
+    name = ir_name(element_type(op.a.type))
+    if name == "f32":
+        return No(
+            f"f32 is multiplied exactly, with input_precision={precision(op)!r}", instead='input_precision="tf32"'
+        )
+    return No(f"they do not take {name}")
+
+
+def _fma(op: DotOp, num_warps: int) -> DotPlan:
+    """The plan with multiply-adds of single elements."""
+    left, right, shape = _shapes(op)
     accumulator = _fma_accumulator(padded_shape(shape), num_warps)
     return DotPlan("fma", accumulator, _fma_operand(accumulator, 0, left), _fma_operand(accumulator, 1, right))
+
+
+def _shapes(op: DotOp) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Of operands A and B and of the result."""
+    left, right = shape_of(op.a.type), shape_of(op.b.type)
+    return left, right, (*left[:-1], right[-1])
 
 
 # --- types ------------------------------------------------------------------------------------------------------
@@ -144,29 +179,48 @@ def _names(op: DotOp) -> list[str]:
 # --- wgmma ------------------------------------------------------------------------------------------------------
 
 
-def _fits_wgmma(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, arch: Arch) -> bool:
-    if not arch.has_wgmma or len(shape) != 2 or num_warps % 4:
-        return False
-    name = ir_name(element_type(op.a.type))
-    if name == "f32" and precision(op) != "tf32":
-        return False
-    if name.startswith("f8") and not takes_fp8(_names(op), arch):
-        return False
+def _wgmma(op: DotOp, num_warps: int, arch: Arch) -> Answer[DotPlan]:
+    """The plan for whole groups of four warps."""
+    left, _, shape = _shapes(op)
     bits = fragment_bits(op, arch)
-    assert bits is not None
+    if not arch.has_wgmma:
+        return No("the target has none")
+    if bits is None:
+        return _no_fragments(op)
+    if len(shape) != 2:
+        return No("it has no batches", instead="a program for each batch")
+    if num_warps % 4:
+        return No(f"it takes groups of 4 warps, there are {num_warps}", instead="num_warps=4 or a multiple")
+    names = _names(op)
+    if names[0] == "f32" and precision(op) != "tf32":
+        return No(f"input_precision={precision(op)!r} splits the operands", instead='input_precision="tf32"')
+    if names[0].startswith("f8") and not takes_fp8(names, arch):
+        return No(f"it does not take {' with '.join(dict.fromkeys(names))}")
     rows, columns = padded_shape(shape)
-    return rows >= _GROUP_ROWS and columns >= _NARROWEST and depth * bits % (STEP_BYTES * 8) == 0
+    if rows < _GROUP_ROWS:
+        return No(f"it has {_GROUP_ROWS} rows, the tile {shape[0]}", instead=f"{_GROUP_ROWS} rows or more")
+    if columns < _NARROWEST:
+        return No(f"it has {_NARROWEST} columns or more, the tile {shape[1]}", instead=f"{_NARROWEST} columns or more")
+    step = STEP_BYTES * 8 // bits
+    if left[-1] % step:
+        return No(
+            f"its depth is a multiple of {step}, that of the tile {left[-1]}",
+            instead=f"K blocks of {step} or a multiple",
+        )
+    return _wgmma_plan(op, shape, left[-1], num_warps, bits)
 
 
-def _wgmma(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> DotPlan:
+def _wgmma_plan(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> Yes[DotPlan]:
     rows, columns = padded_shape(shape)
     groups = min(num_warps // 4, rows // _GROUP_ROWS)
     warps = (4 * groups, num_warps // (4 * groups))
     n = min(_WIDEST, max(_NARROWEST, columns // warps[1]))
     a: LinearLayout | SharedOperand = SharedOperand((shape[0], depth), bits, 1)
+    where = "shared memory"
     if _computed_beside(op.a, op):
-        a = wgmma_operand_a(warps, (shape[0], depth), bits)
-    return DotPlan("wgmma", wgmma_accumulator(warps, n, shape), a, SharedOperand((depth, shape[1]), bits, 0))
+        a, where = wgmma_operand_a(warps, (shape[0], depth), bits), "registers"
+    plan = DotPlan("wgmma", wgmma_accumulator(warps, n, shape), a, SharedOperand((depth, shape[1]), bits, 0))
+    return Yes(plan, f"64 rows x {n} columns at a time, a from {where}")
 
 
 def _computed_beside(value: SSAValue, user: Operation) -> bool:

@@ -32,8 +32,8 @@ from tilewright.backends.nvidia.plan.allocate import scratch_bytes
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load, transposed
 from tilewright.backends.nvidia.plan.descriptors import block_bytes, copy_blocks
 from tilewright.backends.nvidia.plan.operands import stage_operands
-from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, plan_prefetches, ring_bytes
-from tilewright.backends.nvidia.tgir.facts import axis_facts
+from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, loop_of, plan_prefetches, ring_bytes
+from tilewright.backends.nvidia.plan.subjects import ASYNC_PRODUCT, RING
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
     AsyncCopyOp,
@@ -56,6 +56,8 @@ from tilewright.backends.nvidia.tgir.types import (
     memdesc_type,
     with_layout,
 )
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
@@ -64,7 +66,7 @@ from tilewright.ops.function import FuncOp
 from tilewright.passes.rewriting import erase, replace
 
 
-def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch) -> None:
+def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch, decisions: Decisions) -> None:
     """Pipeline the innermost loops of a laid-out module, in place.
 
     Blocks of descriptors that no loop copies ahead are copied where they are needed; fences stand where wgmma reads
@@ -74,18 +76,15 @@ def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch) -> None:
         module: laid-out tile IR without barriers.
         num_stages: buffers of a ring; fewer where shared memory is too small. 1 for no pipelining.
         arch: what the target has.
+        decisions: of the compilation.
     """
     for function in module.ops:
         if isinstance(function, FuncOp):
             stage_operands(function)
-            for loop in [op for op in function.walk() if isinstance(op, ForOp) and _is_innermost(op)]:
-                _pipeline(loop, function, _stages(loop, num_stages), arch)
+            for loop in [op for op in function.walk() if isinstance(op, ForOp | WhileOp)]:
+                _pipeline(loop, function, num_stages, arch, decisions)
             copy_blocks(function)
             fence_operands(function)
-
-
-def _is_innermost(loop: ForOp) -> bool:
-    return not any(isinstance(op, ForOp | WhileOp) for op in loop.walk() if op is not loop)
 
 
 def _stages(loop: ForOp, usual: int) -> int:
@@ -94,23 +93,64 @@ def _stages(loop: ForOp, usual: int) -> int:
     return int(asked.value.data) if isinstance(asked, IntegerAttr) else usual
 
 
-def _pipeline(loop: ForOp, function: FuncOp, num_stages: int, arch: Arch) -> None:
-    if num_stages < 2 or not arch.has_cp_async:
+def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Arch, decisions: Decisions) -> None:
+    """Pipeline one loop if there is something to copy ahead; note why, or why not."""
+    answers = plan_prefetches(loop, function)
+    prefetches = [answer.plan for _, answer in answers if isinstance(answer, Yes)]
+    room = _ring_stages(loop, function, prefetches, num_stages, arch)
+    for load, answer in answers:
+        decisions.note(RING, load, _with_room(answer, room))
+    if isinstance(room, No) or not isinstance(loop, ForOp):
+        for dot in _products(loop):
+            decisions.note(ASYNC_PRODUCT, dot, No("no load of the loop is copied ahead"))
         return
-    prefetches = plan_prefetches(loop, axis_facts(function))
-    if not prefetches:
-        return
+    blocks = sum(p.is_block for p in prefetches)
+    barrier = make_barrier(function, room.plan, blocks) if blocks else None
+    _Pipeliner(loop, prefetches, room.plan, decisions, barrier).run()
+
+
+def _ring_stages(
+    loop: ForOp | WhileOp, function: FuncOp, prefetches: Sequence[Prefetch], num_stages: int, arch: Arch
+) -> Answer[int]:
+    """How many buffers each ring of a loop has."""
+    if not prefetches or not isinstance(loop, ForOp):
+        return No("nothing of the loop can be copied ahead")
+    wanted = _stages(loop, num_stages)
+    if wanted < 2:
+        return No("num_stages is 1", instead="num_stages=2 or more")
+    if not arch.has_cp_async:
+        return No("the target has no asynchronous copies")
     replaced = {p.alloc for p in prefetches}
     others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
     taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
     taken += max(scratch_bytes(op) for op in loop.walk())
     loads = {p.load for p in prefetches}
     taken += sum(block_bytes(op) for op in loop.walk() if op not in loads)
-    stages = min(num_stages, (arch.shared_limit - taken) // ring_bytes(prefetches))
-    if stages >= 2:
-        blocks = sum(p.is_block for p in prefetches)
-        barrier = make_barrier(function, stages, blocks) if blocks else None
-        _Pipeliner(loop, prefetches, stages, barrier).run()
+    fitting = (arch.shared_limit - taken) // ring_bytes(prefetches)
+    if fitting < 2:
+        return No("shared memory has no room for two buffers", instead="smaller blocks")
+    if fitting < wanted:
+        return Yes(fitting, f"{fitting} buffers; shared memory has no room for {wanted}")
+    return Yes(wanted, f"{wanted} buffers")
+
+
+def _with_room(answer: Answer[Prefetch], room: Answer[int]) -> Answer[Prefetch]:
+    """The answer for a load, given that for the rings of its loop."""
+    if isinstance(answer, No):
+        return answer
+    if isinstance(room, No):
+        return room
+    return Yes(answer.plan, f"{room.what} of {memdesc_bytes(answer.plan.ring)} bytes, {_copier(answer.plan)}")
+
+
+def _copier(prefetch: Prefetch) -> str:
+    means = "by the copy engine" if prefetch.is_block else "by cp.async"
+    return f"{means}, read by products where they are" if prefetch.alloc is not None else means
+
+
+def _products(loop: Operation) -> list[WarpGroupDotOp]:
+    """The wgmma products for which a loop is the innermost."""
+    return [op for op in loop.walk() if isinstance(op, WarpGroupDotOp) and loop_of(op) is loop]
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -123,18 +163,25 @@ class _Pipeliner:
         loop: the loop.
         prefetches: the loads to copy ahead.
         stages: buffers of each ring.
+        decisions: of the compilation.
         barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
     """
 
     def __init__(
-        self, loop: ForOp, prefetches: Sequence[Prefetch], stages: int, barrier: SSAValue | None = None
+        self,
+        loop: ForOp,
+        prefetches: Sequence[Prefetch],
+        stages: int,
+        decisions: Decisions,
+        barrier: SSAValue | None = None,
     ) -> None:
         self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
+        self.decisions = decisions
         self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
         self.ahead = stages - 1
         self.body = loop.body.block
         found = address_slice(chain.from_iterable(p.address for p in prefetches), self.body)
-        assert found is not None, "a load was chosen whose address cannot be computed ahead"
+        assert not isinstance(found, No), "a load was chosen whose address cannot be computed ahead"
         self.slice = [op for op in self.body.ops if op in found[0]]
         self.carried = sorted(found[1])
 
@@ -306,25 +353,41 @@ class _Pipeliner:
 
     def _asynchronous(self) -> list[WarpGroupDotOp]:
         """The products of the loop, if all of them may stay in flight until the next trip; else none."""
-        dots = [op for op in self.body.ops if isinstance(op, WarpGroupDotOp)]
-        inside = [op for op in self.body.walk() if isinstance(op, WarpGroupDotOp)]
+        dots = [op for op in self.body.walk() if isinstance(op, WarpGroupDotOp)]
         rings = {p.alloc for p in self.prefetches}
-        return dots if dots == inside and all(self._may_fly(op, rings) for op in dots) else []
+        answers = [self._may_fly(op, rings) for op in dots]
+        bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
+        for dot, answer in zip(dots, answers, strict=True):
+            if bad is not None and isinstance(answer, Yes):
+                answer = No("another product of the loop must be waited for", bad)
+            self.decisions.note(ASYNC_PRODUCT, dot, answer)
+        return dots if bad is None else []
 
-    def _may_fly(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> bool:
+    def _may_fly(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> Answer[WarpGroupDotOp]:
         """Whether only the next trip's product uses a result, and operands stay where they are until then."""
+        if dot.parent_block() is not self.body:
+            return No("it stands under a condition", dot.parent_op())
+        if bit_width(element_type(dot.d.type)) != 32:
+            return No("its sum has elements of 16 bits", instead="an f32 accumulator")
+        if dot.maxNumImpreciseAcc is not None:
+            return No("max_num_imprecise_acc cuts it into parts")
         uses = list(dot.d.uses)
-        if len(uses) != 1 or uses[0].operation is not self.body.last_op or bit_width(element_type(dot.d.type)) != 32:
-            return False
+        if len(uses) != 1 or uses[0].operation is not self.body.last_op:
+            user = next((use.operation for use in uses if use.operation is not self.body.last_op), None)
+            return No(
+                "its result is used in the same trip", user, "acc = tl.dot(a, b, acc), and use acc after the loop"
+            )
         argument = self.body.args[uses[0].index + 1]
-        if dot.c is not argument or len(list(argument.uses)) != 1 or dot.maxNumImpreciseAcc is not None:
-            return False
-        for value in (dot.a, dot.b):
-            owner = value.owner
-            outside = isinstance(owner, Operation) and owner.parent_block() is not self.body
-            if not isinstance(value.type, MemDescType) or not (outside or owner in rings):
-                return False
-        return True
+        if dot.c is not argument or len(list(argument.uses)) != 1:
+            return No("the sum of the trip before is not handed to it as it is", instead="acc = tl.dot(a, b, acc)")
+        for value, name in ((dot.a, "a"), (dot.b, "b")):
+            owner = value.owner if isinstance(value.owner, Operation) else None
+            outside = owner is not None and owner.parent_block() is not self.body
+            if not isinstance(value.type, MemDescType):
+                return No(f"operand {name} is computed in registers", owner, "operands that are loaded as they are")
+            if not (outside or owner in rings):
+                return No(f"the buffer of operand {name} is overwritten in the next trip", owner)
+        return Yes(dot, "it goes on while the next trip is started")
 
     def _start_products(self, dots: Sequence[WarpGroupDotOp]) -> Operation | None:
         """Let products fly on while those of the trip before are waited for; gives the wait."""

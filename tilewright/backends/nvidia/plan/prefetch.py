@@ -21,17 +21,21 @@ from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
 from tilewright.backends.nvidia.plan.anchors import mask_of
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
+from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, is_pointer, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp
+from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
+from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
 
@@ -46,6 +50,9 @@ _DEAR = frozenset(
 )
 
 
+Load = LoadOp | DescriptorLoadOp
+
+
 @dataclass(frozen=True, slots=True)
 class Prefetch:
     """A load that is copied ahead.
@@ -57,7 +64,7 @@ class Prefetch:
         alloc: the buffer of a product that a stage of the ring stands for; None if tiles are read from the ring.
     """
 
-    load: LoadOp | DescriptorLoadOp
+    load: Load
     ring: MemDescType
     order: tuple[int, ...] | None = None
     alloc: LocalAllocOp | None = None
@@ -73,23 +80,61 @@ class Prefetch:
         return isinstance(self.load, DescriptorLoadOp)
 
 
-def _address(load: LoadOp | DescriptorLoadOp) -> Sequence[SSAValue]:
+def _address(load: Load) -> Sequence[SSAValue]:
     return load.operands[:2] if isinstance(load, LoadOp) else load.operands
 
 
-def plan_prefetches(loop: ForOp, facts: Facts[AxisFacts]) -> list[Prefetch]:
-    """The loads of an innermost loop that are to be copied ahead.
+Loads = list[tuple[Load, Answer[Prefetch]]]
+
+
+def plan_prefetches(loop: ForOp | WhileOp, function: FuncOp) -> Loads:
+    """Whether each load of a tile in the body of a loop is to be copied ahead, and how.
 
     Args:
         loop: of laid-out tile IR.
-        facts: axis facts of its function.
+        function: that holds it.
     """
-    if any(_may_write(op) for op in loop.walk() if op is not loop):
-        return []
-    body = loop.body.block
-    loads = [op for op in body.ops if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
-    made = (_prefetch(op, facts) for op in loads if _reaches_product(op) and _is_movable(op, body))
-    return [prefetch for prefetch in made if prefetch is not None]
+    body = loop.regions[-1].block
+    loads = [op for op in loop.walk() if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
+    unfit = _unfit(loop) if loads else None
+    refused = {load: _refused(load, body, unfit) for load in loads if loop_of(load) is loop}
+    if None not in refused.values():  # the facts take time
+        return [(load, no) for load, no in refused.items() if no is not None]
+    facts = axis_facts(function)
+    return [(load, no or _prefetch(load, facts)) for load, no in refused.items()]
+
+
+def loop_of(op: Operation) -> Operation | None:
+    """The innermost loop around an operation."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, ForOp | WhileOp):
+        parent = parent.parent_op()
+    return parent
+
+
+def _unfit(loop: ForOp | WhileOp) -> No | None:
+    """Why nothing of a loop can be copied ahead; None if something can."""
+    if isinstance(loop, WhileOp):
+        return No("only the trips of a for loop are known ahead", loop, "for k in tl.range(...), without break")
+    inner = next((op for op in loop.walk() if op is not loop and isinstance(op, ForOp | WhileOp)), None)
+    if inner is not None:
+        return No("only innermost loops are pipelined", inner)
+    writer = next((op for op in loop.walk() if op is not loop and _may_write(op)), None)
+    if writer is not None:
+        return No(
+            f"a {spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop"
+        )
+    return None
+
+
+def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
+    """Why a load is not copied ahead, as far as its addresses do not matter."""
+    holder = load.parent_op()
+    if load.parent_block() is not body and holder is not None:
+        return No("it stands under a condition", holder)
+    if not _reaches_product(load):
+        return No("the tile reaches no product of the loop")
+    return unfit or _movable(load, body)
 
 
 def _may_write(op: Operation) -> bool:
@@ -100,7 +145,7 @@ def _may_write(op: Operation) -> bool:
     return isinstance(op, BarrierOp) or not (internal or is_side_effect_free(op))
 
 
-def _reaches_product(load: LoadOp | DescriptorLoadOp) -> bool:
+def _reaches_product(load: Load) -> bool:
     body, seen, todo = load.parent_block(), set[Operation](), [load.result]
     while todo:
         for use in todo.pop().uses:
@@ -117,14 +162,16 @@ def _reaches_product(load: LoadOp | DescriptorLoadOp) -> bool:
 # --- addresses ----------------------------------------------------------------------------------------------------
 
 
-def _is_movable(load: LoadOp | DescriptorLoadOp, body: Block) -> bool:
-    """Whether address and mask can be computed some trips ahead, and what is off is zero (for cp.async)."""
+def _movable(load: Load, body: Block) -> No | None:
+    """Why a load cannot be made some trips ahead: its address is not known then, or what is off is not zero."""
     other = load.other if isinstance(load, LoadOp) else None
-    zero = other is None or (isinstance(other.owner, ConstantOp) and other.owner.splat_value == 0)
-    return zero and address_slice(_address(load), body) is not None
+    if other is not None and not (isinstance(other.owner, ConstantOp) and other.owner.splat_value == 0):
+        return No("a copy puts zeros where the mask is off", other.owner, "other=0")
+    found = address_slice(_address(load), body)
+    return found if isinstance(found, No) else None
 
 
-def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operation], set[int]] | None:
+def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operation], set[int]] | No:
     """What of a loop's body computes some values, now and in later trips.
 
     Args:
@@ -132,8 +179,7 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
         body: of the loop.
 
     Returns:
-        Operations of the body, and numbers of the carried values; None if an operation among them is dear or reads
-        memory.
+        Operations of the body, and numbers of the carried values; no if one of them is dear or reads memory.
     """
     end = body.last_op
     assert end is not None
@@ -150,7 +196,7 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
                 todo.append(end.operands[index - 1])
         elif isinstance(owner, Operation) and owner.parent_block() is body and owner not in ops:
             if owner.regions or owner.name in _DEAR or not is_side_effect_free(owner):
-                return None
+                return No(f"its address or mask needs a {spoken(owner)}, too dear to be done for a trip ahead", owner)
             ops.add(owner)
             todo += owner.operands
     return ops, carried
@@ -170,22 +216,25 @@ def block_prefetch(load: DescriptorLoadOp) -> Prefetch:
     return Prefetch(load, usual)
 
 
-def _prefetch(load: LoadOp | DescriptorLoadOp, facts: Facts[AxisFacts]) -> Prefetch | None:
+def _prefetch(load: Load, facts: Facts[AxisFacts]) -> Answer[Prefetch]:
     if isinstance(load, DescriptorLoadOp):
-        return block_prefetch(load)
+        return Yes(block_prefetch(load))
     element = element_type(load.result.type)
     if is_pointer(element):
-        return None
+        return No("pointers are not copied ahead")
     for order, alloc in _buffers(load):
         type_ = alloc.result.type
         assert isinstance(type_, MemDescType)
         if _copy_bytes(load, _as_loaded(layout_of(type_), order), facts) >= _LEAST_COPY:
-            return Prefetch(load, type_, order, alloc)
+            return Yes(Prefetch(load, type_, order, alloc))
     shape = shape_of(load.result.type)
     layout = buffer_layout(layout_of(load.result), shape, memory_bits(element))
-    if _copy_bytes(load, layout, facts) < _LEAST_COPY:
-        return None
-    return Prefetch(load, memdesc_type(shape, element, layout))
+    if (size := _copy_bytes(load, layout, facts)) < _LEAST_COPY:
+        return No(
+            f"a thread could copy {size} bytes at once, not {_LEAST_COPY}: what lies together is not known",
+            instead="addresses that are contiguous along a dim, and multiples of 16 for row strides",
+        )
+    return Yes(Prefetch(load, memdesc_type(shape, element, layout)))
 
 
 def _as_loaded(layout: LinearLayout, order: tuple[int, ...] | None) -> LinearLayout:
@@ -193,7 +242,7 @@ def _as_loaded(layout: LinearLayout, order: tuple[int, ...] | None) -> LinearLay
     return layout if order is None else transpose_tile(layout, inverse_order(order))
 
 
-def _buffers(load: LoadOp | DescriptorLoadOp) -> Iterable[tuple[tuple[int, ...] | None, LocalAllocOp]]:
+def _buffers(load: Load) -> Iterable[tuple[tuple[int, ...] | None, LocalAllocOp]]:
     """Buffers into which the tile goes as it is or transposed, and the order of its dims there."""
     for use in load.result.uses:
         user = use.operation
@@ -223,4 +272,4 @@ def ring_bytes(prefetches: Iterable[Prefetch]) -> int:
     return sum(memdesc_bytes(prefetch.ring) for prefetch in prefetches)
 
 
-__all__ = ["Prefetch", "address_slice", "block_prefetch", "inverse_order", "plan_prefetches", "ring_bytes"]
+__all__ = ["Prefetch", "address_slice", "block_prefetch", "inverse_order", "loop_of", "plan_prefetches", "ring_bytes"]

@@ -22,7 +22,7 @@ from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.llvm.casts import from_working_float, to_working_float
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.module import Module
-from tilewright.backends.llvm.types import F32, I8, I32, I64, PTR, VOID, V, const, iota, zero
+from tilewright.backends.llvm.types import BF16, I8, I16, I32, I64, PTR, VOID, V, const, iota, zero
 
 Order = Literal["k", "mn", "any"]
 _PARAMS = (PTR, I64, PTR, I64, I64, I64, I64, I64, I64, I64)
@@ -69,7 +69,9 @@ class _Packer:
     def __init__(self, f: Function, plan: DotPlan, operand: Literal["a", "b"], order: Order) -> None:
         self.f, self.plan, self.operand, self.order = f, plan, operand, order
         self.dst, self.dst_stride, self.src = f.args[0], f.args[1], f.args[2]
-        self.mn_stride, self.k_stride, self.mn_valid, self.k_valid, self.first, self.words, self.plane = f.args[3:10]
+        self.mn_stride, self.k_stride, mn_valid, k_valid, self.first, self.words, self.plane = f.args[3:10]
+        # A mask that ends before this piece leaves fewer than no elements of it.
+        self.mn_valid, self.k_valid = (f.intrinsic("smax", n, const(I64, 0)) for n in (mn_valid, k_valid))
         self.source = plan.a_dtype if operand == "a" else plan.b_dtype
         self.source_t = ELEM[self.source]
         self.operand_t = ELEM[plan.operand]
@@ -270,16 +272,31 @@ class _Packer:
             return [f.cast("sext", value, to)]
         value = to_working_float(f, value, self.source)
         if self.plan.planes == 2:
-            return _split(f, value)
+            return _split(f, _to_tf32(f, value) if self.plan.tf32 and self.source == "f32" else value)
         return [from_working_float(f, value, self.plan.operand)]
 
 
 def _split(f: Function, value: V) -> list[V]:
-    """f32 as the sum of two bf16: the rounded value, and the rest (0 where the value is not finite)."""
-    high = from_working_float(f, value, "bf16")
-    rest = f.fsub(value, f.cast("fpext", high, F32))
-    rest = f.select(f.fcmp("ord", rest, rest), rest, zero(rest.type))
-    return [high, from_working_float(f, rest, "bf16")]
+    """f32 as the sum of two bf16 of its own sign, neither of them 0 unless both are.
+
+    The high part is the next value towards 0, cut off, so that the low part is never 0 and has at most 4 bits more
+    than `value` has beyond 8: f16 and tf32 are split exactly, f32 up to 2**-16. As no part is 0 and all have one sign,
+    the four products of parts sum to what the product of the values is, infinities and NaN included: with a low part
+    that may be 0 or negative, infinity times 1 would be infinity plus NaN.
+    """
+    bits = f.cast("bitcast", value, value.type.as_int)
+    below = f.intrinsic("usub.sat", f.and_(bits, 0x7FFFFFFF), const(bits.type, 1))
+    high = f.or_(f.and_(below, -1 << 16), f.and_(bits, -1 << 31))
+    low = f.fsub(value, f.cast("bitcast", high, value.type))
+    short = f.cast("trunc", f.lshr(high, 16), I16)
+    return [f.cast("bitcast", short, BF16.vec(short.type.lanes)), from_working_float(f, low, "bf16")]
+
+
+def _to_tf32(f: Function, value: V) -> V:
+    """f32 rounded to the 10 bits of mantissa that tf32 has; halves away from zero, as PTX's `cvt.rna.tf32.f32`."""
+    bits = f.cast("bitcast", value, value.type.as_int)
+    rounded = f.and_(f.add(bits, 1 << 12), -1 << 13)
+    return f.select(f.fcmp("uno", value, value), value, f.cast("bitcast", rounded, value.type))
 
 
 def _interleave(f: Function, rows: list[V]) -> V:

@@ -1,7 +1,8 @@
-"""AVX-512 in software, so that code planned for it is tested on machines with AVX2 only; tile instructions included.
+"""Vector instructions in software, so that code planned for any CPU is tested on every machine; tile instructions too.
 
-`soften` leaves vectors to LLVM, which cuts them to what the host has, and replaces what the host lacks or what LLVM
-gets wrong without AVX-512 by functions that go lane by lane: a masked lane that is off is never touched.
+`soften` leaves vectors to LLVM, which cuts them to what the machine has, and replaces the instructions that code names
+(and masked loads and stores, which LLVM gets wrong without AVX-512) by functions that go lane by lane: a masked lane
+that is off is never touched.
 """
 
 from __future__ import annotations
@@ -11,27 +12,32 @@ import re
 from collections.abc import Callable, Iterator
 
 from tests.backends.cpu import soft_amx
-from tilewright.backends.llvm.features import CpuFeatures, host
+from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.module import _ROUND_TO_BFLOAT, Module
-from tilewright.backends.llvm.types import F64, I1, I8, I16, I32, I64, PTR, VOID, T, V, const, zero
+from tilewright.backends.llvm.types import F32, F64, I1, I8, I16, I32, I64, PTR, VOID, T, V, const, zero
 
 _ELEMS = {"f16": "half", "f32": "float", "f64": "double", "p0": "ptr"}
-_CALLED = re.compile(r"call .*?@llvm\.(masked\.(?:load|store)\.v\d+\w+\.p0|x86\.avx512[\w.]+)\(")
+_CALLED = re.compile(
+    r"call .*?@llvm\.(masked\.(?:load|store)\.v\d+\w+\.p0|x86\.(?:avx|sse)[\w.]+|aarch64\.neon\.[\w.]+)\("
+)
+# Features that decide what is emitted, or what LLVM may make of it.
+_DECIDING = ("avx", "fma", "f16c", "amx", "sse", "neon", "dotprod", "fullfp16", "bf16", "i8mm")
 
 
-def needed(isa: CpuFeatures) -> bool:
-    """Whether code for `isa` runs here only after `soften`."""
-    return any(name.startswith(("avx512", "amx")) and not host().has(name) for name in isa.available)
+def needed(isa: CpuFeatures, machine: CpuFeatures) -> bool:
+    """Whether code for `isa` runs on `machine` only after `soften`."""
+    lacking = isa.available - machine.available
+    return isa.arch != machine.arch or any(name.startswith(_DECIDING) for name in lacking)
 
 
-def soften(text: str) -> str:
-    """The module, made for a CPU with AVX-512 and perhaps AMX, as one that any x86-64 CPU runs."""
-    module = Module(host())
+def soften(text: str, machine: CpuFeatures) -> str:
+    """The module, made for any CPU, as one for `machine`."""
+    module = Module(machine)
     for name in sorted(set(_CALLED.findall(text))):
         _define(module, name)
         text = text.replace(f"@llvm.{name}(", f"@soft.{name}(")
-    text = soft_amx.soften(f"{text}\n{module.render()}").replace(_ROUND_TO_BFLOAT, "") + _ROUND_TO_BFLOAT
+    text = soft_amx.soften(f"{text}\n{module.render()}", machine).replace(_ROUND_TO_BFLOAT, "") + _ROUND_TO_BFLOAT
     return "\n".join(_without_repeats(text.splitlines()))
 
 
@@ -125,14 +131,17 @@ def _pairs(f: Function, unit: int, a: V, b: V, widen: tuple[str, str], acc: V) -
 
 
 def _pmadd(module: Module, name: str) -> None:
-    f = module.function(f"soft.{name}", I32.vec(16), (I16.vec(32), I16.vec(32)))
-    f.ret(_pairs(f, 2, *f.args, ("sext", "sext"), zero(I32.vec(16))))
+    t = I32.vec({"x86.sse2": 4, "x86.avx2": 8, "x86.avx5": 16}[name[:8]])
+    parts = I16.vec(2 * t.lanes)
+    f = module.function(f"soft.{name}", t, (parts, parts))
+    f.ret(_pairs(f, 2, *f.args, ("sext", "sext"), zero(t)))
 
 
-def _dpbusd(module: Module, name: str) -> None:
-    acc = I32.vec(int(name.rpartition(".")[2]) // 32)
+def _dot4(module: Module, name: str) -> None:
+    """Sums of four int8 products; VPDPBUSD's first operand is unsigned."""
+    acc = I32.vec(4 if "neon" in name else int(name.rpartition(".")[2]) // 32)
     f = module.function(f"soft.{name}", acc, (acc, I8.vec(4 * acc.lanes), I8.vec(4 * acc.lanes)))
-    f.ret(_pairs(f, 4, f.args[1], f.args[2], ("zext", "sext"), f.args[0]))
+    f.ret(_pairs(f, 4, f.args[1], f.args[2], ("zext" if "vpdpbusd" in name else "sext", "sext"), f.args[0]))
 
 
 def _dpbf16(module: Module, name: str) -> None:
@@ -147,10 +156,39 @@ def _dpbf16(module: Module, name: str) -> None:
     f.ret(total)
 
 
+def _by_sign(module: Module, name: str) -> None:
+    """AVX's masked loads and stores, which heed the sign of each lane of the mask."""
+    bits, words = (64, I64) if ".pd" in name else (32, I32)
+    lanes = (256 if name.endswith(".256") else 128) // bits
+    t, signs = (F64 if bits == 64 else F32).vec(lanes), words.vec(lanes)
+    is_load = "maskload" in name
+    f = module.function(f"soft.{name}", t if is_load else VOID, (PTR, signs) if is_load else (PTR, signs, t))
+    kept = f.alloca(t)
+    f.store(zero(t) if is_load else f.args[2], kept)
+    source, target = (f.args[0], kept) if is_load else (kept, f.args[0])
+
+    def move(at: V) -> None:
+        f.store(f.load(t.scalar, f.gep(source, at)), f.gep(target, at))
+
+    _each_lane(f, t, f.icmp("slt", f.args[1], 0), move)
+    f.ret(*([f.load(t, kept)] if is_load else []))
+
+
+def _nothing(module: Module, name: str) -> None:
+    """A fence: one thread needs none."""
+    module.function(f"soft.{name}").ret()
+
+
 _INSTRUCTIONS: dict[str, Callable[[Module, str], None]] = {
     "x86.avx512.mask.scalef.": _scalef,
     "x86.avx512.fpclass.ps.512": _subnormal,
     "x86.avx512.pmaddw.d.512": _pmadd,
-    "x86.avx512.vpdpbusd.": _dpbusd,
+    "x86.avx2.pmadd.wd": _pmadd,
+    "x86.sse2.pmadd.wd": _pmadd,
+    "x86.avx512.vpdpbusd.": _dot4,
+    "x86.avx2.vpdpbssd.": _dot4,
+    "aarch64.neon.sdot.": _dot4,
     "x86.avx512bf16.dpbf16ps.": _dpbf16,
+    "x86.avx.mask": _by_sign,
+    "x86.sse.sfence": _nothing,
 }

@@ -1,0 +1,18 @@
+"""What the planners of the CPU back end decide on; `docs/explain.md` tells users the same."""
+
+from __future__ import annotations
+
+from tilewright.base.decision import Subject
+
+CARRIED = Subject("carried pointers", "a loop carries one offset instead of a tile of pointers or of indices")
+RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
+PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
+IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
+ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that the loop carries")
+JOINED = Subject("joined trips", "several trips of a loop run as one product")
+KEPT = Subject("kept panels", "packed columns of the right operand serve the programs that follow")
+FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
+UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
+PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
+
+SUBJECTS = (CARRIED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, UNMASKED, PAST_CACHES)

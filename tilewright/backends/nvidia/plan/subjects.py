@@ -1,0 +1,15 @@
+"""What the planners of the NVIDIA back end decide on; `docs/explain.md` tells users the same."""
+
+from __future__ import annotations
+
+from tilewright.base.decision import Subject
+
+TENSOR_CORES = Subject("tensor cores", "a product is made by tensor cores instead of multiply-adds of single elements")
+WGMMA = Subject("wgmma", "a product is made by whole groups of four warps, with operands from shared memory (Hopper)")
+COPY_ENGINE = Subject("copy engine", "blocks of a descriptor are moved by the copy engine (TMA) instead of by threads")
+RING = Subject("ring buffer", "a load of a loop is copied to shared memory some trips before a product needs it")
+ASYNC_PRODUCT = Subject("asynchronous product", "a product of one trip goes on while that of the next is started")
+IN_WARP = Subject("conversion in warps", "a tile gets to another layout without shared memory")
+NO_BARRIER = Subject("no barrier", "the threads of a block need not wait for each other")
+
+SUBJECTS = (TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER)
