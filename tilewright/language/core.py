@@ -1,4 +1,4 @@
-"""The `tl.core` namespace: types and values of the language, under the names that tools look up."""
+"""The `tl.core` namespace: types, values and built-in functions of the language, under the names that tools look up."""
 
 from __future__ import annotations
 
@@ -29,14 +29,18 @@ from tilewright.base.dtypes import (
 )
 from tilewright.language.extern import builtin, extern, extern_elementwise
 from tilewright.language.library import constexpr_function
-from tilewright.ops.builtin import BUILTINS, Builtin, to_tensor
+from tilewright.ops import families
+from tilewright.ops.builtin import BUILTINS, Builtin
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.math import PropagateNan
 from tilewright.ops.value_types import base_value, constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
-from tilewright.ops.values import constexpr, tensor, tuple
+from tilewright.ops.values import constexpr, tensor, tuple, unwrap
 
+assert families  # importing it defines every built-in function
 pi32_t = pointer_type(int32)
+CONSTEXPR_0 = constexpr(0)
+_unwrap_if_constexpr = unwrap
 
 
 class const:
@@ -59,14 +63,14 @@ def _unwrap_if_constexpr(o: object) -> object:
     return o
 
 
-def __getattr__(name: str) -> Builtin:
-    """Every function of the language is in this namespace too, as in Triton, where they are written here."""
-    if name not in BUILTINS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return BUILTINS[name]
+def is_builtin(function: object) -> bool:
+    """Whether `function` is a built-in function of the language."""
+    return isinstance(function, Builtin)
 
 
+globals().update(BUILTINS)
 __all__ = [
+    "CONSTEXPR_0",
     "PropagateNan",
     "base_type",
     "base_value",
@@ -76,6 +80,7 @@ __all__ = [
     "condition",
     "const",
     "constexpr",
+    "constexpr_function",
     "constexpr_type",
     "dtype",
     "extern",
@@ -94,6 +99,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_builtin",
     "pi32_t",
     "pointer_type",
     "range",
@@ -102,7 +108,6 @@ __all__ = [
     "tensor",
     "tensor_descriptor",
     "tensor_descriptor_type",
-    "to_tensor",
     "tuple",
     "tuple_type",
     "uint8",
@@ -110,4 +115,5 @@ __all__ = [
     "uint32",
     "uint64",
     "void",
-]  # fmt: skip
+]
+__all__ += list(BUILTINS)
