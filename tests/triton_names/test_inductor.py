@@ -12,7 +12,6 @@ import pytest
 from tests.meta.sources import ROOT
 
 PARTS = 4
-MISSING = {"unary_erfc", "unary_lgamma", "unary_i0_i1", "unary_erfinv"}  # functions of libdevice that the CPU lacks
 
 
 @pytest.mark.slow
@@ -30,5 +29,5 @@ def test_graphs(part, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert not summary["failures"].keys() - MISSING, summary["failures"]
+    assert not summary["failures"]
     assert summary["graphs"] >= 40 and summary["kernels"] >= 40  # the kernels are Triton's code, made here
