@@ -26,7 +26,7 @@ from tilewright.ops.broadcast import checked_block, splat_to
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_types
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import constexpr, shape_ints, tensor, unwrap
 
 _INT32 = range(-(2**31), 2**31)
@@ -76,7 +76,6 @@ register(
         MakeRangeOp,
         _infer,
         _reference,
-        {"cpu": ByHand(), "cuda": ByHand()},
         _samples,
         facts.make_range,
         summary="consecutive integers",

@@ -29,10 +29,9 @@ from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, s
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
 from tilewright.ops.functions.shape import reshape_to
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 INPUT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 PRECISION = word("ieee")
 # Zero means "as precise as the accumulator" and is left out of the text.
@@ -167,7 +166,7 @@ def _samples_dot(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (bad, bad, bad), error="not compatible for matmul")
 
 
-register(OpSpec(DotOp, _infer_dot, _reference_dot, _BY_HAND, _samples_dot, summary="matrix product of tiles"))
+register(OpSpec(DotOp, _infer_dot, _reference_dot, _samples_dot, summary="matrix product of tiles"))
 
 
 # --- user function ------------------------------------------------------------------------------------------------
