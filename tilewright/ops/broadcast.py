@@ -200,7 +200,7 @@ def broadcast_to_shape(b: Emitter, value: tensor, shape: Sequence[int]) -> tenso
                 f"({want}) must match the existing size ({have}) at non-singleton dimension {index}: "
                 f"{list(source)}, {list(target)}"
             )
-    return b.emit(BroadcastOp, BlockType(value.dtype, target), value)
+    return b.emit(BroadcastOp, checked_block(value.dtype, target), value)
 
 
 def common_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:

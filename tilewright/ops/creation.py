@@ -88,7 +88,12 @@ register(
 
 def _bound(value: Any) -> int:
     inner = unwrap(value)
-    if not isinstance(inner, int) or isinstance(inner, bool):
+    if isinstance(inner, (float, bool)):
+        raise LanguageTypeError(
+            f"arange's arguments must be integers, got {inner!r}",
+            hint=f"pass an int: {int(inner)}" if inner == inner // 1 else "pass an int; n // 2 divides integers",
+        )
+    if not isinstance(inner, int):
         raise LanguageValueError(
             "arange's arguments must be of type tl.constexpr",
             hint="make the size a parameter annotated tl.constexpr; add a run-time start to the result instead",
