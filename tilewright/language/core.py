@@ -57,12 +57,6 @@ def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     return dtype(f"{'' if signed or bitwidth == 1 else 'u'}int{bitwidth}")
 
 
-@constexpr_function
-def _unwrap_if_constexpr(o: object) -> object:
-    """The value itself: whatever is constant reaches a compile-time function without its `constexpr`."""
-    return o
-
-
 def is_builtin(function: object) -> bool:
     """Whether `function` is a built-in function of the language."""
     return isinstance(function, Builtin)
