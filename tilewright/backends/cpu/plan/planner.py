@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.backends.cpu.plan.affine import root_argument
+from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Dependents
@@ -43,8 +44,9 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
         decisions: of the function; the plan keeps them.
     """
     must_place: set[object] = set()
+    captured = Captured(function)
     while True:
-        context = FunctionContext(isa, must_place)
+        context = FunctionContext(isa, captured, must_place)
         arguments: dict[SSAValue, Buffer] = {
             argument: context.place(argument) for argument in function.body.blocks[0].args if is_tile(argument)
         }
