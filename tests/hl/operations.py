@@ -133,6 +133,14 @@ _case(
     layouts=("rows",),
     tag="affine",
 )
+
+# --- products (rows times the transposed rows: both operands have one shape) ---------------------------------
+
+_case("mm", lambda x, y: x @ y.t(), TWO, (torch.float32, torch.float64), layouts=("rows",))
+_case("addmm", lambda x, y, c: torch.addmm(c[:, :7], x, y.t()), ("mn", "mn", "mn"), layouts=())
+_case("bmm", lambda x, y: torch.bmm(x[None], y.t()[None]).squeeze(0), TWO, layouts=("rows",))
+_case("mv", lambda x, y: torch.mv(x, y.squeeze(0)), ("mn", "1n"), layouts=("rows",))
+
 _case("gelu", F.gelu, dtypes=FLOATS)
 _case("gelu", lambda x: F.gelu(x, approximate="tanh"), dtypes=FLOATS, tag="tanh")
 _case("silu", F.silu, dtypes=FLOATS)

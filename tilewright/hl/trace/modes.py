@@ -145,7 +145,20 @@ def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
     return store(trace, tensor, index, value)
 
 
+def _product(name: str) -> Handler:
+    """Products whose types PyTorch's CPU code refuses: a float32 accumulator with 16-bit operands, `out_dtype`."""
+
+    def answer(trace: Trace, *args: Any, **kwargs: Any) -> Any:
+        mixed = len({arg.dtype for arg in args if isinstance(arg, torch.Tensor)}) > 1
+        if trace.region is None or not (mixed or kwargs.get("out_dtype")):
+            return NotImplemented
+        return RECIPES[name](*args, **kwargs)
+
+    return answer
+
+
 _ANSWERS: dict[str, Handler] = {
+    **{name: _product(name) for name in ("mm", "bmm", "addmm", "baddbmm")},
     "size": _size,
     "__len__": _length,
     "numel": _count,
