@@ -1,4 +1,4 @@
-"""Products of matrices: all become one node of ours, `dot`, whose accumulator is float32 for 16-bit operands."""
+"""Products of matrices: all become one node of ours, `product`, whose accumulator is float32 for 16-bit operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 
 @dataclass(frozen=True)
 class Dot(Row):
-    """`dot(a, b, acc)`: the product of the last two dimensions, added to `acc` where it is not None."""
+    """`product(a, b, acc)`: the product of the last two dimensions, added to `acc` where it is not None."""
 
     def needs(self, node: Node) -> list[Need]:
         a, b, _ = node.args
@@ -51,7 +51,7 @@ def _precision(node: Node) -> str:
     return f', input_precision="{asked}"' if asked else ""
 
 
-row(Dot("dot"))
+row(Dot("product"))
 
 
 def accumulator_type(dtype: Any) -> Any:
@@ -88,7 +88,7 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
         acc = acc.expand(shape)
     with trace.silence():
         sample = trace.sampling.tensor(shape, dtype)
-    return trace.record("dot", (a, b, acc), sample)
+    return trace.record("product", (a, b, acc), sample)
 
 
 def _common_batch(trace: Trace, a: Any, b: Any) -> tuple[Any, Any]:
@@ -126,3 +126,9 @@ def addmm(c: Any, a: Any, b: Any, out_dtype: Any = None, *, beta: Any = 1, alpha
 def mv(a: Any, v: Any) -> Any:
     """Product of a matrix and a vector."""
     return (a.to(accumulator_type(a.dtype)) * v).sum(-1).to(a.dtype)
+
+
+@recipe("dot")
+def inner(u: Any, v: Any) -> Any:
+    """Product of two vectors."""
+    return (u.to(accumulator_type(u.dtype)) * v).sum().to(u.dtype)

@@ -48,6 +48,8 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
             answer = handler(trace, *args, **kwargs)
             if answer is not NotImplemented:
                 return answer
+        if name in shape_arguments.QUESTIONS:
+            return function(*args, **kwargs)
         if trace.region is None:
             return self._host(function, name, args, kwargs)
         return self._device(function, name, args, kwargs)
@@ -118,6 +120,13 @@ def _size(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
     return torch.Size([trace.factors.size(extent) for extent in shape])
 
 
+def _stride(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
+    host = trace.hosts.get(id(tensor))
+    if host is None:
+        return NotImplemented
+    return host.stride if dim is None else host.stride[dim]
+
+
 def _length(trace: Trace, tensor: Any) -> Any:
     return _size(trace, tensor, 0)
 
@@ -160,6 +169,7 @@ def _product(name: str) -> Handler:
 _ANSWERS: dict[str, Handler] = {
     **{name: _product(name) for name in ("mm", "bmm", "addmm", "baddbmm")},
     "size": _size,
+    "stride": _stride,
     "__len__": _length,
     "numel": _count,
     "nelement": _count,
