@@ -83,6 +83,7 @@ class RuntimeKnobs:
         str,
         "device that is active at the start: cpu, cuda, or auto: a GPU if any",
     )
+    as_triton: bool = _knob("TILEWRIGHT_AS_TRITON", False, _bool, "pose as `triton` from the import of tilewright on")
     jit_cache_hook: Callable[..., Any] | None = None  # before a kernel is compiled
     jit_post_compile_hook: Callable[..., Any] | None = None
     launch_enter_hook: HookChain = field(default_factory=HookChain)
