@@ -17,7 +17,7 @@ SIZES = _names(
 
 # Questions about a tensor that are answered without its elements, of host tensors as well.
 QUESTIONS = _names(
-    "dim ndimension is_contiguous element_size is_floating_point is_complex is_signed storage_offset is_same_size get_device"
+    "dim ndimension is_contiguous element_size is_floating_point is_complex is_signed storage_offset is_same_size"
 )
 
 FACTORIES = _names("empty zeros ones full arange rand randn randint empty_strided eye linspace tensor")
