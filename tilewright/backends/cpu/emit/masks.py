@@ -152,7 +152,7 @@ def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
     op = owner_of(value)
     assert op is not None
     if op.name != "arith.cmpi":
-        return No(f"a part of the mask is a {spoken(op)}, no comparison of integers", op, "(i < m) & (j < n)")
+        return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, "(i < m) & (j < n)")
     predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
     if predicate in ("eq", "ne"):
         return No("it is true or false of single elements")

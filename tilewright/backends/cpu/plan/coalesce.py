@@ -99,7 +99,7 @@ def _something_else(loop: ForOp, dot: Operation) -> No | None:
             continue
         tile = any(is_tile(result) for result in op.results)
         if op.regions or not is_lazy(op.name) or (op.name == "tt.load" and not tile):
-            return No(f"the loop also has a {spoken(op)}", op, "it outside of the loop")
+            return No(f"the loop also has {spoken(op)}", op, "it outside of the loop")
     return None
 
 

@@ -92,7 +92,7 @@ def _disturbed(loop: ForOp) -> No | None:
     before = True
     for op in function.walk():
         if op.name in _FENCES or (op.name == "tt.load" and "isVolatile" in op.properties):
-            return No(f"a {spoken(op)} may wait for what other programs store", op)
+            return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is loop:
             before = False
         if op.name == "tt.store" and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
@@ -159,7 +159,7 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
                 stack += [loop.iter_args[number - 1], last.operands[number - 1]]
         elif op is not None and op.parent is body:
             if op.regions or op.name == "tt.load" or any(is_tile(o) for o in op.operands):
-                return No(f"where the operand lies depends on a {spoken(op)} in the loop", op)
+                return No(f"where the operand lies depends on {spoken(op)} in the loop", op)
             stack += op.operands
         elif not is_invariant(value, invariants):
             keys[value] = None

@@ -363,7 +363,7 @@ def _place_of(step: Step) -> Operation | None:
 def _described(step: Step) -> str:
     """A group in a sentence, by its first sink."""
     op = step.sinks[0].op
-    return f"the {spoken(op)}" if op is not None else "the pass that keeps a tile"
+    return f"{spoken(op)}" if op is not None else "the pass that keeps a tile"
 
 
 def _merged(host: Step, members: list[Step]) -> Step:

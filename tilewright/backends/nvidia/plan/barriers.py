@@ -154,7 +154,7 @@ def _waits(later: Access, earlier: Access) -> No:
     """Why the block waits between two accesses."""
     verbs = ["write" if access.writes else "read" for access in (earlier, later)]
     same = "the same" if later.owner is earlier.owner else "the same place of"
-    return No(f"the {spoken(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
+    return No(f"{spoken(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
 
 
 def _moved(loop: Loop, state: State, move: Move) -> State:

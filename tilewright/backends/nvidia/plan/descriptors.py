@@ -28,7 +28,7 @@ from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
 from tilewright.backends.nvidia.plan.relations import ACCESSES
 from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
-from tilewright.backends.nvidia.plan.tma import buffer_type, is_movable
+from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
 from tilewright.base.decision import Answer, No, Yes
@@ -89,10 +89,9 @@ def _unmovable(makers: Sequence[MakeTensorDescOp], arch: Arch) -> No | None:
             return No(
                 "the kernel makes the descriptor", maker, "TensorDescriptor.from_tensor(...) in front of the launch"
             )
-        if not is_movable(maker):
-            return No(
-                "it cannot move such a block", maker, "rows of 16 bytes or more, powers of two of at most 256 elements"
-            )
+        answer = plan_blocks(maker)
+        if isinstance(answer, No):
+            return answer
     return None
 
 
@@ -102,7 +101,7 @@ def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operat
     for op in ordinary:
         loads = op.name == LoadOp.name
         if (stores or not loads) and _may_reach(op, base):
-            return No(f"an ordinary {spoken(op)} may reach the same tensor", op, "all accesses through descriptors")
+            return No(f"{spoken(op)} by pointers may reach the same tensor", op, "all accesses through descriptors")
     return None
 
 
