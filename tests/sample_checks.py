@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from tests.sample_kernels import expected, from_memory, is_runnable, kernel_of, max_ulp
+from tilewright.devices.registry import BACKENDS
 from tilewright.ir.types import element_type
 from tilewright.ops import text  # noqa: F401  (loads every family)
-from tilewright.ops.spec import REGISTRY, OpSpec, Refused, Sample
+from tilewright.ops.spec import REGISTRY, OpSpec, Sample
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[ModuleOp, Sequence[Array]], None]
@@ -25,7 +26,7 @@ def runnable(backend: str) -> list[OpSpec]:
         for spec in REGISTRY.values()
         if spec.samples is not None
         and spec.reference is not None
-        and not isinstance(spec.lowering[backend], Refused)
+        and BACKENDS[backend].backend.lowering(spec.name).how != "refused"
         and any(is_runnable(spec, s) for s in spec.samples(np.random.default_rng(0)))
     ]
 

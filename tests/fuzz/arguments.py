@@ -55,6 +55,7 @@ def filled(param: Param, seed: int) -> Array:
     if param.fill == "special":
         at = rng.random(param.size) < 0.1
         values[at] = rng.choice(_SPECIAL, int(at.sum()))
+    _poison(values, param, rng.choice(_SPECIAL[:3], param.size))
     return np.asarray(to_memory(values.astype(type_.work_dtype), type_)).astype(type_.memory_dtype)
 
 
@@ -68,7 +69,20 @@ def _integers(param: Param, type_: dtypes.dtype, rng: np.random.Generator) -> Ar
     edge = rng.choice(np.array([low, high], dtype=wide.dtype), param.size)
     kind = rng.random(param.size)
     chosen = np.where(kind < 0.4, small.astype(wide.dtype), np.where(kind < 0.92, wide, edge))
+    _poison(chosen, param, np.full(param.size, high).astype(chosen.dtype))
     return chosen.astype(memory)
+
+
+def _poison(values: Array, param: Param, poison: Array) -> None:
+    """Put `poison` in every place that the kernel may not use."""
+    if param.valid is None:
+        return
+    places = np.array([param.valid[0]])
+    for count, stride in param.valid[1]:
+        places = np.add.outer(places, np.arange(count) * stride).ravel()
+    hidden = np.ones(param.size, bool)
+    hidden[places] = False
+    values[hidden] = poison[hidden]
 
 
 def working(values: Array, param: Param) -> Array:

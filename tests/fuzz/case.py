@@ -65,6 +65,7 @@ class Param:
         aligned: whether the address is, and is promised to be, a multiple of 16.
         alias: name of another array parameter that this one is the same memory as.
         tolerance: absolute difference that the results may have.
+        valid: elements that the kernel may use, as the first and (count, stride) of each axis; the rest is poison.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Param:
     aligned: bool = True
     alias: str | None = None
     tolerance: float = 0.0
+    valid: tuple[int, tuple[tuple[int, int], ...]] | None = None
 
 
 @dataclass

@@ -1,9 +1,11 @@
 """Whole products of matrices, as kernels write them: a tile of C for each program, ragged edges, strides of every kind.
 
 rows, columns from the program        past the edge: masked off, or wrapped around by %
-for each piece of K                   pointers that advance, or offsets from the loop counter
+for each piece of K, or more          pointers that advance, or offsets from the loop counter
     acc += A[rows, piece] @ B[piece, columns]
 C[rows, columns] = acc                masked
+
+What lies around and between the elements of A and B is poison, or a page that must not be touched.
 """
 
 from __future__ import annotations
@@ -49,13 +51,17 @@ def _axis(g: Generator, number: str, tiles: int, blocks: tuple[int, ...]) -> _Ax
 
 @dataclass(frozen=True)
 class _Depth:
-    """The inner axis: `text` is `size` in the kernel, `piece` positions within a piece, `name` its loop counter."""
+    """The inner axis: `text` is `size` in the kernel, `piece` positions within a piece, `name` its loop counter.
+
+    `extra` is the number of pieces that lie past the end.
+    """
 
     block: int
     size: int
     text: str
     piece: str
     name: str
+    extra: int
 
 
 class _Operand:
@@ -78,7 +84,11 @@ class _Operand:
         line = max(1, inner * step + g.random.choice((0, 0, 3, 16)))
         strides = (line, step) if straight == rows else (step, line)
         size = max(1, (lines - 1) * line + (inner - 1) * step + 1)
-        self.array = g.array(dtype, fill, size)
+        before = g.random.choice((0, 0, 16, 100))
+        behind = g.random.choice((0, 0, min(1 << 14, 3 * max(strides) * depth.block)))  # a page follows that stops us
+        valid = (before, ((lines, line), (inner, step)))
+        self.array = g.array(dtype, fill, before + size + behind, prefix="m", valid=valid)
+        self.start = f"{self.array} + {before}" if before else self.array
         self.strides = tuple(str(n) if n == 1 else g.number(n) for n in strides)
         self.advances = g.chance(0.5)
         self.pointers = g.fresh("q")
@@ -87,14 +97,14 @@ class _Operand:
 
     def _at(self, deep: str) -> str:
         outer, k = self.across
-        return f"{self.array} + {self.outer.safe}{outer} * {self.strides[0]} + ({deep}){k} * {self.strides[1]}"
+        return f"{self.start} + {self.outer.safe}{outer} * {self.strides[0]} + ({deep}){k} * {self.strides[1]}"
 
     def load(self) -> str:
         """Read the tile of this turn; gives its name."""
         g, depth, (outer, k) = self.g, self.depth, self.across
         here = self.pointers if self.advances else self._at(f"{depth.name} * {depth.block} + {depth.piece}")
         masks = [f"({self.outer.tile}{outer} < {self.outer.text})"] * self.outer.mask
-        if depth.size % depth.block or g.chance(0.3):
+        if depth.size % depth.block or depth.extra or g.chance(0.3):
             left = f"{depth.piece}{k} < {depth.text} - {depth.name} * {depth.block}"
             masks.append(
                 f"({g.random.choice((left, f'{depth.name} * {depth.block} + {depth.piece}{k} < {depth.text}'))})"
@@ -119,14 +129,14 @@ def product(g: Generator) -> None:
     n = _axis(g, f"{g.program} // {across}", -(-g.programs // across), blocks)
     block = g.random.choice((16, 32, 64))
     size = max(1, block * g.random.randint(0, 5) + g.random.choice((0, 0, 1, 3, block // 2)))
-    depth = _Depth(block, size, g.number(size), g.fresh("d"), g.fresh("k"))
+    depth = _Depth(block, size, g.number(size), g.fresh("d"), g.fresh("k"), g.random.choice((0, 0, 1, 3)))
     g.add(f"{depth.piece} = tl.arange(0, {block})")
     fill = "ints" if dtype == "int8" else g.random.choice(("ints", "quarters", "reals"))
     a = _Operand(g, m, depth, rows=True, dtype=dtype, fill=fill)
     b = _Operand(g, n, depth, rows=False, dtype=dtype, fill=fill)
     acc = g.fresh("acc")
     g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
-    loop = g.add(f"for {depth.name} in range(0, tl.cdiv({depth.text}, {block})):")
+    loop = g.add(f"for {depth.name} in range(0, tl.cdiv({depth.text}, {block}) + {depth.extra}):")
     with g.block(loop.body, loop=True):
         x, y = a.load(), b.load()
         g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))

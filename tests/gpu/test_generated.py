@@ -9,7 +9,7 @@ from tests.gpu.harness import Compiled
 from tests.sample_checks import check_samples, runnable
 from tilewright.backends.nvidia.emit.elementwise import ACCURACY
 from tilewright.ir.types import ir_name
-from tilewright.ops.spec import Elementwise, OpSpec
+from tilewright.ops.spec import OpSpec
 
 pytestmark = pytest.mark.gpu
 
@@ -18,8 +18,7 @@ RUNNABLE = runnable("cuda")
 
 def allowed(spec: OpSpec, element: Attribute) -> float:
     """Units in the last place that the GPU's own instruction for an operation may be off."""
-    lowering = spec.lowering["cuda"]
-    return ACCURACY.get((lowering.name, ir_name(element)), 0) if isinstance(lowering, Elementwise) else 0
+    return ACCURACY.get((spec.elementwise, ir_name(element)), 0)
 
 
 @pytest.mark.parametrize("spec", RUNNABLE, ids=[s.name for s in RUNNABLE])

@@ -317,8 +317,8 @@ def wrong_type(x_ptr):
     tl.store(x_ptr, libdevice.tanh(tl.load(x_ptr).to(tl.float16)).to(tl.float32))
 
 
-def special(x_ptr):
-    tl.store(x_ptr, libdevice.lgamma(tl.load(x_ptr)))
+def estimate(x_ptr):
+    tl.store(x_ptr, libdevice.rcp64h(tl.load(x_ptr).to(tl.float64)).to(tl.float32))
 
 
 def test_other_types_and_refused_functions_name_the_function():
@@ -327,5 +327,16 @@ def test_other_types_and_refused_functions_name_the_function():
         CompilationError, match=r"libdevice.tanh takes \(fp32\) -> fp32, \(fp64\) -> fp64; got \(fp16\)"
     ):
         build(wrong_type, x)
-    with pytest.raises(CompilationError, match="libdevice function lgamma is not available on cpu"):
-        build(special, x)
+    with pytest.raises(CompilationError, match="libdevice function rcp64h is not available on cpu"):
+        build(estimate, x)
+
+
+def test_math_has_the_hyperbolic_tangent_and_powers_of_libdevice(backend, rng):
+    def kernel(x_ptr, o_ptr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(o_ptr + i, tl.math.tanh(tl.math.pow(tl.load(x_ptr + i), 3)))
+
+    x = spread(rng, "f", -2, 1)
+    out = np.zeros_like(x)
+    run(kernel, x, out, N=N)
+    np.testing.assert_allclose(out, np.tanh(x.astype("f8") ** 3), rtol=1e-6, atol=1e-9)

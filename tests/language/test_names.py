@@ -50,6 +50,24 @@ def test_every_function_of_the_operations_is_exported() -> None:
     assert [name for name in tl.__all__ if not hasattr(tl, name)] == []
 
 
+def test_every_function_of_the_operations_is_in_core() -> None:
+    assert [name for name in BUILTINS if getattr(tl.core, name) is not BUILTINS[name]] == []
+    assert tl.core.is_builtin(tl.core.view) and not tl.core.is_builtin(tl.sum)
+
+
+def test_types_are_listed_by_kind() -> None:
+    assert tl.dtype.SINT_TYPES == ["int8", "int16", "int32", "int64"]
+    assert set(tl.dtype.UINT_TYPES) == {"int1", "uint8", "uint16", "uint32", "uint64"}
+    assert set(tl.dtype.STANDARD_FP_TYPES) < set(tl.dtype.FP_TYPES) and len(tl.dtype.FP_TYPES) == 9
+    every = tl.dtype.SINT_TYPES + tl.dtype.UINT_TYPES + tl.dtype.FP_TYPES + tl.dtype.OTHER_TYPES
+    assert {tl.dtype(name).name for name in every} == set(every) and len(every) == 19
+
+
+def test_rules_of_types_have_the_names_that_programs_import() -> None:
+    assert tl.semantic.integer_promote_impl(tl.int8, tl.uint32) == tl.uint32
+    assert tl.semantic.computation_type_impl(tl.float16, False, tl.float32, True, False) == tl.float16
+
+
 def test_every_function_has_a_docstring() -> None:
     functions = {name: getattr(tl, name) for name in tl.__all__}
     bare = [n for n, f in functions.items() if isinstance(f, (Builtin, BlockFunction)) and not f.__doc__]

@@ -20,12 +20,10 @@ from tests.language.test_libdevice import LETTERS
 from tests.language.test_libdevice import kernel as functions_of_libdevice
 from tilewright.backends.nvidia import backend
 from tilewright.backends.nvidia.arch import target_of
-from tilewright.backends.nvidia.emit.context import EMITTERS
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.base.errors import CompilationError
 from tilewright.language.extra import libdevice
 from tilewright.ops import families
-from tilewright.ops.spec import REGISTRY, ByHand, Elementwise
 from tilewright.passes.pipeline import run_passes
 from tilewright.tools import statepage, surface
 from tilewright.tools.tensor_descriptor import TensorDescriptor
@@ -141,10 +139,3 @@ def test_every_function_of_libdevice_compiles(signature: str) -> None:
 
 
 # --- operations -------------------------------------------------------------------------------------------------------
-
-
-def test_every_operation_with_code_of_its_own_has_an_emitter() -> None:
-    """The others are rewritten before: calls inlined, ends of bodies read by what they end."""
-    inside = {"tt.func", "tt.call", "tt.return", "tt.reduce.return", "tt.scan.return", "scf.yield", "scf.condition"}
-    wanted = {name for name, spec in REGISTRY.items() if isinstance(spec.lowering["cuda"], (ByHand, Elementwise))}
-    assert wanted - set(EMITTERS) == inside

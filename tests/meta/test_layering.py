@@ -76,13 +76,15 @@ def violations(source: Source) -> list[str]:
         where, top = f"{source.name}:{line}", name.split(".")[0]
         if top == "tilewright":
             theirs = room(name)
+            if mine == "hl" and theirs not in ("hl", ""):
+                found.append(f"{where}: hl may use public names only, not {name}")
             if inside:
                 found.append(f"{where}: imports {name} inside a function")
             if theirs != mine and RANKS[theirs] >= RANKS[mine]:
                 found.append(f"{where}: {mine or 'the package'} may not import {theirs or 'the package'} ({name})")
         elif top in TOOLS_ONLY and mine != "tools":
             found.append(f"{where}: only tools may import {top}")
-        elif top in LATE and not inside and mine != "torch":
+        elif top in LATE and not inside and mine not in ("torch", "hl"):
             found.append(f"{where}: {top} must be imported when it is first used")
     return found
 
@@ -111,6 +113,7 @@ def test_every_folder_of_the_package_is_a_room():
         ("tilewright/ops/dot.py", "import tilewright", "ops may not import the package"),
         ("tilewright/base/knobs.py", "import rich", "only tools"),
         ("tilewright/devices/arrays.py", "from torch import Tensor", "first used"),
+        ("tilewright/hl/exc.py", "from tilewright.base import errors", "public names only"),
     ],
 )
 def test_the_rules_see_what_they_must(name, text, complaint):

@@ -12,14 +12,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import TestOp as ValuesOp
 
 from tilewright.base.errors import TilewrightError
+from tilewright.devices.registry import BACKENDS
 from tilewright.ir.op import TileOp
 from tilewright.ir.text import make_context, parse_module
 from tilewright.ir.types import dtype_of, element_type, is_pointer, shape_of
 from tilewright.ops import text
-from tilewright.ops.spec import REGISTRY, ByHand, Call, Decompose, Elementwise, OpSpec, Refused, Sample
+from tilewright.ops.spec import REGISTRY, Call, OpSpec, Sample
 
-# The two ends of the pipeline that every op must say something about.
-BACKENDS = ("cpu", "cuda")
 SPECS = [REGISTRY[name] for name in sorted(REGISTRY)]
 # Structure of programs rather than computation: the evaluator walks them, so they have neither reference nor samples.
 STRUCTURAL = {
@@ -54,11 +53,10 @@ def test_is_documented(spec: OpSpec) -> None:
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.name)
 def test_every_back_end_has_a_lowering_or_refuses(spec: OpSpec) -> None:
-    for backend in BACKENDS:
-        how = spec.lowering.get(backend)
-        assert isinstance(how, (Elementwise, ByHand, Decompose, Refused)), f"{spec.name} says nothing about {backend}"
-        if isinstance(how, Refused):
-            assert how.reason
+    for name, entry in BACKENDS.items():
+        made = entry.backend.lowering(spec.name)
+        assert made is not None, f"{name} says nothing about {spec.name}"
+        assert bool(made.reason) == (made.how == "refused")
 
 
 @pytest.mark.parametrize("spec", computing(SPECS), ids=lambda s: s.name)
@@ -129,7 +127,7 @@ def test_bad_samples_say_what_is_wrong(spec: OpSpec) -> None:
 
 def works_alone(spec: OpSpec) -> bool:
     """Whether the reference needs neither memory nor a grid."""
-    return isinstance(spec.lowering["cpu"], Elementwise) or spec.name in {
+    return bool(spec.elementwise) or spec.name in {
         "arith.constant", "tt.addptr", "tt.broadcast", "tt.expand_dims", "tt.make_range", "tt.splat",
     }  # fmt: skip
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.base.errors import UnsupportedError
+from tilewright.base.knobs import knobs
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
@@ -14,6 +17,7 @@ from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.pipeline import SIMPLIFY, run_passes
+from tilewright.passes.stages import Stage, run_stages
 from tilewright.passes.unreachable import drop_unreachable_blocks
 
 
@@ -262,3 +266,13 @@ def test_a_pass_that_changes_nothing_says_so(step: Callable[[ModuleOp], bool]) -
     before = print_module(module)
     assert not step(module)
     assert print_module(module) == before
+
+
+def test_a_stage_that_recurses_too_deeply_says_which() -> None:
+    def endless(artifact: object, metadata: dict[str, object]) -> object:
+        return endless(artifact, metadata)
+
+    limit = sys.getrecursionlimit()
+    with pytest.raises(UnsupportedError, match="nested too deeply for the stage 'loops'.*\nhint: use fewer branches"):
+        run_stages({"loops": Stage(endless)}, None, {}, "kernel", knobs.compilation)
+    assert sys.getrecursionlimit() == limit

@@ -8,13 +8,47 @@ A back end is a folder with two modules, and a line in `devices/registry.py`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilewright.base.target import Placement, Target
+from tilewright.ops.spec import REGISTRY
+from tilewright.passes.rewriting import REWRITTEN
 from tilewright.passes.stages import Stage
 
 Launch = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How a back end makes code for an operation.
+
+    Args:
+        how: "lane by lane", by the table of elementwise instructions; "own code"; "rewritten", by a pass before
+            any back end sees it; "refused".
+        reason: of a refusal, for the user.
+    """
+
+    how: str
+    reason: str = ""
+
+
+def lowering_of(name: str, own: Collection[str], refused: Mapping[str, str]) -> Lowering | None:
+    """How a back end makes operation `name`; None if it says nothing, which is a bug of the back end.
+
+    Args:
+        name: of the operation.
+        own: names of the operations for which it has code of its own.
+        refused: reasons by name.
+    """
+    if name in refused:
+        return Lowering("refused", refused[name])
+    if REGISTRY[name].elementwise:
+        return Lowering("lane by lane")
+    if name in REWRITTEN:
+        return Lowering("rewritten")
+    return Lowering("own code") if name in own else None
 
 
 class ByteCache(Protocol):
@@ -53,6 +87,9 @@ class Backend(Protocol):
 
     def launcher(self, module: Any, metadata: Mapping[str, Any], place: Placement) -> Launch:
         """`launch(gx, gy, gz, *runtime_values)` for loaded code."""
+
+    def lowering(self, name: str) -> Lowering | None:
+        """How code is made for operation `name`."""
 
     def texts(self, asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
         """Further texts by extension, made of the stages' artifacts when they are asked for."""

@@ -99,6 +99,12 @@ class dtype(Type):
 
     SIGNEDNESS = Signedness
     KIND = Kind
+    # Names by kind, as programs written for Triton look them up.
+    SINT_TYPES: ClassVar[list[str]] = [n for n, t in _TABLE.items() if t.kind is Kind.INTEGRAL and t.bits and t.signed]
+    UINT_TYPES: ClassVar[list[str]] = [n for n, t in _TABLE.items() if not t.signed]
+    FP_TYPES: ClassVar[list[str]] = [n for n, t in _TABLE.items() if t.kind is Kind.FLOATING]
+    STANDARD_FP_TYPES: ClassVar[list[str]] = ["fp16", "bf16", "fp32", "fp64"]
+    OTHER_TYPES: ClassVar[list[str]] = ["void"]
     _instances: ClassVar[dict[str, dtype]] = {}
 
     name: str

@@ -8,10 +8,7 @@ by wrapping them in :class:`CompilationError` with the original as ``__cause__``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tilewright.base.location import Location
+from tilewright.base.location import Location as Location  # a public name: `tilewright.errors.Location`
 
 
 class TilewrightError(Exception):

@@ -21,6 +21,7 @@ class Location:
         end_col: 0-based column just past the construct when it ends on the same line, else ``None``.
         caller: the call site when this place was reached by inlining a call.
         function: name of the function that contains the place.
+        inside: the place in a function of the language, called here, that found the mistake; or "".
     """
 
     file: str
@@ -29,15 +30,29 @@ class Location:
     end_col: int | None = None
     caller: Location | None = None
     function: str = ""
+    inside: str = ""
 
     def source_line(self) -> str:
         """The text of the line, without its newline; empty when the file is not readable."""
         return linecache.getline(self.file, self.line).rstrip("\n")
 
     def render(self, context: int = 2) -> str:
-        """Excerpt with a caret, preceded by up to `context` lines, innermost place first."""
-        inside = f", in {self.function}" if self.function else ""
-        out = [f'File "{self.file}", line {self.line}, column {self.col + 1}{inside}:']
+        """Excerpt with a caret, preceded by up to `context` lines, innermost place first; each place once."""
+        shown: dict[tuple[str, int, int], Location] = {}
+        repeated = 0
+        place: Location | None = self
+        while place is not None:
+            repeated += shown.setdefault((place.file, place.line, place.col), place) is not place
+            place = place.caller
+        parts = [place._excerpt(0 if place is not self else context) for place in shown.values()]
+        if repeated:
+            parts[-1:] = [f"... {repeated} more calls of the same places", parts[-1]]
+        return "\ncalled from:\n".join(parts)
+
+    def _excerpt(self, context: int) -> str:
+        """The place alone."""
+        where = f", in {self.function}" if self.function else ""
+        out = [f'File "{self.file}", line {self.line}, column {self.col + 1}{where}:']
         width = len(str(self.line))
         for number in range(max(1, self.line - context), self.line + 1):
             text = linecache.getline(self.file, number).rstrip("\n")
@@ -45,7 +60,6 @@ class Location:
                 out.append(f" {number:>{width}} | {text}")
         span = max(1, (self.end_col or self.col + 1) - self.col)
         out.append(f" {'':>{width}} | {' ' * self.col}{'^' * span}")
-        if self.caller is not None:
-            out.append("called from:")
-            out.append(self.caller.render(context=0))
+        if self.inside:
+            out.append(f"found inside {self.inside}:")
         return "\n".join(out)

@@ -39,6 +39,7 @@ from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 Arguments = Sequence[Any]
+_DEEPEST = 100
 Keywords = Mapping[str, Any]
 
 
@@ -162,7 +163,13 @@ def call_block_function(frame: Frame, fn: BlockFunction, args: Arguments, kwargs
 
 
 def _refuse_endless_recursion(frame: Frame, fn: BlockFunction, values: Mapping[str, Any]) -> None:
-    for other, before in frame.compilation.active:
+    active = frame.compilation.active
+    if sum(other is fn for other, _ in active) >= _DEEPEST:
+        raise LanguageTypeError(
+            f"{fn.fn.__qualname__} calls itself {_DEEPEST} times, one call inside the other",
+            hint="end the recursion with an `if` on a constexpr, or write a loop: each call is compiled anew",
+        )
+    for other, before in active:
         if other is fn and all(_same_kind(values[name], before[name]) for name in values):
             raise LanguageTypeError(
                 f"{fn.fn.__qualname__} calls itself with arguments of the same types and constants",

@@ -19,6 +19,7 @@ from tilewright.base.dtypes import Type
 from tilewright.base.errors import ArgumentError, CompilationError
 from tilewright.base.location import Location
 from tilewright.base.options import Options
+from tilewright.base.stack import deep_calls
 from tilewright.base.target import Target
 from tilewright.frontend import loops, match, statements  # noqa: F401  (register their visitors)
 from tilewright.frontend.builder import IRBuilder
@@ -115,7 +116,8 @@ def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Opt
     values = {p.name: _parameter(p.name, p.value, _attr_list(p), params) for p in signature}
     attributes = [{f"tt.{k}": _int(v) for k, v in p.attrs.items()} for p in params]
     try:
-        made = make_function(compilation, fn, values, fn.fn.__name__, arg_attrs=attributes)
+        with deep_calls():
+            made = make_function(compilation, fn, values, fn.fn.__name__, arg_attrs=attributes)
     except CompilationError as error:
         raise error.with_traceback(None) from error.__cause__
     if made.result is not NOTHING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import functools
 import inspect
 import operator
@@ -17,9 +16,12 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.frontend.advice import attribute_hint, close_name, power_hint
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
 from tilewright.frontend.structure import leaves, name_leaves, parts_of, record_fields, same_constant, type_text
@@ -41,7 +43,7 @@ def wrap(value: Any) -> Any:
         return constexpr(value)
     if type(value) in (builtins.tuple, list):
         return tile_tuple([wrap(v) for v in value])
-    return value
+    return constexpr(value.item()) if isinstance(value, np.generic) else value
 
 
 # --- names and literals ------------------------------------------------------------------------------
@@ -179,7 +181,6 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.UAdd: "+", ast.Invert: "~", ast.In: "in", ast.NotIn: "not in",
 }  # fmt: skip
 _INSTEAD: dict[type[ast.AST], str] = {
-    ast.Pow: "multiply, or write tl.exp2(y * tl.log2(x))",
     ast.MatMult: "write tl.dot(a, b)",
     ast.In: "compare with each value, or test constants only",
     ast.NotIn: "compare with each value, or test constants only",
@@ -210,9 +211,8 @@ def _is_operand(value: Any) -> bool:
 
 def _no_operator(kind: type[ast.AST], *operands: Any) -> LanguageTypeError:
     kinds = " and ".join(f"'{type_text(v)}'" for v in operands)
-    return LanguageTypeError(
-        f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=_INSTEAD.get(kind)
-    )
+    hint = power_hint(operands[-1]) if kind is ast.Pow else _INSTEAD.get(kind)
+    return LanguageTypeError(f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=hint)
 
 
 def _static(kind: type[ast.AST], *operands: Any) -> Any:
@@ -347,8 +347,9 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     try:
         found = getattr(value, name)
     except AttributeError:
-        what = f"module {value.__name__}" if isinstance(value, types.ModuleType) else repr(value)
-        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=_close_name(name, dir(value))) from None
+        written = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+        what = written if written and not written[0].isdigit() else type_text(value)
+        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=attribute_hint(value, name)) from None
     return wrap(found)
 
 
@@ -411,15 +412,10 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
     if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
         raise LanguageTypeError(
             f"a tensor of type {value.type} has no attribute '{name}'",
-            hint=_close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
+            hint=close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
         )
     shared = getattr(tensor, name)  # library functions of the language are attributes of the class
     return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
-
-
-def _close_name(name: str, names: Sequence[str]) -> str | None:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean `{close[0]}`?" if close else None
 
 
 @visits(ast.Slice)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, StringAttr
@@ -21,6 +21,7 @@ from xdsl.ir import Attribute, Block
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import CompilationError, TilewrightError, UnsupportedLanguageConstruct
 from tilewright.base.location import Location
+from tilewright.frontend.advice import as_written
 from tilewright.frontend.builder import IRBuilder, Position, Side
 from tilewright.frontend.exits import NOTHING, LoopContext
 from tilewright.frontend.scopes import Scope
@@ -135,6 +136,8 @@ class Frame:
     def location(self, node: ast.AST) -> Location:
         """Place of a node for messages, with the chain of calls."""
         caller = None if self.caller is None else self.caller.location(self.caller.node)
+        if caller is not None and self.source.is_ours:  # the mistake is in what the user gave to the function
+            return caller if caller.inside else replace(caller, inside=self.source.place_of(node))
         return self.source.location(node, caller)
 
     def line(self, node: ast.AST) -> int:
@@ -151,7 +154,8 @@ class Frame:
 
     def error(self, node: ast.AST, message: str, hint: str | None = None) -> CompilationError:
         """A compile error at a node."""
-        return CompilationError(message, self.location(node), hint=hint)
+        text, advice = (as_written(part, self.source) for part in (message, hint))
+        return CompilationError(text, self.location(node), hint=advice)
 
     def unsupported(self, node: ast.AST, message: str, hint: str | None = None) -> UnsupportedLanguageConstruct:
         """Syntax that the language does not have, at a node."""
@@ -163,7 +167,8 @@ class Frame:
             cause.location = self.location(node)
             return cause
         if isinstance(cause, RecursionError):
-            error = self.error(node, "the calls or expressions of the kernel are nested too deeply")
+            hint = "write a long chain of `elif` as a loop over a tuple, or split it over several functions"
+            error = self.error(node, "the calls, branches or expressions of the kernel are nested too deeply", hint)
         elif isinstance(cause, AssertionError):
             error = self.error(node, f"internal error of Tilewright: {cause!r}", "please report it with the kernel")
         elif isinstance(cause, TilewrightError):

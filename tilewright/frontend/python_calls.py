@@ -6,6 +6,7 @@ for tensors. Everything else that is not written in the block language is refuse
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dataclasses
 import inspect
@@ -17,6 +18,7 @@ from typing import Any
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType, Type
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.frontend.advice import call_hint
 from tilewright.frontend.expressions import attribute, static_items, wrap
 from tilewright.frontend.frame import Frame
 from tilewright.frontend.iteration import SEQUENCE_FUNCTIONS
@@ -158,15 +160,20 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
             return wrap(fn(*(unwrap(a) for a in args), **{k: unwrap(v) for k, v in kwargs.items()}))
         raise LanguageTypeError(
             f"{_name(fn)} takes compile-time values only, not {', '.join(type_text(v) for v in dynamic)}",
-            hint="use the function of tilewright.language of that name, if there is one",
+            hint=call_hint(fn),
         )
     if isinstance(fn, types.FunctionType):
         raise LanguageTypeError(
             f"Unsupported function referenced: {_name(fn)} is a plain Python function",
-            hint=f"decorate `{fn.__name__}` with @tilewright.jit to call it in a kernel",
+            hint=call_hint(fn),
         )
-    what = type_text(fn) if isinstance(fn, (tensor, builtins.tuple, Type)) else _name(fn)
-    raise LanguageTypeError(f"{what} cannot be called in a kernel")
+    what = type_text(fn) if isinstance(fn, (tensor, builtins.tuple, Type)) else _written(frame) or _name(fn)
+    raise LanguageTypeError(f"{what} cannot be called in a kernel", hint=call_hint(fn))
+
+
+def _written(frame: Frame) -> str:
+    """How the function of the call at which the frame stands is written."""
+    return ast.unparse(frame.node.func) if isinstance(frame.node, ast.Call) else ""
 
 
 def _takes_any(fn: Any) -> bool:

@@ -15,9 +15,12 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import UndefinedNameError
+from tilewright.frontend.advice import call_hint
 from tilewright.frontend.content import resolve_name
 from tilewright.frontend.source import KernelSource
 from tilewright.frontend.structure import record_fields
@@ -125,7 +128,7 @@ def usable_global(name: str, value: Any) -> Any:
     if isinstance(value, types.FunctionType):
         raise UndefinedNameError(
             f"Unsupported function referenced: {value.__qualname__} is a plain Python function",
-            hint=f"decorate `{value.__name__}` with @tilewright.jit to call it in a kernel",
+            hint=call_hint(value),
         )
     hint = f"pass `{name}` as a parameter"
     if isinstance(value, (list, dict, set)):
@@ -137,11 +140,14 @@ def usable_global(name: str, value: Any) -> Any:
     )
 
 
+_CONSTANTS = (bool, int, float, str, np.generic, constexpr, Type, BlockFunction, Builtin, enum.Enum)
+
+
 def _is_constant(value: Any) -> bool:
     """Whether a global is a value that cannot change in place."""
     if isinstance(value, tuple):
         return all(_is_constant(part) for part in value)
-    if value is None or isinstance(value, (bool, int, float, str, constexpr, Type, BlockFunction, Builtin, enum.Enum)):
+    if value is None or isinstance(value, _CONSTANTS):
         return True
     fields = record_fields(type(value))
     frozen = hasattr(type(value), "_aggregate_fields") or _is_frozen(value)

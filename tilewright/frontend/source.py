@@ -111,6 +111,15 @@ class KernelSource:
         last = (self.tree.end_lineno or self.tree.lineno) + self.line_offset
         return textwrap.dedent("".join(self._lines[self.first_line - 1 : last]))
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this is a function of Tilewright's own library."""
+        return (self.globals.get("__name__") or "").startswith("tilewright.")
+
+    def place_of(self, node: ast.AST) -> str:
+        """Where a node of our own library is, in one line of text."""
+        return place_of_ours(self.name, self.file, getattr(node, "lineno", 0) + self.line_offset)
+
     def line(self, number: int) -> str:
         """Line `number` (1-based) of the file, as it was when the function was defined."""
         return self._lines[number - 1].rstrip("\n") if 0 < number <= len(self._lines) else ""
@@ -128,6 +137,11 @@ class KernelSource:
             raw = text.encode()
             start, end = (len(raw[:n].decode(errors="ignore")) for n in (start, end))
         return Location(self.file, row + self.line_offset, start, end, caller, self.name)
+
+
+def place_of_ours(function: str, file: str, line: int) -> str:
+    """A line of Tilewright itself, named from the folder of the package on."""
+    return f"{function} (tilewright{file.rpartition('tilewright')[2]}:{line})"
 
 
 def _indentation(line: str) -> int:

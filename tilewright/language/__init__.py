@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from builtins import slice
 
-from tilewright.language import core, extra, math, random, sorting, standard, target_info
+from tilewright.language import core, extra, math, random, semantic, sorting, standard, target_info
 from tilewright.language.aggregate import aggregate, aggregate_replace, must_use_result
 from tilewright.language.core import (
     PropagateNan,
@@ -272,6 +272,7 @@ __all__ = [
     "reduce_or",
     "reshape",
     "rsqrt",
+    "semantic",
     "sigmoid",
     "sin",
     "slice",

@@ -1,4 +1,4 @@
-"""The `tl.core` namespace: types and values of the language, under the names that tools look up."""
+"""The `tl.core` namespace: types, values and built-in functions of the language, under the names that tools look up."""
 
 from __future__ import annotations
 
@@ -28,14 +28,19 @@ from tilewright.base.dtypes import (
     void,
 )
 from tilewright.language.extern import builtin, extern, extern_elementwise
-from tilewright.ops.builtin import to_tensor
+from tilewright.language.library import constexpr_function
+from tilewright.ops import families
+from tilewright.ops.builtin import BUILTINS, Builtin
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.math import PropagateNan
 from tilewright.ops.value_types import base_value, constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
-from tilewright.ops.values import constexpr, tensor, tuple
+from tilewright.ops.values import constexpr, tensor, tuple, unwrap
 
+assert families  # importing it defines every built-in function
 pi32_t = pointer_type(int32)
+CONSTEXPR_0 = constexpr(0)
+_unwrap_if_constexpr = unwrap
 
 
 class const:
@@ -51,7 +56,14 @@ def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     return dtype(f"{'' if signed or bitwidth == 1 else 'u'}int{bitwidth}")
 
 
+def is_builtin(function: object) -> bool:
+    """Whether `function` is a built-in function of the language."""
+    return isinstance(function, Builtin)
+
+
+globals().update(BUILTINS)
 __all__ = [
+    "CONSTEXPR_0",
     "PropagateNan",
     "base_type",
     "base_value",
@@ -61,6 +73,7 @@ __all__ = [
     "condition",
     "const",
     "constexpr",
+    "constexpr_function",
     "constexpr_type",
     "dtype",
     "extern",
@@ -79,6 +92,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_builtin",
     "pi32_t",
     "pointer_type",
     "range",
@@ -87,7 +101,6 @@ __all__ = [
     "tensor",
     "tensor_descriptor",
     "tensor_descriptor_type",
-    "to_tensor",
     "tuple",
     "tuple_type",
     "uint8",
@@ -95,4 +108,5 @@ __all__ = [
     "uint32",
     "uint64",
     "void",
-]  # fmt: skip
+]
+__all__ += list(BUILTINS)

@@ -35,6 +35,7 @@ from tilewright.base.target import Target
 from tilewright.compile.specialize import CONSTEXPR
 from tilewright.devices.arrays import Array, dlpack_layout
 from tilewright.frontend.records import RecordParts
+from tilewright.frontend.source import place_of_ours
 from tilewright.ir.types import to_ir
 from tilewright.launch.bind import Call
 from tilewright.launch.host_copies import HostCopy
@@ -205,6 +206,10 @@ def _place(traceback: types.TracebackType | None) -> Location | None:
             positions = next(itertools.islice(code.co_positions(), entry.tb_lasti // 2, None), (None,) * 4)
             line, end_line, start, end = positions
             end = end if end_line == line else None
+            if place is not None and code.co_filename.startswith(_PACKAGE):  # the mistake is in what it was given
+                inside = place_of_ours(code.co_qualname, code.co_filename, line or entry.tb_lineno)
+                place = place if place.inside else dataclasses.replace(place, inside=inside)
+                continue
             place = Location(code.co_filename, line or entry.tb_lineno, start or 0, end, place, code.co_qualname)
     return place
 

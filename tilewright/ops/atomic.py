@@ -40,9 +40,8 @@ from tilewright.ir.types import (
     with_element,
 )
 from tilewright.ops.memory import expect, load_elements, padded, pointee_tile, store_elements
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 KINDS = ("and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin", "exch")
 SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 SCOPES = ("gpu", "cta", "sys")
@@ -306,7 +305,7 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def _spec(op: type[FlatOp], infer: Any, reference: Any, samples: Any, summary: str) -> None:
-    register(OpSpec(op, infer, reference, _BY_HAND, samples, summary=summary))
+    register(OpSpec(op, infer, reference, samples, summary=summary))
 
 
 _spec(AtomicRMWOp, _infer_rmw, _reference_rmw, _samples_rmw, "combine into memory, return the old value")

@@ -20,7 +20,7 @@ from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops import facts, folds
 from tilewright.ops.builtin import Emitter
 from tilewright.ops.elementwise_base import ConversionOp, define, tile
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor
 
 SplatOp = define(ConversionOp, "tt.splat", "A tile whose every element is the scalar operand.")
@@ -32,7 +32,6 @@ ExpandDimsOp = define(
     axis=prop_def(),
     ATTRS={"axis": I32},
 )
-_BY_HAND = {"cpu": ByHand(), "cuda": ByHand()}
 
 
 # --- type rules ---------------------------------------------------------------------------------------
@@ -108,15 +107,12 @@ def _repeat(call: Call, value: Array) -> Array:
     return np.broadcast_to(value, shape_of(call.result_types[0])).copy()
 
 
-register(
-    OpSpec(SplatOp, _infer_splat, _repeat, _BY_HAND, _splat_samples, facts.splat, summary="one number in every element")
-)
+register(OpSpec(SplatOp, _infer_splat, _repeat, _splat_samples, facts.splat, summary="one number in every element"))
 register(
     OpSpec(
         BroadcastOp,
         _infer_broadcast,
         _repeat,
-        _BY_HAND,
         _broadcast_samples,
         facts.broadcast,
         folds.no_change,
@@ -128,7 +124,6 @@ register(
         ExpandDimsOp,
         _infer_expand_dims,
         lambda call, value: np.expand_dims(value, call.attrs["axis"]),
-        _BY_HAND,
         _expand_samples,
         facts.expand_dims,
         summary="insert a dim of size 1",
@@ -205,7 +200,7 @@ def broadcast_to_shape(b: Emitter, value: tensor, shape: Sequence[int]) -> tenso
                 f"({want}) must match the existing size ({have}) at non-singleton dimension {index}: "
                 f"{list(source)}, {list(target)}"
             )
-    return b.emit(BroadcastOp, BlockType(value.dtype, target), value)
+    return b.emit(BroadcastOp, checked_block(value.dtype, target), value)
 
 
 def common_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:

@@ -41,7 +41,6 @@ from tilewright.ops.elementwise_base import (
     ConversionOp,
     ToOp,
     define,
-    everywhere,
     expect_kind,
     parse_attributes,
     parse_keyword_attribute,
@@ -120,7 +119,7 @@ def _conversion(
 ) -> type[ConversionOp]:
     cls = define(ToOp, f"arith.{name}", doc)
     infer = _infer_cast(cls.name, *kinds, relation)
-    register(OpSpec(cls, infer, reference, everywhere(name), samples, transfer, fold, doc))
+    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=name))
     return cls
 
 
@@ -271,10 +270,10 @@ register(
         FpToFpOp,
         _infer_cast("tt.fp_to_fp", is_float, is_float, "any"),
         ref.quiet(ref.convert_float),
-        everywhere("fp_to_fp"),
         _fp_to_fp_samples,
         facts.lanewise,
         summary="float to float with a stated rounding",
+        elementwise="fp_to_fp",
     )
 )
 
@@ -309,11 +308,11 @@ for _cls, _kinds, _samples in (
             _cls,
             _infer_cast(_cls.name, *_kinds, "same"),
             ref.bit_cast,
-            everywhere(_cls.name[3:]),
             _samples,
             facts.same,
             folds.no_change,
             summary=(_cls.__doc__ or "").lower().rstrip("."),
+            elementwise=_cls.name[3:],
         )
     )
 

@@ -28,7 +28,7 @@ from tilewright.ir.types import bit_width, dtype_of, element_type, is_float, is_
 from tilewright.ops import facts
 from tilewright.ops.elementwise_base import tile
 from tilewright.ops.elementwise_reference import from_bits
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 Number = bool | int | float
 _INFINITE = {"fp16", "bf16", "fp32", *(n for n, fmt in minifloat.FORMATS.items() if fmt.inf_code is not None)}
@@ -283,7 +283,6 @@ register(
         ConstantOp,
         _infer,
         _reference,
-        {"cpu": ByHand(), "cuda": ByHand()},
         _samples,
         _transfer,
         summary="a number, or a tile of numbers known at compile time",

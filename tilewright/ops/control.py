@@ -45,7 +45,6 @@ from tilewright.ir.op import TileOp
 from tilewright.ir.types import i1, is_integer
 from tilewright.ops.builtin import is_interpreting
 from tilewright.ops.function import (
-    BY_HAND,
     BranchOp,
     CallOp,
     CondBranchOp,
@@ -431,6 +430,6 @@ class condition:
 
 
 __all__ = [
-    "BY_HAND", "BranchOp", "CallOp", "CondBranchOp", "ConditionOp", "ForOp", "FuncOp", "IfOp", "PoisonOp", "ReturnOp",
+    "BranchOp", "CallOp", "CondBranchOp", "ConditionOp", "ForOp", "FuncOp", "IfOp", "PoisonOp", "ReturnOp",
     "UnreachableOp", "WhileOp", "YieldOp", "condition", "range", "static_range",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from tilewright.ops.broadcast import checked_block, splat_to
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_types
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import constexpr, shape_ints, tensor, unwrap
 
 _INT32 = range(-(2**31), 2**31)
@@ -76,7 +76,6 @@ register(
         MakeRangeOp,
         _infer,
         _reference,
-        {"cpu": ByHand(), "cuda": ByHand()},
         _samples,
         facts.make_range,
         summary="consecutive integers",
@@ -89,7 +88,12 @@ register(
 
 def _bound(value: Any) -> int:
     inner = unwrap(value)
-    if not isinstance(inner, int) or isinstance(inner, bool):
+    if isinstance(inner, (float, bool)):
+        raise LanguageTypeError(
+            f"arange's arguments must be integers, got {inner!r}",
+            hint=f"pass an int: {int(inner)}" if inner == inner // 1 else "pass an int; n // 2 divides integers",
+        )
+    if not isinstance(inner, int):
         raise LanguageValueError(
             "arange's arguments must be of type tl.constexpr",
             hint="make the size a parameter annotated tl.constexpr; add a run-time start to the result instead",

@@ -32,7 +32,7 @@ from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
 from tilewright.ir.effects import AccessesAny
 from tilewright.ir.types import bit_width, element_type, i1, is_float, is_pointer, tile_type
 from tilewright.ops.function import infer_asked, infer_nothing
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Refused, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 
 @irdl_op_definition
@@ -226,16 +226,14 @@ def _samples_assert(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((np.ones(4, bool),), (tile_type((4,), i1),), {"message": "always"})
 
 
-_BOTH = {"cpu": ByHand(), "cuda": ByHand()}
-register(OpSpec(PrintOp, infer_nothing, _reference_print, _BOTH, summary="print values"))
-register(OpSpec(AssertOp, _infer_assert, _reference_assert, _BOTH, _samples_assert, summary="fail unless all hold"))
-register(OpSpec(BarrierOp, infer_nothing, _reference_barrier, _BOTH, summary="wait for all threads of the program"))
+register(OpSpec(PrintOp, infer_nothing, _reference_print, summary="print values"))
+register(OpSpec(AssertOp, _infer_assert, _reference_assert, _samples_assert, summary="fail unless all hold"))
+register(OpSpec(BarrierOp, infer_nothing, _reference_barrier, summary="wait for all threads of the program"))
 register(
     OpSpec(
         InlineAsmOp,
         infer_asked,
         None,
-        {"cpu": Refused("inline assembly is written for one GPU; the CPU back end has none"), "cuda": ByHand()},
         summary="inline assembly of the target",
     )
 )

@@ -31,9 +31,8 @@ from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32
 from tilewright.ir.effects import Accesses
 from tilewright.ir.types import TilePointerType, i32, i64, pointer_type, shape_of, tile_type
-from tilewright.ops.spec import Call, Decompose, Lowering, OpSpec, register
+from tilewright.ops.spec import Call, OpSpec, register
 
-_DECOMPOSED: dict[str, Lowering] = {"cpu": Decompose(), "cuda": Decompose()}
 PAD_NAN = 2  # value of the attribute `padding`, as Triton numbers the options; absent: zero
 
 
@@ -236,6 +235,6 @@ def _infer_store(call: Call) -> Sequence[Attribute]:
     return ()
 
 
-register(OpSpec(MakeTensorDescOp, _infer_make, None, _DECOMPOSED, summary="descriptor of a tensor in memory"))
-register(OpSpec(DescriptorLoadOp, _infer_load, None, _DECOMPOSED, summary="read a block through a descriptor"))
-register(OpSpec(DescriptorStoreOp, _infer_store, None, _DECOMPOSED, summary="write a block through a descriptor"))
+register(OpSpec(MakeTensorDescOp, _infer_make, None, summary="descriptor of a tensor in memory"))
+register(OpSpec(DescriptorLoadOp, _infer_load, None, summary="read a block through a descriptor"))
+register(OpSpec(DescriptorStoreOp, _infer_store, None, summary="write a block through a descriptor"))

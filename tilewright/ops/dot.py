@@ -20,19 +20,18 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import BlockType
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError
 from tilewright.base.minifloat import round_to
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve, word
 from tilewright.ir.attrs import I32, Codec
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
+from tilewright.ops.broadcast import checked_block
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
 from tilewright.ops.functions.shape import reshape_to
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 INPUT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 PRECISION = word("ieee")
 # Zero means "as precise as the accumulator" and is left out of the text.
@@ -167,7 +166,7 @@ def _samples_dot(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (bad, bad, bad), error="not compatible for matmul")
 
 
-register(OpSpec(DotOp, _infer_dot, _reference_dot, _BY_HAND, _samples_dot, summary="matrix product of tiles"))
+register(OpSpec(DotOp, _infer_dot, _reference_dot, _samples_dot, summary="matrix product of tiles"))
 
 
 # --- user function ------------------------------------------------------------------------------------------------
@@ -281,7 +280,7 @@ def dot(
     result = _result_dtype(input, other, acc, unwrap(out_dtype))
     precision = _precision(b, input, input_precision, allow_tf32)
     shape = (*input.block_shape[:-1], other.block_shape[-1])
-    type_ = BlockType(result, shape)
+    type_ = checked_block(result, shape)
     if acc is None:
         acc = b.constant(0 if result == dtypes.int32 else 0.0, type_)
     elif acc.type != type_:

@@ -31,7 +31,6 @@ from tilewright.ops.elementwise_base import (
     UnaryOp,
     as_bool,
     define,
-    everywhere,
     expect_same,
     finish_parse,
     infer_compare,
@@ -77,7 +76,7 @@ def same_type_op(
         fold: algebraic simplification.
     """
     cls = define(base, name, doc)
-    register(OpSpec(cls, infer_same(name, check), reference, everywhere(table_name(cls)), samples, transfer, fold, doc))
+    register(OpSpec(cls, infer_same(name, check), reference, samples, transfer, fold, doc, elementwise=table_name(cls)))
     return cls
 
 
@@ -297,11 +296,11 @@ register(
         CmpIOp,
         infer_compare("arith.cmpi", is_integer),
         ref.compare_integers,
-        everywhere("cmpi"),
         same_type_samples(2, ("i1", "i8", "i32"), attrs=_predicates(CMPI_PREDICATES), wrong="f32"),
         facts.compare,
         signs.block_bound,
         summary="integer comparison",
+        elementwise="cmpi",
     )
 )
 register(
@@ -309,9 +308,9 @@ register(
         CmpFOp,
         infer_compare("arith.cmpf", is_float),
         ref.compare_floats,
-        everywhere("cmpf"),
         same_type_samples(2, ("f16", "bf16", "f32"), attrs=_predicates(CMPF_PREDICATES), wrong="i32"),
         summary="float comparison",
+        elementwise="cmpf",
     )
 )
 
@@ -379,11 +378,11 @@ register(
         SelectOp,
         _infer_select,
         _select_reference,
-        everywhere("select"),
         _select_samples,
         facts.choose,
         folds.choose,
         summary="one of two values by a condition",
+        elementwise="select",
     )
 )
 
@@ -441,9 +440,9 @@ register(
         ClampFOp,
         infer_same("tt.clampf", is_float),
         ref.clamp,
-        everywhere("clampf"),
         _clamp_samples,
         facts.lanewise,
         summary="value limited to a range",
+        elementwise="clampf",
     )
 )

@@ -31,7 +31,7 @@ from tilewright.ir.types import (
     tile_type,
     with_element,
 )
-from tilewright.ops.spec import Call, Elementwise, Infer, Lowering
+from tilewright.ops.spec import Call, Infer
 
 _T = TypeVar("_T", bound=TileOp)
 _C = TypeVar("_C", bound="ConversionOp")
@@ -310,15 +310,9 @@ def infer_compare(name: str, check: Check) -> Infer:
     return infer
 
 
-# --- short forms for samples and lowerings ------------------------------------------------------------
+# --- short forms for samples --------------------------------------------------------------------------
 
 
 def tile(name: str, shape: Sequence[int] = (8,)) -> Attribute:
     """IR type of a tile of elements `name` ("f32", "i1"); the scalar for the empty shape."""
     return tile_type(tuple(shape), scalar_type(name))
-
-
-def everywhere(name: str) -> Mapping[str, Lowering]:
-    """Lowering by the entry `name` of the element-wise table on every back end."""
-    entry = Elementwise(name)
-    return {"cpu": entry, "cuda": entry}

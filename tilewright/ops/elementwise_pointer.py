@@ -38,7 +38,7 @@ from tilewright.ops.elementwise_base import (
 )
 from tilewright.ops.elementwise_reference import quiet
 from tilewright.ops.elementwise_samples import integers
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 
 @irdl_op_definition
@@ -110,7 +110,6 @@ register(
         AddPtrOp,
         _infer,
         quiet(_reference),
-        {"cpu": ByHand(), "cuda": ByHand()},
         _samples,
         facts.addptr,
         folds.no_offset,

@@ -6,7 +6,7 @@ calls. These operations have no numpy reference: the evaluator of `backends/refe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,7 @@ from tilewright.ir.asm import (
 )
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import dtype_of, element_type, i1, is_pointer, shape_of
-from tilewright.ops.spec import Array, ByHand, Call, Decompose, Lowering, OpSpec, register
-
-BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
+from tilewright.ops.spec import Array, Call, OpSpec, register
 
 
 def _print_list_tail(printer: Printer, op: TileOp, operands: Sequence[SSAValue]) -> None:
@@ -314,18 +312,17 @@ def infer_condition_first(call: Call) -> Sequence[Attribute]:
     return call.result_types
 
 
-def register_control(op: type[TileOp], infer: Any, summary: str, lowering: Mapping[str, Lowering] = BY_HAND) -> None:
+def register_control(op: type[TileOp], infer: Any, summary: str) -> None:
     """Register an operation that only steers control: the evaluator and the back ends treat it by hand."""
-    register(OpSpec(op, infer, None, lowering, summary=summary))
+    register(OpSpec(op, infer, None, summary=summary))
 
 
 register_control(FuncOp, infer_nothing, "a kernel or a function called by one")
 register_control(ReturnOp, infer_nothing, "return from a function")
 register_control(CallOp, infer_asked, "call of a function of the module")
-_STRUCTURED: dict[str, Lowering] = {"cpu": Decompose(), "cuda": Decompose()}  # by passes/structure.py
-register_control(BranchOp, infer_nothing, "jump to a block", _STRUCTURED)
-register_control(CondBranchOp, infer_condition_first, "jump to one of two blocks", _STRUCTURED)
-register_control(UnreachableOp, infer_nothing, "end of a block that is never reached", _STRUCTURED)
+register_control(BranchOp, infer_nothing, "jump to a block")
+register_control(CondBranchOp, infer_condition_first, "jump to one of two blocks")
+register_control(UnreachableOp, infer_nothing, "end of a block that is never reached")
 
 
 def _reference_poison(call: Call) -> Array:
@@ -334,4 +331,4 @@ def _reference_poison(call: Call) -> Array:
     return np.zeros(shape_of(type_), np.int64 if is_pointer(element) else dtype_of(element).work_dtype)
 
 
-register(OpSpec(PoisonOp, infer_asked, _reference_poison, BY_HAND, summary="a value that is never looked at"))
+register(OpSpec(PoisonOp, infer_asked, _reference_poison, summary="a value that is never looked at"))

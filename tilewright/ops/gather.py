@@ -36,10 +36,8 @@ from tilewright.ops.broadcast import broadcast_to_shape
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.memory import expect, padded
 from tilewright.ops.reduce import checked_axis
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
-
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 
 
 @irdl_op_definition
@@ -179,15 +177,12 @@ def _samples_histogram(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros,), (tile_type((4, 8), i32),), result_types=(tile_type((4,), i32),), error="1D input")
 
 
-register(
-    OpSpec(GatherOp, _infer_gather, _reference_gather, _BY_HAND, _samples_gather, summary="select elements by index")
-)
+register(OpSpec(GatherOp, _infer_gather, _reference_gather, _samples_gather, summary="select elements by index"))
 register(
     OpSpec(
         HistogramOp,
         _infer_histogram,
         _reference_histogram,
-        _BY_HAND,
         _samples_histogram,
         summary="count how often each value occurs",
     )

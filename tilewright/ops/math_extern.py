@@ -24,7 +24,7 @@ from tilewright.ops import facts
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_operands, tile
 from tilewright.ops.elementwise_samples import floats
 from tilewright.ops.math import OPS
-from tilewright.ops.spec import REGISTRY, Array, ByHand, Call, OpSpec, Refused, Sample, register
+from tilewright.ops.spec import REGISTRY, Array, Call, OpSpec, Sample, register
 
 
 @irdl_op_definition
@@ -99,7 +99,6 @@ register(
         ExternElementwiseOp,
         _infer,
         _reference,
-        {"cpu": Refused("libdevice is NVIDIA's library; use tl.math"), "cuda": ByHand()},
         _samples,
         facts.lanewise,
         summary="function of an external library, element by element",

@@ -43,10 +43,7 @@ from tilewright.ir.types import (
     tile_type,
     with_element,
 )
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
-
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
-
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 # --- cache policy --------------------------------------------------------------------------------------------
 
@@ -277,5 +274,5 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (pointers, values, tile_type((8,), i32)), error="mask of tt.store has type")
 
 
-register(OpSpec(LoadOp, _infer_load, _reference_load, _BY_HAND, _samples_load, summary="read memory, masked"))
-register(OpSpec(StoreOp, _infer_store, _reference_store, _BY_HAND, _samples_store, summary="write memory, masked"))
+register(OpSpec(LoadOp, _infer_load, _reference_load, _samples_load, summary="read memory, masked"))
+register(OpSpec(StoreOp, _infer_store, _reference_store, _samples_store, summary="write memory, masked"))

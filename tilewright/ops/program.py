@@ -36,12 +36,11 @@ from tilewright.ops.elementwise_base import (
     words,
 )
 from tilewright.ops.function import FuncOp
-from tilewright.ops.spec import Array, ByHand, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 _AXES: dict[str, Attribute] = {"x": IntegerAttr(0, i32), "y": IntegerAttr(1, i32), "z": IntegerAttr(2, i32)}
 _AXIS_CODEC = Codec(lambda v: _AXES["xyz"[v]], lambda a: "xyz".index(words(_AXES).decode(a)))
-_BY_HAND = {"cpu": ByHand(), "cuda": ByHand()}
 
 
 class GridOp(TileOp):
@@ -130,7 +129,6 @@ register(
         GetProgramIdOp,
         _infer_grid,
         _program_id,
-        _BY_HAND,
         _grid_samples,
         facts.of_index,
         summary="index of this program along an axis",
@@ -141,7 +139,6 @@ register(
         GetNumProgramsOp,
         _infer_grid,
         _num_programs,
-        _BY_HAND,
         _grid_samples,
         facts.of_index,
         summary="number of programs along an axis",
@@ -152,7 +149,6 @@ register(
         AssumeOp,
         _infer_assume,
         lambda call, condition: None,
-        _BY_HAND,
         _assume_samples,
         summary="promise that a condition holds",
     )

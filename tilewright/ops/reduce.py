@@ -23,11 +23,9 @@ from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.functions.shape import expand_dims, flatten
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple
-
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 
 
 @irdl_op_definition
@@ -101,7 +99,6 @@ register(
         ReduceOp,
         _infer_reduce,
         _reference_reduce,
-        _BY_HAND,
         _samples_reduce,
         summary="combine the elements along a dimension",
     )

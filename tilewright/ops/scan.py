@@ -21,11 +21,9 @@ from tilewright.ir.types import i32, tile_type
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.reduce import checked_axis, combine_region, common_shape, tiles_of
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple
-
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
 
 
 @irdl_op_definition
@@ -86,11 +84,7 @@ def _samples_scan(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((bad,), (tile_type((4,), f32),), attrs, region="arith.addf", error="out of range")
 
 
-register(
-    OpSpec(
-        ScanOp, _infer_scan, _reference_scan, _BY_HAND, _samples_scan, summary="running combination along a dimension"
-    )
-)
+register(OpSpec(ScanOp, _infer_scan, _reference_scan, _samples_scan, summary="running combination along a dimension"))
 register_control(ScanReturnOp, infer_nothing, "end of the body of a scan")
 
 

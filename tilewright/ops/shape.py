@@ -31,9 +31,7 @@ from tilewright.ir.attrs import I32_ARRAY, UNIT
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import facts
 from tilewright.ops.folds import Number
-from tilewright.ops.spec import Array, ByHand, Call, Lowering, OpSpec, Sample, register
-
-_BY_HAND: dict[str, Lowering] = {"cpu": ByHand(), "cuda": ByHand()}
+from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 
 class _ArrowOp(FlatOp):
@@ -316,7 +314,7 @@ def _samples_unsplat(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def _spec(op: type[FlatOp], infer: Any, reference: Any, samples: Any, summary: str, **slots: Any) -> None:
-    register(OpSpec(op, infer, reference, _BY_HAND, samples, summary=summary, **slots))
+    register(OpSpec(op, infer, reference, samples, summary=summary, **slots))
 
 
 _spec(

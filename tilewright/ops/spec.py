@@ -49,36 +49,6 @@ class Call:
     machine: Machine | None = None
 
 
-# --- how a back end makes code for an op -------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Elementwise:
-    """An entry of the elementwise table of `backends/llvm`, applied lane by lane."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ByHand:
-    """The back end has code of its own, in its file of the same family."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decompose:
-    """A pass rewrites the op into simpler ones before any back end sees it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The back end does not have it; compiling raises `UnsupportedError` with this reason."""
-
-    reason: str
-
-
-Lowering = Elementwise | ByHand | Decompose | Refused
-
-
 # --- samples for generated tests ----------------------------------------------------------------
 
 
@@ -119,22 +89,24 @@ class OpSpec:
         op: the xDSL class (text form, operands, effects).
         infer: result types from a `Call`; raises `ShapeError`/`DTypeError` on operands that do not fit.
         reference: ``reference(call, *operand_arrays) -> array | tuple of arrays | None`` in working forms.
-        lowering: per back end ("cpu", "cuda") how code is made.
         samples: random cases and bad cases for the generated tests.
         facts: transfer function of the axis analysis: ``facts(op, operand_facts) -> result facts``; default unknown.
         fold: ``fold(op, constants) -> value | None``: simplification to an operand or constant; the constant folder
             proper uses `reference` and needs nothing here.
         summary: one line for the documentation.
+        elementwise: of an operation that acts on its operands element by element: the name under which back ends know
+            what it does to one ("addi", "fp_to_fp"); "" for others. An operand has the
+            shape of the result, or is a scalar that serves every element.
     """
 
     op: type[TileOp]
     infer: Infer
     reference: Reference | None
-    lowering: Mapping[str, Lowering]
     samples: Samples | None = None
     facts: Facts | None = None
     fold: Callable[..., Any] | None = None
     summary: str = ""
+    elementwise: str = ""
 
     @property
     def name(self) -> str:

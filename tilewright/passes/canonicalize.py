@@ -20,7 +20,7 @@ from tilewright.ir.types import element_type, is_float, is_integer
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
-from tilewright.ops.spec import REGISTRY, Call, Elementwise, OpSpec
+from tilewright.ops.spec import REGISTRY, Call, OpSpec
 from tilewright.passes.rewriting import erase, replace
 
 MOVES_NUMBERS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat"})
@@ -92,7 +92,7 @@ def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | 
         return None
     if op.name in MOVES_NUMBERS:
         return known[0]
-    if not isinstance(spec.lowering.get("cpu"), Elementwise) or spec.reference is None:
+    if not spec.elementwise or spec.reference is None:
         return None
     types: tuple[Attribute, ...] = tuple(element_type(operand.type) for operand in op.operands)
     call = Call(op.attr_values(), types, (element,))

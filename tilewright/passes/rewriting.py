@@ -1,10 +1,22 @@
-"""The two moves of every pass: take an operation out, and put values in its place."""
+"""The two moves of every pass: take an operation out, and put values in its place; and which operations go for good."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
+
+from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
+from tilewright.ops.function import BranchOp, CondBranchOp, UnreachableOp
+
+# Rewritten into others before a back end sees them (`decompose.py`, `structure.py`), but for the descriptors of the
+# host that the back end asks for.
+REWRITTEN = frozenset(
+    op.name
+    for op in (
+        BranchOp, CondBranchOp, DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, UnreachableOp,
+    )
+)  # fmt: skip
 
 
 def erase(op: Operation) -> None:

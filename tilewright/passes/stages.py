@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import CompilationKnobs
+from tilewright.base.stack import deep_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,30 @@ def run_stages(
     """
     outcome = Outcome(source)
     for extension, stage in stages.items():
-        begin = time.perf_counter()
-        made = stage.run(outcome.artifact, metadata)
-        outcome.artifact = _overridden(stage, made, knobs.override_dir, f"{name}.{extension}")
-        outcome.seconds[extension] = time.perf_counter() - begin
-        text = stage.render(outcome.artifact)
-        outcome.texts[extension] = text
-        if knobs.dump_dir is not None:
-            knobs.dump_dir.mkdir(parents=True, exist_ok=True)
-            file = knobs.dump_dir / f"{name}.{extension}"
-            file.write_bytes(text.encode() if isinstance(text, str) else text)
+        try:
+            with deep_calls():
+                _run(stage, extension, outcome, metadata, f"{name}.{extension}", knobs)
+        except RecursionError as error:
+            raise UnsupportedError(
+                f"{name} is nested too deeply for the stage {extension!r}",
+                hint="use fewer branches inside branches (early returns count), shorter chains of operations, or loops",
+            ) from error
     return outcome
+
+
+def _run(
+    stage: Stage, extension: str, outcome: Outcome, metadata: dict[str, Any], file_name: str, knobs: CompilationKnobs
+) -> None:
+    """Run one stage on what the stages before left in `outcome`."""
+    begin = time.perf_counter()
+    made = stage.run(outcome.artifact, metadata)
+    outcome.artifact = _overridden(stage, made, knobs.override_dir, file_name)
+    outcome.seconds[extension] = time.perf_counter() - begin
+    text = stage.render(outcome.artifact)
+    outcome.texts[extension] = text
+    if knobs.dump_dir is not None:
+        knobs.dump_dir.mkdir(parents=True, exist_ok=True)
+        (knobs.dump_dir / file_name).write_bytes(text.encode() if isinstance(text, str) else text)
 
 
 def _overridden(stage: Stage, made: Any, folder: Path | None, file_name: str) -> Any:

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import tilewright.language
+from tilewright.backends.protocol import Lowering
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import ALL_DTYPES, dtype
 from tilewright.base.errors import DTypeError
+from tilewright.devices.registry import BACKENDS
 from tilewright.ops.builtin import METHODS, Builtin
 from tilewright.ops.functions import operators
 from tilewright.ops.promotion import computation_type
-from tilewright.ops.spec import REGISTRY, ByHand, Decompose, Elementwise, Lowering
+from tilewright.ops.spec import REGISTRY
 from tilewright.tools import statepage
 
 _HEAD = """\
@@ -211,23 +213,15 @@ def _operations() -> str:
     for name in sorted(REGISTRY):
         spec = REGISTRY[name]
         summary = spec.summary or (inspect.getdoc(spec.op) or "").partition("\n")[0]
-        cells = [_lowering(spec.lowering.get(backend)) for backend in ("cpu", "cuda")]
+        cells = [_lowering(BACKENDS[backend].backend.lowering(name)) for backend in ("cpu", "cuda")]
         rows.append([f"`{name}`", summary.rstrip("."), *cells])
     return "## Operations of tile IR\n\n" + _table(["operation", "meaning", "CPU", "CUDA"], rows)
 
 
 def _lowering(lowering: Lowering | None) -> str:
-    match lowering:
-        case Elementwise():
-            return "lane by lane"
-        case ByHand():
-            return "own code"
-        case Decompose():
-            return "rewritten"
-        case None:
-            return "none"
-        case refused:
-            return f"refused: {refused.reason}"
+    if lowering is None:
+        return "none"
+    return f"{lowering.how}: {lowering.reason}" if lowering.reason else lowering.how
 
 
 PAGES: dict[str, Callable[[], str]] = {"language.md": markdown, "state.md": statepage.markdown}

@@ -37,12 +37,14 @@ GROUPS: dict[str, str] = {
     "Debugging": "static_print static_assert device_print device_assert debug_barrier",
     "Functions": """
         constexpr_function aggregate aggregate_replace must_use_result map_elementwise inline_asm_elementwise""",
-    "Modules": "core math random standard target_info extra",
+    "Modules": "core math random semantic standard target_info extra",
 }
 MODULES: dict[str, str] = {
-    "core": "base_type base_value builtin extern extern_elementwise get_int_dtype",
+    "core": "base_type base_value builtin extern extern_elementwise get_int_dtype is_builtin CONSTEXPR_0",
+    "semantic": "TritonSemantic computation_type_impl integer_promote_impl to_tensor",
     "math": """
-        abs ceil clamp cos div_rn erf exp exp2 fdiv floor fma log log2 maximum minimum rsqrt sin sqrt sqrt_rn umulhi""",
+        abs ceil clamp cos div_rn erf exp exp2 fdiv floor fma log log2 maximum minimum pow rsqrt sin sqrt sqrt_rn
+        tanh umulhi""",
     "target_info": """
         current_target is_cuda cuda_capability_geq is_hip is_hip_cdna3 is_hip_cdna4 is_hip_gfx1250""",
     "extra.cuda": """

@@ -56,7 +56,7 @@ def test_error_of_a_mode(family: str, dtype: str, precision: str) -> None:
     plan, result = _run(family, dtype, precision, a, b)
     exact, size = _exactly(a, b, dtype)
     product = _OF_A_PRODUCT.get(precision, 0.0) if dtype == "f32" else 0.0
-    bound = (product + _K * plan.planes**2 * 2.0**-24) * size
+    bound = (product + _K * (4 if plan.planes > 1 else 1) * 2.0**-24) * size
     assert (np.abs(result - exact) <= bound).all()
 
 
@@ -64,7 +64,18 @@ def test_tf32_is_exact_on_rounded_operands() -> None:
     a, b = _random(np.random.default_rng(5), "f32")
     plan, result = _run("amx", "f32", "tf32", a, b)
     exact, size = _exactly(_tf32(a), _tf32(b), "f32")
-    assert (np.abs(result - exact) <= _K * plan.planes**2 * 2.0**-24 * size).all()
+    assert (np.abs(result - exact) <= _K * (4 if plan.planes > 1 else 1) * 2.0**-24 * size).all()
+
+
+@pytest.mark.parametrize("precision", ["ieee", "tf32", "bf16x3"])
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_sums_that_are_exact_in_f32_are_exact(dtype: str, precision: str) -> None:
+    """Integers of 9 bits, whose products and sums have 24 at most."""
+    rng = np.random.default_rng(7)
+    a, b = (_stored(rng.integers(-300, 301, shape).astype(np.float64), dtype) for shape in ((_M, _K), (_K, _N)))
+    for family in ("amx", "avx512"):
+        _, result = _run(family, dtype, precision, a, b)
+        np.testing.assert_array_equal(result, _exactly(a, b, dtype)[0])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,12 +15,12 @@ from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit.elementwise import ACCURACY
 from tilewright.ir.types import dtype_of, element_type, ir_name, scalar_type, shape_of, tile_type
 from tilewright.ops import families
-from tilewright.ops.spec import REGISTRY, Elementwise, OpSpec, Sample
+from tilewright.ops.spec import REGISTRY, OpSpec, Sample
 
 assert families.FAMILIES
 f32 = scalar_type("f32")
 CAPABILITIES = (80, 86, 89, 90, 100, 120)
-SPECS = [s for s in REGISTRY.values() if isinstance(s.lowering.get("cuda"), Elementwise)]
+SPECS = [s for s in REGISTRY.values() if s.elementwise]
 
 
 def samples_of(spec: OpSpec) -> list[Sample]:
@@ -40,11 +40,9 @@ def add_sample(kernel: OpKernel, spec: OpSpec, sample: Sample) -> None:
 
 def bound(spec: OpSpec, sample: Sample) -> float:
     """Allowed error: that of the sample, or the one stated for NVIDIA."""
-    lowering = spec.lowering["cuda"]
-    assert isinstance(lowering, Elementwise)
     kind = sample.operand_types[0]
     assert kind is not None
-    return max(sample.max_ulp, ACCURACY.get((lowering.name, ir_name(element_type(kind))), 0))
+    return max(sample.max_ulp, ACCURACY.get((spec.elementwise, ir_name(element_type(kind))), 0))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=[s.name for s in SPECS])

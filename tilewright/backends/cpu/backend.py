@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilewright.backends.cpu import lowering as lowerings
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.cpu.emit.dot import amx
 from tilewright.backends.cpu.emit.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
-from tilewright.backends.protocol import ByteCache
+from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
@@ -129,6 +130,11 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)
     return _checked(launch, module.failed, metadata) if module.failed else launch
+
+
+def lowering(name: str) -> Lowering | None:
+    """How code is made for operation `name`."""
+    return lowerings.lowering(name)
 
 
 def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.backends.protocol import ByteCache
+from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.ops.text import print_module
@@ -55,6 +55,11 @@ def launcher(module: Any, metadata: Mapping[str, Any], place: Placement) -> Call
         pass
 
     return launch
+
+
+def lowering(name: str) -> Lowering:
+    """Every operation is taken as it is."""
+    return Lowering("own code")
 
 
 def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:

@@ -20,7 +20,7 @@ from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, ta
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.backends.nvidia.options import CudaOptions
-from tilewright.backends.protocol import ByteCache
+from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
@@ -31,11 +31,13 @@ from tilewright.passes.stages import Stage
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from tilewright.backends.nvidia import lowering as lowerings
     from tilewright.backends.nvidia import pipeline, ptx
     from tilewright.backends.nvidia.emit import lower
     from tilewright.backends.nvidia.plan import allocate
     from tilewright.backends.nvidia.tgir import ops as tgir_ops
 else:  # a kernel that comes from the disk cache needs none of them
+    lowerings = lazy_module("tilewright.backends.nvidia.lowering")
     allocate = lazy_module("tilewright.backends.nvidia.plan.allocate")
     pipeline = lazy_module("tilewright.backends.nvidia.pipeline")
     ptx = lazy_module("tilewright.backends.nvidia.ptx")
@@ -147,6 +149,12 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
         cooperative=bool(metadata.get("launch_cooperative_grid")),
         programmatic=bool(metadata.get("launch_pdl")),
     )
+
+
+def lowering(name: str) -> Lowering | None:
+    """How code is made for operation `name`."""
+    made: Lowering | None = lowerings.lowering(name)
+    return made
 
 
 def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:

@@ -2,7 +2,7 @@
 
 A function takes exactly the element types of its row below; nothing is promoted. NVIDIA GPUs call the library's
 symbol. Elsewhere, what has a mathematical operation is that operation, what can be composed is written in the language
-(`libdevice_functions.py`), and the few special functions that have neither raise an error that names them.
+(`libdevice_functions.py`, `special.py`, `bessel.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import with_shape_of
 from tilewright.base.errors import DTypeError, UnsupportedError
 from tilewright.language.extern import extern_call
+from tilewright.language.extra import bessel, special
 from tilewright.language.extra import libdevice_functions as functions
 from tilewright.ops.broadcast import broadcast_tensors
 from tilewright.ops.builtin import Builtin, Emitter, to_tensor
@@ -93,12 +94,7 @@ _BITCASTS = (
     "double_as_longlong",
     "longlong_as_double",
 )
-_SPECIAL = (
-    "erfc", "erfcx", "erfinv", "erfcinv", "normcdf", "normcdfinv", "lgamma", "tgamma", "j0", "j1", "jn", "y0", "y1",
-    "yn", "cyl_bessel_i0", "cyl_bessel_i1",
-)  # fmt: skip
-REFUSED: dict[str, str] = dict.fromkeys(_SPECIAL, "no portable implementation of this special function yet")
-REFUSED["rcp64h"] = "the estimate of one GPU's reciprocal unit; divide instead"
+REFUSED: dict[str, str] = {"rcp64h": "the estimate of one GPU's reciprocal unit; divide instead"}
 
 Compute = Callable[..., tensor]
 
@@ -163,7 +159,7 @@ def _compute(name: str) -> Compute | None:
         return lambda b, result, *xs: b.emit(OPS[operation], result, *[cast_to(b, x, result.scalar) for x in xs])
     if name in _BITCASTS:
         return lambda b, result, x: bitcast_to(b, x, result.scalar)
-    written = getattr(functions, name, None)
+    written = next((vars(room)[name] for room in (functions, special, bessel) if name in vars(room)), None)
     if written is not None:
         return lambda b, result, *xs: b.call(written, xs)
     directed = getattr(functions, stem)

@@ -268,7 +268,7 @@ def trans(b: Emitter, input: Any, *dims: Any) -> tensor:
 
 
 def _join(b: Emitter, lhs: tensor, rhs: tensor) -> tensor:
-    return b.emit(JoinOp, BlockType(lhs.dtype, (*lhs.block_shape, 2)), lhs, rhs)
+    return b.emit(JoinOp, checked_block(lhs.dtype, (*lhs.block_shape, 2)), lhs, rhs)
 
 
 @builtin
@@ -355,7 +355,7 @@ def cat(b: Emitter, input: Any, other: Any, can_reorder: Any = False, dim: Any =
     if unwrap(can_reorder):
         if rank != 1:
             raise ShapeError(f"cat with can_reorder needs tiles of one dimension, got {lhs.type}")
-        return b.emit(CatOp, BlockType(lhs.dtype, (2 * lhs.block_shape[0],)), lhs, rhs)
+        return b.emit(CatOp, checked_block(lhs.dtype, (2 * lhs.block_shape[0],)), lhs, rhs)
     joined = permute_to(b, _join(b, lhs, rhs), [*range(axis), rank, *range(axis, rank)])
     doubled = [2 * n if i == axis else n for i, n in enumerate(lhs.block_shape)]
     return reshape_to(b, joined, doubled)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
+from tilewright.backends.cpu.lowering import REFUSED
 from tilewright.backends.cpu.plan.affine import AffineAnalysis
 from tilewright.backends.cpu.plan.coalesce import plan_coalescing
 from tilewright.backends.cpu.plan.demand import Demands
@@ -36,7 +37,6 @@ from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ops.control import ForOp, WhileOp
-from tilewright.ops.spec import REGISTRY, Refused
 
 _IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
 _REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
@@ -510,9 +510,7 @@ class Replan(Exception):
 
 def refusal(op: Operation) -> str:
     """Why the CPU back end does not have an operation."""
-    spec = REGISTRY.get(op.name)
-    lowering = spec.lowering.get("cpu") if spec is not None else None
-    return lowering.reason if isinstance(lowering, Refused) else f"the CPU back end has no code for {op.name}"
+    return REFUSED.get(op.name, f"the CPU back end has no code for {op.name}")
 
 
 def name_is_load(op: Operation) -> bool:

@@ -42,7 +42,7 @@ class DotPlan:
         acc: element type of the accumulator (`f32`, `f64`, `i32`, `i64`); narrower results are rounded by the caller.
         unit: K elements in a word.
         k_block: K elements to a multiple of which packed operands are zero-padded.
-        planes: copies of each packed operand (2 when an operand is split in a high and a low half).
+        planes: planes of each packed operand: 3 where it is split (first part, rest, finite first part), else 1.
         lanes: accumulator lanes of one vector (columns of one tile register on AMX).
         mr, nv: rows and vectors of the micro-kernel.
         tf32: whether f32 operands are rounded to tf32 before they are split.
@@ -220,10 +220,10 @@ def plan_dot(
     family, operand, acc = _choose_family(isa, a_dtype, b_dtype, acc_dtype, precision)
     unit = 4 // ELEM[operand].bytes if family not in ("fma", "imul") else 1
     if family.startswith("amx"):
-        planes = 2 if family == "amx-split" else 1
+        planes = 3 if family == "amx-split" else 1
         nv = 1 if n <= 16 else 2
         mr = 16 if m <= 16 else 32
-        tf32 = planes == 2 and precision == "tf32" and "f32" in (a_dtype, b_dtype)
+        tf32 = planes > 1 and precision == "tf32" and "f32" in (a_dtype, b_dtype)
         return DotPlan(family, m, n, k, a_dtype, b_dtype, operand, acc, unit, 16 * unit, planes, 16, mr, nv, tf32)
     native = isa.vector_bytes // ELEM[acc].bytes
     if family == "dot4" and isa.is_x86 and not isa.has("avx512vnni"):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.lower import FunctionLowering
     from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
 
-_CAPACITY = 2 << 20
+_CAPACITY = 3 << 20  # three planes of 2048x256 elements of bf16
 _FENCES = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.call"})
 
 

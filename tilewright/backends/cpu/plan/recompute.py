@@ -18,7 +18,7 @@ from tilewright.backends.cpu.plan.index import ZERO, Index, bits_of, constant, c
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
 from tilewright.ir.types import bit_width, element_type, is_integer, shape_of
-from tilewright.ops.spec import REGISTRY, Elementwise
+from tilewright.ops.spec import REGISTRY
 
 VIEWS = frozenset(
     {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat"}
@@ -31,9 +31,7 @@ _SPECIAL = frozenset({"tt.addptr", "tt.load", "tt.gather", "tt.extern_elementwis
 @functools.cache
 def table_name(name: str) -> str | None:
     """Entry of the elementwise table that computes operation `name`, if there is one."""
-    spec = REGISTRY.get(name)
-    lowering = spec.lowering.get("cpu") if spec is not None else None
-    key = lowering.name if isinstance(lowering, Elementwise) else name.rpartition(".")[2]
+    key = (REGISTRY[name].elementwise if name in REGISTRY else "") or name.rpartition(".")[2]
     return key if key in TABLE else None
 
 

@@ -22,7 +22,7 @@ from tilewright.backends.nvidia.emit.conversions import convert
 from tilewright.backends.nvidia.emit.remainder import remainder
 from tilewright.ir.op import TileOp
 from tilewright.ops import families
-from tilewright.ops.spec import REGISTRY, Elementwise
+from tilewright.ops.spec import REGISTRY
 
 assert families.FAMILIES, "the registry is full once the families are imported"
 
@@ -73,11 +73,10 @@ def _emit(k: Kernel, op: Operation) -> None:
     Registers that are known to be equal are computed once: those of equal operands, and those in one run of equal
     elements, as of a mask whose bound is a multiple of the vectors of a thread.
     """
-    lowering = REGISTRY[op.name].lowering["cuda"]
-    assert isinstance(lowering, Elementwise)
+    name = REGISTRY[op.name].elementwise
     tiles = [k.tile(operand) for operand in op.operands]
-    if lowering.name in CAST_NAMES:
-        k.set_like(op.results[0], convert(k, op, lowering.name, tiles[0]))
+    if name in CAST_NAMES:
+        k.set_like(op.results[0], convert(k, op, name, tiles[0]))
         return
     count, attributes = max(map(len, tiles)), _attributes(op)
     columns = [tile if len(tile) == count else tile * count for tile in tiles]
@@ -87,13 +86,13 @@ def _emit(k: Kernel, op: Operation) -> None:
     for register in equal if equal is not None else range(count):
         key = tuple(arg.ref for arg in rows[register])
         if key not in made:
-            made[key] = compute(k, lowering.name, *rows[register], **attributes)
+            made[key] = compute(k, name, *rows[register], **attributes)
         registers.append(made[key])
     k.set_like(op.results[0], registers)
 
 
 for _spec in REGISTRY.values():
-    if isinstance(_spec.lowering.get("cuda"), Elementwise):
+    if _spec.elementwise:
         emits(_spec.name)(_emit)
 
 

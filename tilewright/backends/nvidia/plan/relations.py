@@ -26,7 +26,7 @@ from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
-from tilewright.ops.spec import REGISTRY, Elementwise
+from tilewright.ops.spec import REGISTRY
 
 ATOMICS = frozenset(op.name for op in (AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp))
 ACCESSES = ATOMICS | {LoadOp.name, StoreOp.name}
@@ -54,7 +54,7 @@ def is_tile(value: SSAValue) -> bool:
 def is_uniform(name: str) -> bool:
     """Whether all tiles among operands and results of the operation have one layout."""
     spec = REGISTRY.get(name)
-    elementwise = spec is not None and isinstance(spec.lowering.get("cuda"), Elementwise)
+    elementwise = spec is not None and bool(spec.elementwise)
     return elementwise or name in _ALSO_UNIFORM or name in ACCESSES
 
 

@@ -7,8 +7,8 @@
         C = T0..T3
     release              TILERELEASE
 
-Tiles of A are read where they lie in row-major memory; tiles of B are 16 words of a panel. A split operand has a high
-and a low plane, all four products of which are summed (16 TDP per 10 tile loads).
+Tiles of A are read where they lie in row-major memory; tiles of B are 16 words of a panel. A split operand has
+three planes (`pack`): first parts are multiplied with infinities and NaN, rests without (16 TDP per 12 tile loads).
 Method: Intel 64 Architecture Software Developer's Manual, volume 1, chapter 18 (tile registers, configuration).
 """
 
@@ -27,6 +27,9 @@ _PARAMS = (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1, I64, I64)
 _ATTRS = "nounwind noinline"
 _C, _A, _B = (0, 1, 2, 3), (4, 5), (6, 7)
 _INSTRUCTION = {"amx-bf16": "tdpbf16ps", "amx-int8": "tdpbssd", "amx-split": "tdpbf16ps"}
+_FIRST, _REST, _FINITE = range(3)  # planes of an operand
+# Planes of A and of B that are multiplied, in an order that keeps one of the two in its tiles.
+_SPLIT_PRODUCTS = ((_FINITE, _REST), (_REST, _REST), (_REST, _FINITE), (_FIRST, _FIRST))
 _WORDS = 16  # of a tile row: 64 bytes
 
 
@@ -114,15 +117,17 @@ def _micro_kernel(module: Module, plan: DotPlan, height: int, width: int) -> str
     )
     b_stride = const(I64, 64 * width)
     with f.loop(0, words, _WORDS, unroll=False) as loop:
-        for a_low, b_low, new_a, new_b in _plane_schedule(plan.planes):
-            if new_a:
+        before: tuple[int, int] | None = None
+        for plane_a, plane_b in _SPLIT_PRODUCTS if plan.planes > 1 else [(_FIRST, _FIRST)]:
+            if before is None or before[0] != plane_a:
                 for i in range(height):
                     tile_a = f.gep(f.gep(a, f.mul(a_stride, 16 * i)), f.mul(loop.index, 4))
-                    _tile(f, "tileloadd64", _A[i], f.gep(tile_a, a_plane) if a_low else tile_a, a_stride)
-            if new_b:
+                    _tile(f, "tileloadd64", _A[i], f.gep(tile_a, f.mul(a_plane, plane_a)), a_stride)
+            if before is None or before[1] != plane_b:
                 for j in range(width):
                     tile_b = f.gep(f.gep(b, f.mul(loop.index, b_stride)), 64 * j)
-                    _tile(f, "tileloadd64", _B[j], f.gep(tile_b, b_plane) if b_low else tile_b, b_stride)
+                    _tile(f, "tileloadd64", _B[j], f.gep(tile_b, f.mul(b_plane, plane_b)), b_stride)
+            before = plane_a, plane_b
             for i, j, tile in tiles:
                 numbers = (const(I8, tile), const(I8, _A[i]), const(I8, _B[j]))
                 f.call(f"llvm.x86.{_INSTRUCTION[plan.family]}", VOID, numbers)
@@ -130,14 +135,6 @@ def _micro_kernel(module: Module, plan: DotPlan, height: int, width: int) -> str
         _tile(f, "tilestored64", tile, at(i, j), c_stride)
     f.ret()
     return name
-
-
-def _plane_schedule(planes: int) -> list[tuple[bool, bool, bool, bool]]:
-    """Products per K block: (low plane of A, low plane of B, load A, load B); all but the first load one operand."""
-    if planes == 1:
-        return [(False, False, True, True)]
-    low, high = True, False
-    return [(low, low, True, True), (low, high, False, True), (high, high, True, False), (high, low, False, True)]
 
 
 def _tile(f: Function, name: str, tile: int, *operands: V) -> V:

@@ -53,7 +53,7 @@ def pack_a(
         m_valid, k_valid: rows and K elements of the piece that exist (0 or less: none).
         words: K words to write per row, for instance `plan.steps(k)`.
         first: K word of the buffer where the piece goes.
-        plane_bytes: distance of the second plane (`plan.a_plane_bytes(capacity)`) if `plan.planes` is 2.
+        plane_bytes: distance of the planes (`plan.a_plane_bytes(capacity)`) where `plan.planes` is more than 1.
     """
     args = (dst, row_bytes, src, m_stride, k_stride, m_valid, k_valid, first, words, plane_bytes)
     f.call(emit_pack(f.module, plan, "a", order), VOID, [_i64(arg) for arg in args])
@@ -87,7 +87,7 @@ def pack_b(
         k_valid, n_valid: K elements and columns of the piece that exist (0 or less: none).
         words: K words to write, for instance `plan.steps(k)`.
         first: K word of the buffer where the piece goes.
-        plane_bytes: distance of the second plane (`plan.b_plane_bytes(capacity)`) if `plan.planes` is 2.
+        plane_bytes: distance of the planes (`plan.b_plane_bytes(capacity)`) where `plan.planes` is more than 1.
     """
     args = (dst, panel_bytes, src, n_stride, k_stride, n_valid, k_valid, first, words, plane_bytes)
     f.call(emit_pack(f.module, plan, "b", order), VOID, [_i64(arg) for arg in args])
@@ -120,7 +120,7 @@ def dot(
         words: K words to multiply; on AMX a multiple of `plan.k_block // plan.unit`.
         fresh: `i1`, whether the accumulator's old value is ignored.
         first: K word of packed B to start at.
-        a_plane_bytes, b_plane_bytes: distances of the second planes if `plan.planes` is 2.
+        a_plane_bytes, b_plane_bytes: distances of the planes where `plan.planes` is more than 1.
     """
     args = [acc, _i64(acc_stride), a, _i64(a_stride), b, _i64(panel_bytes), _i64(first), _i64(words), _i1(fresh)]
     if plan.is_amx:

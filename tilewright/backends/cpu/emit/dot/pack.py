@@ -13,6 +13,7 @@ The order of a source is the axis of its unit stride: "k", "mn" (m for A, n for 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -159,7 +160,7 @@ class _Packer:
             square = f.gep(self.squares, p * size)
             to, stride = square, const(I64, row_bytes)
             if not edge:
-                to = f.gep(self._address(target, mn, word), self.plane) if p else self._address(target, mn, word)
+                to = self._in_plane(self._address(target, mn, word), p)
                 stride = target.word_stride if self.operand == "b" else target.mn_stride
             f.call(name, VOID, (square, to, stride))
         if edge:
@@ -226,11 +227,15 @@ class _Packer:
         f = self.f
         return f.gep(f.gep(target.base, f.mul(mn, target.mn_stride)), f.mul(word, target.word_stride))
 
+    def _in_plane(self, at: V, plane: int) -> V:
+        """The address in another plane of what `at` is in the first."""
+        return self.f.gep(at, self.f.mul(self.plane, plane)) if plane else at
+
     def _store(self, target: _Target, mn: V, word: V, planes: list[V], mask: V | None) -> None:
         f = self.f
         at = self._address(target, mn, word)
         for p, value in enumerate(planes):
-            where = f.gep(at, self.plane) if p else at
+            where = self._in_plane(at, p)
             if mask is None:
                 f.store(value, where)
             else:
@@ -250,7 +255,7 @@ class _Packer:
                 loaded = self._element(outer.index, k)
                 to = f.gep(self._address(target, outer.index, inner.index), u * self.operand_t.bytes)
                 for p, value in enumerate(self._convert(loaded)):
-                    f.store(value, f.gep(to, self.plane) if p else to)
+                    f.store(value, self._in_plane(to, p))
 
     def _element(self, mn: V, k: V) -> V:
         """One source element, zero outside the valid extents."""
@@ -271,25 +276,27 @@ class _Packer:
         if not to.is_float:
             return [f.cast("sext", value, to)]
         value = to_working_float(f, value, self.source)
-        if self.plan.planes == 2:
+        if self.plan.planes > 1:
             return _split(f, _to_tf32(f, value) if self.plan.tf32 and self.source == "f32" else value)
         return [from_working_float(f, value, self.plan.operand)]
 
 
 def _split(f: Function, value: V) -> list[V]:
-    """f32 as the sum of two bf16 of its own sign, neither of them 0 unless both are.
+    """f32 as bf16: the high part, the rest, and the high part again with 0 for what is not finite.
 
-    The high part is the next value towards 0, cut off, so that the low part is never 0 and has at most 4 bits more
-    than `value` has beyond 8: f16 and tf32 are split exactly, f32 up to 2**-16. As no part is 0 and all have one sign,
-    the four products of parts sum to what the product of the values is, infinities and NaN included: with a low part
-    that may be 0 or negative, infinity times 1 would be infinity plus NaN.
+    The high part is cut off, so that it never rounds to infinity and both parts lie on the grid of `value`: sums that
+    are exact stay exact. The rest of f16 and tf32 fits in bf16, that of f32 is rounded, by 2**-16 of `value` at most.
+    Infinities and NaN are in the first part alone, and only first parts multiply each other: infinity times the rest
+    of a number, which may be 0 or of the other sign, would be NaN.
     """
     bits = f.cast("bitcast", value, value.type.as_int)
-    below = f.intrinsic("usub.sat", f.and_(bits, 0x7FFFFFFF), const(bits.type, 1))
-    high = f.or_(f.and_(below, -1 << 16), f.and_(bits, -1 << 31))
-    low = f.fsub(value, f.cast("bitcast", high, value.type))
-    short = f.cast("trunc", f.lshr(high, 16), I16)
-    return [f.cast("bitcast", short, BF16.vec(short.type.lanes)), from_working_float(f, low, "bf16")]
+    finite = f.fcmp("olt", f.intrinsic("fabs", value), math.inf)
+    quiet = f.select(f.fcmp("uno", value, value), f.or_(bits, 1 << 22), bits)
+    high = f.and_(quiet, -1 << 16)
+    rest = f.select(finite, f.fsub(value, f.cast("bitcast", high, value.type)), zero(value.type))
+    shorts = [f.cast("trunc", f.lshr(x, 16), I16) for x in (high, f.select(finite, high, zero(high.type)))]
+    first, kept = (f.cast("bitcast", x, BF16.vec(x.type.lanes)) for x in shorts)
+    return [first, from_working_float(f, rest, "bf16"), kept]
 
 
 def _to_tf32(f: Function, value: V) -> V:

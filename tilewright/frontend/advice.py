@@ -1,0 +1,81 @@
+"""What to write instead: hints for names, functions and methods that a kernel does not have, in the user's spelling."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from tilewright import language
+from tilewright.base.callable import BlockFunction
+from tilewright.frontend.source import KernelSource
+from tilewright.language.extra import libdevice
+from tilewright.ops.builtin import Builtin
+from tilewright.ops.values import unwrap
+
+_WRITTEN = (
+    ("tilewright.language.", ("tilewright.language", "triton.language"), "tl"),
+    ("@tilewright.", ("tilewright", "triton"), "tilewright"),
+)
+_OTHER_NAMES = {
+    "concatenate": "cat", "concat": "cat", "stack": "join", "amax": "max", "amin": "min", "power": "pow",
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "transpose": "trans", "absolute": "abs", "clip": "clamp",
+    "empty": "zeros", "ones": "full", "mod": "fmod", "rand_like": "rand", "matmul": "dot",
+    "mm": "dot", "bmm": "dot", "relu": "maximum", "permute_dims": "permute", "square": "mul",
+}  # fmt: skip
+_LIST_METHODS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
+
+
+def close_name(name: str, names: Iterable[str]) -> str | None:
+    """A question after the name that is most like `name`."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def function_hint(name: str) -> str | None:
+    """How a kernel calls the function that numpy, torch or `math` calls `name`."""
+    for known in (name, _OTHER_NAMES.get(name, name)):
+        if isinstance(getattr(language, known, None), (Builtin, BlockFunction)):
+            return f"write tl.{known}(...)"
+        if isinstance(getattr(libdevice, known, None), Builtin):
+            return f"write tl.extra.libdevice.{known}(...)"
+    return None
+
+
+def attribute_hint(value: Any, name: str) -> str | None:
+    """What to write instead of ``value.name``, which does not exist."""
+    if value is language and name not in vars(language):
+        return function_hint(name) or close_name(name, dir(language))
+    if isinstance(value, tuple) and name in _LIST_METHODS:
+        return "tuples and lists of a kernel do not change: make a new one, x = x + (value,), or store to memory"
+    return close_name(name, dir(value))
+
+
+def power_hint(exponent: Any) -> str:
+    """What to write instead of ``x ** exponent``."""
+    number = unwrap(exponent)
+    if isinstance(number, (int, float)) and number == 2:
+        return "write x * x"
+    return "multiply, or write tl.extra.libdevice.pow(x, y), which takes floats, negative ones too"
+
+
+def call_hint(fn: Any) -> str | None:
+    """What to write instead of a call of a Python function."""
+    module = (getattr(fn, "__module__", None) or "").partition(".")[0]
+    name = getattr(fn, "__name__", "")
+    if isinstance(fn, types.FunctionType) and module not in ("numpy", "torch"):
+        return (
+            f"decorate `{name}` with @tilewright.jit to call it in a kernel, or with @tilewright.constexpr_function "
+            "if it computes on compile-time values"
+        )
+    return function_hint(name)
+
+
+def as_written(text: str | None, source: KernelSource) -> str | None:
+    """`text` with the package and its language under the names by which the file of a kernel knows them."""
+    for written, modules, usual in _WRITTEN:
+        if text and written in text:
+            names = [n for n, v in source.globals.items() if isinstance(v, types.ModuleType) and v.__name__ in modules]
+            text = text.replace(written, written[: written.startswith("@")] + (names or [usual])[0] + ".")
+    return text

@@ -1,0 +1,71 @@
+"""Kernels written as PyTorch: functions with loops over tiles, compiled for where their tensors are.
+
+    import torch
+    from tilewright import hl
+
+    @hl.kernel
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = torch.softmax(x[rows, :], dim=-1)
+        return out
+
+Code outside the loops runs as it stands; the bodies of the loops become `tl` kernels. A statement in a loop computes
+what PyTorch computes on the valid part of its tiles.
+"""
+
+from __future__ import annotations
+
+from tilewright import cdiv, next_power_of_2
+from tilewright.hl import exc, language
+from tilewright.hl.config import Config
+from tilewright.hl.language import (
+    Tile,
+    arange,
+    full,
+    grid,
+    jagged_tile,
+    load,
+    static_range,
+    store,
+    tile,
+    tile_begin,
+    tile_block_size,
+    tile_end,
+    tile_id,
+    tile_index,
+    zeros,
+)
+from tilewright.hl.runtime.bound import BoundKernel
+from tilewright.hl.runtime.kernel import Kernel, kernel
+from tilewright.hl.settings import Settings
+
+jit = kernel
+
+__all__ = [
+    "BoundKernel",
+    "Config",
+    "Kernel",
+    "Settings",
+    "Tile",
+    "arange",
+    "cdiv",
+    "exc",
+    "full",
+    "grid",
+    "jagged_tile",
+    "jit",
+    "kernel",
+    "language",
+    "load",
+    "next_power_of_2",
+    "static_range",
+    "store",
+    "tile",
+    "tile_begin",
+    "tile_block_size",
+    "tile_end",
+    "tile_id",
+    "tile_index",
+    "zeros",
+]

@@ -1,0 +1,112 @@
+"""Dimensions: which tile axes an extent is made of, read off its prime factors.
+
+While a kernel is traced each tile axis has a prime of its own as size (see `trace.samples`), so an extent of a sample
+tensor says by its factorisation what it is: 11 is `tile_m`, 2·11 is twice `tile_m`, 11·64 is `tile_m` merged with 64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.hl.symbols import Atom, Sym
+
+
+@dataclass(eq=False)
+class Axis:
+    """A loop over tiles.
+
+    Args:
+        id: number in the kernel, in the order of the source.
+        name: the loop variable without "tile_"; names in generated code are made of it.
+        kind: "tile", "grid" (block 1, yields an index), "jagged" (each lane of `parent` has its own end) or "roll" (the
+            chunks of a reduction).
+        begin: first index.
+        end: index behind the last.
+        block: size given in the program, or None where the configuration chooses.
+        slot: position in the configuration's `block_sizes`; None where `block` is given or 1.
+        prime: size in this trace.
+        top: whether the loop is a grid.
+    """
+
+    id: int
+    name: str
+    kind: str
+    begin: Any
+    end: Any
+    block: Any = None
+    slot: int | None = None
+    prime: int = 1
+    top: bool = False
+
+    @property
+    def size(self) -> Atom:
+        """The block size."""
+        return Atom("block", self.id, sample=self.prime)
+
+    @property
+    def valid(self) -> Atom:
+        """How many lanes of the current tile are valid."""
+        return Atom("valid", self.id, sample=self.prime)
+
+    @property
+    def offset(self) -> Atom:
+        """The first index of the current tile."""
+        return Atom("begin", self.id)
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.name}[{self.begin!r}:{self.end!r}]"
+
+
+@dataclass(frozen=True)
+class Dim:
+    """An extent: `static` times the extents of `atoms` (block sizes and dynamic extents of host tensors)."""
+
+    static: int
+    atoms: tuple[Atom, ...] = ()
+
+    @property
+    def is_one(self) -> bool:
+        return self.static == 1 and not self.atoms
+
+    @property
+    def atom(self) -> Atom | None:
+        """The tile axis or dynamic extent that this dimension is, unless it is something else or more."""
+        return self.atoms[0] if self.static == 1 and len(self.atoms) == 1 else None
+
+    def size(self) -> Any:
+        """The extent as a number or symbol."""
+        value: Any = self.static
+        for atom in self.atoms:
+            value = Sym.of(atom) * value
+        return value
+
+    def __repr__(self) -> str:
+        parts = [f"{atom.kind}{atom.key}" if atom.kind == "block" else atom.text for atom in self.atoms]
+        return "·".join([*([str(self.static)] if self.static != 1 or not parts else []), *parts])
+
+
+@dataclass
+class Factors:
+    """The primes of one trace and what they stand for."""
+
+    atoms: dict[int, Atom] = field(default_factory=dict)
+    sums: dict[int, Any] = field(default_factory=dict)
+
+    def dim(self, extent: int) -> Dim:
+        """What an extent of a sample tensor is made of."""
+        found, rest = [], extent
+        if rest > 1:
+            for prime, atom in self.atoms.items():
+                while rest % prime == 0:
+                    rest //= prime
+                    found.append(atom)
+        return Dim(rest, tuple(found))
+
+    def dims(self, shape: tuple[int, ...]) -> tuple[Dim, ...]:
+        """The dimensions of a sample tensor."""
+        return tuple(self.dim(int.__int__(extent)) for extent in shape)
+
+    def size(self, extent: int) -> Any:
+        """An extent of a sample tensor as user code may see it: a number, or a symbol."""
+        return self.dim(extent).size()

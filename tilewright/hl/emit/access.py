@@ -1,0 +1,148 @@
+"""Loads and stores: pointers, and the masks that keep them inside their tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.hl.dims import Dim
+from tilewright.hl.emit.kernel import Kernel, placed
+from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value
+from tilewright.hl.rows.dtypes import literal
+from tilewright.hl.symbols import Sym
+
+_LIMIT = 2**31
+
+
+def emit_load(kernel: Kernel, node: Node) -> None:
+    """Write a load."""
+    tensor, entries = node.args
+    out = node.out
+    pointer, covered = _pointer(kernel, tensor, entries, out.dims)
+    text = pointer
+    masks = _masks(kernel, tensor, entries, out.dims, node.kwargs.get("mask"), covered)
+    if masks:
+        text += f", mask={' & '.join(masks)}, other={literal(node.kwargs.get('other', 0))}"
+    if node.kwargs.get("policy"):
+        text += f', eviction_policy="{node.kwargs["policy"]}"'
+    text = f"tl.load({text})"
+    if len(covered) < sum(not dim.is_one for dim in out.dims) or (not covered and out.dims):
+        text = f"tl.broadcast_to({text}, {kernel.shape(out.dims)})"
+    kernel.assign(out, text)
+
+
+def emit_store(kernel: Kernel, node: Node) -> None:
+    """Write a store."""
+    tensor, entries, value = node.args
+    dims = node.kwargs["dims"]
+    pointer, covered = _pointer(kernel, tensor, entries, dims)
+    masks = _masks(kernel, tensor, entries, dims, node.kwargs.get("mask"), covered)
+    mask = f", mask={' & '.join(masks)}" if masks else ""
+    kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask})")
+
+
+def _pointer(
+    kernel: Kernel, tensor: HostTensor, entries: list[Subscript], dims: tuple[Dim, ...]
+) -> tuple[str, set[int]]:
+    """(text of the pointers, dimensions of the tile along which they vary)."""
+    parts = [kernel.tensor(tensor)]
+    covered: set[int] = set()
+    wide = _is_wide(tensor)
+    for entry, stride in zip(entries, tensor.stride, strict=True):
+        if _is_one(entry, dims):
+            continue
+        index = index_text(kernel, entry, dims)
+        if index == "0":
+            continue
+        if entry.at is not None:
+            own = len(entry.what.dims) if entry.kind == "tensor" else 1
+            covered.update(range(entry.at, entry.at + own))
+        if wide:
+            index = f"{index}.to(tl.int64)" if entry.at is not None else index
+        step = kernel.symbol(stride)
+        parts.append(index if step == "1" else f"{index} * {step}")
+    return " + ".join(parts), {at for at in covered if not dims[at].is_one}
+
+
+def _is_wide(tensor: HostTensor) -> bool:
+    """Whether offsets can pass 32 bits."""
+    if any(isinstance(n, Sym) for n in (*tensor.shape, *tensor.stride)):
+        return False
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride, strict=True))
+    return bool(last >= _LIMIT)
+
+
+def _is_one(entry: Subscript, dims: tuple[Dim, ...]) -> bool:
+    """Whether a tile indexes a dimension of one element: it is read for every lane."""
+    return entry.kind == "tile" and type(entry.extent) is int and entry.extent == 1
+
+
+def index_text(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> str:
+    """The index that one subscript makes, with the dimensions of the tile."""
+    rank = len(dims)
+    if entry.kind == "scalar":
+        text = kernel.symbol(entry.what)
+        return text if text.isidentifier() or text.isdigit() or text.startswith("(") else f"({text})"
+    assert entry.at is not None
+    if entry.kind == "tensor":
+        return placed(kernel.operand(entry.what), entry.at, len(entry.what.dims), rank)
+    if entry.kind == "tile":
+        index = placed(kernel.index(entry.what), entry.at, 1, rank)
+        return _moved(index, kernel.symbol(entry.offset))
+    index = placed(kernel.index(dims[entry.at]), entry.at, 1, rank)
+    if entry.step != 1:
+        index = f"{index} * {entry.step}"
+    return _moved(index, kernel.symbol(entry.what))
+
+
+def _moved(index: str, offset: str) -> str:
+    return index if offset == "0" else f"({index} + {offset})"
+
+
+def _masks(
+    kernel: Kernel, tensor: HostTensor, entries: list[Subscript], dims: tuple[Dim, ...], extra: Any, covered: set[int]
+) -> list[str]:
+    """The conditions of an access, joined by the caller."""
+    masks = [
+        mask_text(kernel, dims, [at]) for at in range(len(dims)) if at in covered and kernel.decision.masks([dims[at]])
+    ]
+    for entry in entries:
+        masks += _bounds(kernel, entry, dims)
+    if isinstance(extra, Value):
+        masks.append(kernel.operand(extra))
+    return masks
+
+
+def mask_text(kernel: Kernel, dims: tuple[Dim, ...], ats: list[int]) -> str:
+    """The mask of some dimensions of a tile with the dimensions `dims`."""
+    return " & ".join(
+        placed(kernel.mask(atom), at, 1, len(dims))
+        for at in ats
+        for atom in dims[at].atoms
+        if kernel.decision.masked(atom)
+    )
+
+
+def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> list[str]:
+    """Conditions for indices that are not proved to be inside the tensor."""
+    if entry.kind in ("scalar", "tensor") or _is_one(entry, dims):
+        return []
+    low, high = _proved(kernel, entry, dims)
+    if low and high:
+        return []
+    index = index_text(kernel, entry, dims)
+    conditions = [] if low else [f"({index} >= 0)"]
+    return conditions if high else [*conditions, f"({index} < {kernel.symbol(entry.extent)})"]
+
+
+def _proved(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> tuple[bool, bool]:
+    """(whether every index is at least 0, whether every index is below the extent)."""
+    if entry.kind == "slice":
+        if type(entry.what) is int and entry.what >= 0:
+            return True, True  # clipped when the kernel was traced
+        return False, False
+    axis = kernel.decision.axes[entry.what]
+    if isinstance(axis.end, Value) or not isinstance(axis.end, int):
+        return type(entry.offset) is int and entry.offset >= 0, type(entry.offset) is int and entry.offset == 0
+    beyond = axis.end + entry.offset - entry.extent
+    first = axis.begin + entry.offset if isinstance(axis.begin, int) else 0
+    return type(first) is int and first >= 0, not isinstance(beyond, Sym) and beyond <= 0

@@ -1,0 +1,149 @@
+"""One `tl` kernel: the state of its code generator, and the operands that rows ask it for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.emit.lines import Lines
+from tilewright.hl.emit.names import Names
+from tilewright.hl.graph.nodes import HostTensor, Value
+from tilewright.hl.passes.decide import Decision
+from tilewright.hl.rows.dtypes import NAMES, literal
+from tilewright.hl.symbols import Atom, Sym, substitute, text
+
+
+class Kernel:
+    """The code generator of one top-level loop; rows see it as their `Emitter`.
+
+    Args:
+        name: name of the kernel.
+        decision: the configuration applied.
+
+    Attributes:
+        lines: the body, written so far.
+        tensors: host tensors in the order of their first use.
+        scalars: numbers of the host that the kernel takes, name -> expression of the launcher.
+        indices: names of offsets, indices and masks that exist at this point, by what they are.
+    """
+
+    def __init__(self, name: str, decision: Decision) -> None:
+        self.name, self.decision = name, decision
+        self.lines = Lines()
+        self.names = Names(frozenset((name,)))
+        self.tensors: dict[str, HostTensor] = {}
+        self.scalars: dict[str, str] = {}
+        self.values: dict[int, Any] = {}
+        self.offsets: dict[int, str] = {}
+        self.indices: dict[Any, str] = {}
+        self.masks: dict[Any, str] = {}
+        self.wanted: set[Any] = set()
+        self.head: list[str] = []
+
+    # --- what rows ask -----------------------------------------------------------------------------
+
+    def operand(self, arg: Any, dtype: Any = None) -> str:
+        """The text of a value, number or symbol, converted to `dtype` where it has another."""
+        if isinstance(arg, Sym):
+            return self.symbol(arg)
+        if isinstance(arg, torch.dtype):
+            return self.dtype(arg)
+        if not isinstance(arg, Value):
+            return literal(arg)
+        known = self.values[arg.id]
+        if not isinstance(known, str):  # an alias of a number or symbol: weak, as in PyTorch
+            return self.operand(known)
+        return known if dtype is None or arg.dtype == dtype else f"{known}.to({self.dtype(dtype)})"
+
+    def symbol(self, value: Any) -> str:
+        """The text of a number, symbol or value in an index or a bound."""
+        if isinstance(value, Value):
+            return self.operand(value)
+        return text(substitute(value, self.decision.number), self._atom)
+
+    def _atom(self, atom: Atom) -> str:
+        if atom.kind == "host":
+            self.scalars.setdefault(str(atom.key), atom.text)
+            return str(atom.key)
+        offset = self.offsets[int(atom.key)]
+        if atom.kind == "valid":
+            axis = self.axis(atom)
+            return f"min({self.decision.block(axis)}, {self.symbol(axis.end)} - {offset})"
+        return offset
+
+    def extent(self, dim: Dim) -> int | str:
+        """The number of lanes of a dimension."""
+        return self.decision.lanes(dim)
+
+    def shape(self, dims: tuple[Dim, ...]) -> str:
+        """The text of a shape."""
+        return f"[{', '.join(str(self.extent(dim)) for dim in dims)}]"
+
+    def dtype(self, dtype: Any) -> str:
+        """A type of PyTorch as `tl` writes it.
+
+        Raises:
+            UnsupportedOperation: `tl` has no such type.
+        """
+        if dtype not in NAMES:
+            raise exc.UnsupportedOperation(f"tiles of {dtype} are not supported")
+        return NAMES[dtype]
+
+    def assign(self, value: Value, expression: str) -> None:
+        """Write an assignment to `value`."""
+        self.lines.write(f"{self.name_of(value)} = {expression}")
+
+    def name_of(self, value: Value, wish: str = "") -> str:
+        """The name of a value, chosen at its first use."""
+        if value.id not in self.values:
+            self.values[value.id] = self.names.new(value.name or wish or f"v{value.id}")
+        return str(self.values[value.id])
+
+    def alias(self, value: Value, of: Any) -> None:
+        """`value` is another name of `of`."""
+        self.values[value.id] = self.values[of.id] if isinstance(of, Value) else of
+
+    # --- indices and masks --------------------------------------------------------------------------
+
+    def axis(self, atom: Atom) -> Axis:
+        """The axis whose block size `atom` is."""
+        return self.decision.axes[int(atom.key)]
+
+    def index(self, key: Any) -> str:
+        """The name of a vector of indices, marked as used; `key` is the number of an axis or a dimension."""
+        if isinstance(key, Dim) and key not in self.indices:
+            self._whole(key)
+        self.wanted.add(("index", key))
+        return self.indices[key]
+
+    def _whole(self, dim: Dim) -> None:
+        """Indices of a dimension that a tile spans whole; made once, at the head of the kernel."""
+        lanes = self.extent(dim)
+        name = self.indices[dim] = self.names.new(f"lane_{str(lanes).lower()}")
+        self.head.append(f"{name} = tl.arange(0, {lanes})")
+
+    def mask(self, atom: Atom) -> str:
+        """The name of the mask of a masked axis, marked as used."""
+        if atom.kind == "host" and atom not in self.masks:
+            dim = Dim(1, (atom,))
+            index = self.index(dim)
+            name = self.masks[atom] = self.names.new(f"mask_{atom.key}")
+            self.head.append(f"{name} = {index} < {self._atom(atom)}")
+        self.wanted.add(("mask", atom))
+        self.wanted.add(("index", int(atom.key) if atom.kind == "block" else atom))
+        return self.masks[atom]
+
+    def tensor(self, tensor: HostTensor) -> str:
+        """The name of a host tensor's pointer."""
+        self.tensors.setdefault(tensor.name, tensor)
+        return tensor.name
+
+
+def placed(name: str, at: int, own: int, rank: int) -> str:
+    """A tile of `own` dimensions as dimensions `at`, `at` + 1, ... of a tile of `rank`."""
+    if own == rank:
+        return name
+    return f"{name}[{', '.join(['None'] * at + [':'] * own + ['None'] * (rank - at - own))}]"

@@ -1,0 +1,130 @@
+"""The module that a configuration makes: imports, one kernel per top-level loop, and the host function."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tilewright.hl.emit.grid import emit_grid, grid_text
+from tilewright.hl.emit.kernel import Kernel
+from tilewright.hl.emit.lines import Line, Lines
+from tilewright.hl.emit.loops import emit_body, emit_region
+from tilewright.hl.graph.nodes import Graph, Region
+from tilewright.hl.passes.decide import Decision
+from tilewright.hl.passes.pipeline import prepare
+from tilewright.hl.trace.host import Traced
+
+_HEAD = ("import torch", "import tilewright", "import tilewright.language as tl")
+
+
+@dataclass(frozen=True)
+class Module:
+    """Generated code.
+
+    Args:
+        text: the module.
+        origins: for each line, the line of the user's file that it came from, 0 for none.
+    """
+
+    text: str
+    origins: tuple[int, ...]
+
+
+def emit_module(traced: Traced, decision: Decision) -> Module:
+    """The module for one configuration."""
+    name = traced.source.tree.name
+    lines = [Line(text) for text in _HEAD]
+    launches: dict[int, str] = {}
+    kernels: list[Line] = []
+    for at, graph in enumerate(traced.graphs):
+        made, launch = _kernel(f"_{name}_{at}", graph, decision, traced)
+        kernels += [Line(""), Line(""), *made]
+        launches[graph.line] = launch
+    if any("libdevice." in line.text for line in kernels):
+        lines.append(Line("from tilewright.language.extra import libdevice"))
+    lines += [*kernels, Line(""), Line(""), *_host(traced, launches)]
+    return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
+
+
+def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tuple[list[Line], str]:
+    """(lines of a kernel, the statement that launches it)."""
+    kernel = Kernel(name, decision)
+    region = prepare(graph, decision)
+    loop = region.nodes[-1]
+    axes = loop.kwargs["axes"]
+    kernel.lines.origin = graph.line
+    with kernel.lines.indented():
+        head = kernel.lines.here()
+        emit_region(kernel, Region(nodes=region.nodes[:-1]))
+        emit_grid(kernel, axes)
+        emit_body(kernel, axes, loop.regions[0])
+        kernel.lines.origin = graph.line
+        kernel.lines.insert(head, kernel.head)
+    grid = grid_text(kernel, axes)
+    constants = {text: f"tilewright.next_power_of_2({atom.text})" for atom, text in decision.padded.items()}
+    used = "\n".join(line.text for line in kernel.lines.lines)
+    constants = {text: value for text, value in constants.items() if text in used}
+    tensors = {tensor.name: tensor.text for tensor in kernel.tensors.values()}
+    parameters = [*tensors, *kernel.scalars, *(f"{text}: tl.constexpr" for text in constants)]
+    arguments = [*tensors.values(), *kernel.scalars.values(), *constants.values()]
+    signature = f"def {name}({', '.join(parameters)}):"
+    lines = [Line("@tilewright.jit", graph.line), Line(signature, graph.line)]
+    lines += _commented(kernel.lines.lines, traced)
+    return lines, f"{name}[({grid},)]({', '.join(arguments)})"
+
+
+def _commented(lines: list[Line], traced: Traced) -> list[Line]:
+    """`lines` with the user's line as a comment above those that came from it."""
+    made, last = [], 0
+    for line in lines:
+        if line.origin != last and line.origin:
+            indent = line.text[: len(line.text) - len(line.text.lstrip())]
+            made.append(Line(f"{indent}# {traced.source.line(line.origin)}", line.origin))
+            last = line.origin
+        made.append(line)
+    return made
+
+
+# --- host ------------------------------------------------------------------------------------------------
+
+
+class _Launcher(ast.NodeTransformer):
+    """The user's function with launches in the place of its loops."""
+
+    def __init__(self, traced: Traced, launches: dict[int, str]) -> None:
+        self.traced, self.launches = traced, launches
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        launch = self.launches.get(node.lineno)
+        return ast.copy_location(ast.parse(launch).body[0], node) if launch is not None else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        arm = self.traced.folded.get(id(node))
+        if arm is None:
+            return self.generic_visit(node)
+        made: list[ast.stmt] = []
+        for statement in arm:
+            visited = self.visit(statement)
+            made += visited if isinstance(visited, list) else [visited]
+        return made
+
+
+def _host(traced: Traced, launches: dict[int, str]) -> list[Line]:
+    tree = traced.source.tree
+    launcher = _Launcher(traced, launches)
+    lines = Lines()
+    parameters = ast.unparse(_without_annotations(tree.args))
+    lines.write(f"def {tree.name}({parameters}):")
+    with lines.indented():
+        for statement in tree.body:
+            visited = launcher.visit(statement)
+            for made in visited if isinstance(visited, list) else [visited]:
+                lines.origin = statement.lineno
+                for text in ast.unparse(made).splitlines():
+                    lines.write(text)
+    return lines.lines
+
+
+def _without_annotations(arguments: ast.arguments) -> ast.arguments:
+    bare = [ast.arg(argument.arg) for argument in arguments.args]
+    return ast.arguments([], bare, None, [], [], None, arguments.defaults)

@@ -1,0 +1,246 @@
+"""The errors of `hl`, under the names that users of Helion know.
+
+None of those that a trace raises is a `TypeError`: PyTorch's operators take a `TypeError` for "try the other operand".
+Every class is a `tilewright.errors.TilewrightError`. Errors found while a kernel is traced carry the place in the
+user's source: the interpreter of statements stamps it with :func:`located`, so the code that raises need not know it.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from tilewright import errors
+
+
+class Error(errors.CompilationError, RuntimeError):
+    """Root of the errors of `hl`.
+
+    Args:
+        message: what is wrong, with types and shapes.
+        location: where; stamped later when the raiser does not know it.
+        hint: what to write instead.
+    """
+
+    def __init__(
+        self, message: str | None = None, location: errors.Location | None = None, *, hint: str | None = None
+    ) -> None:
+        super().__init__(message, location, hint=hint)
+
+
+Base = Error
+
+
+class InternalError(Error):
+    """A fault of `hl` itself."""
+
+
+class UnsupportedOperation(Error, NotImplementedError):
+    """A PyTorch operation that has no meaning on tiles, or that `hl` does not know."""
+
+
+class BackendUnsupported(Error, NotImplementedError):
+    """A name of Helion that no back end of Tilewright offers."""
+
+
+# --- use of the language -----------------------------------------------------------------------
+
+
+class InvalidAPIUsage(Error):
+    """A function of the language was called in a way it does not allow."""
+
+
+class NotInsideKernel(InvalidAPIUsage):
+    """A function of the language was called outside a kernel."""
+
+
+class DeviceAPIOnHost(InvalidAPIUsage):
+    """A function of tiles was called outside the loops."""
+
+
+class HostAPIOnDevice(InvalidAPIUsage):
+    """A function of the host was called inside a loop."""
+
+
+class UndefinedVariable(Error, NameError):
+    """A name is not defined, or only in one branch."""
+
+
+class StatementNotSupported(Error):
+    """A statement of Python that kernels do not have."""
+
+
+class UnsupportedPythonType(Error):
+    """A value of a type that kernels do not take."""
+
+
+class NoTensorArgs(Error, TypeError):
+    """No argument is a tensor: there is no device to run on."""
+
+
+class NoDeviceLoopsInKernel(Error):
+    """The function has no `hl.tile` or `hl.grid` loop."""
+
+
+class EmptyDeviceLoopAfterDCE(Error):
+    """Nothing in a loop has an effect."""
+
+
+class NestedKernelCallsNotSupported(Error):
+    """A kernel was called inside a kernel."""
+
+
+class NotAllowedInHelperFunction(Error):
+    """A function called by a kernel contains what belongs into the kernel."""
+
+
+class ClosuresNotSupported(Error):
+    """A kernel is defined inside a function whose variables it uses."""
+
+
+class SourceNotAvailable(Error):
+    """The text of the function cannot be read."""
+
+
+# --- loops and tiles ---------------------------------------------------------------------------
+
+
+class LoopFunctionNotInFor(InvalidAPIUsage):
+    """`hl.tile` and its kin must be what a `for` iterates."""
+
+
+class DeviceLoopElseBlock(StatementNotSupported):
+    """A loop over tiles has an `else`."""
+
+
+class TopLevelStatementBetweenLoops(Error):
+    """Host code stands where only a loop may."""
+
+
+class NestedGridLoop(Error):
+    """A top-level loop over tiles stands under a host `if` or loop that is not constant."""
+
+
+class InvalidDeviceForLoop(Error):
+    """A `for` inside a loop over tiles iterates something that is not known while tracing."""
+
+
+class IncorrectTileUsage(Error):
+    """A tile is used as something it is not."""
+
+
+class InvalidJaggedTileUsage(IncorrectTileUsage):
+    """`hl.jagged_tile` got something else than the ends of the lanes of an enclosing tile."""
+
+
+class TileOfTile(IncorrectTileUsage):
+    """A tile is given as the bound of a loop."""
+
+
+class InvalidTileRange(Error, ValueError):
+    """A loop begins behind its end."""
+
+
+class FailedToUnpackTile(IncorrectTileUsage):
+    """Several loop variables, one range."""
+
+
+class BarrierOnlyAllowedAtTopLevel(Error):
+    """`hl.barrier()` inside a loop."""
+
+
+# --- statements inside loops -------------------------------------------------------------------
+
+
+class NotAllowedOnDevice(StatementNotSupported):
+    """A statement that only the host can run."""
+
+
+class HostTensorDirectUsage(Error):
+    """A whole host tensor is used in a loop where a subscript of it was meant."""
+
+
+class CannotModifyHostVariableOnDevice(Error):
+    """A loop rebinds a variable of the host."""
+
+
+class CannotReadDeviceVariableOnHost(Error, NameError):
+    """Host code reads a variable that exists only inside a loop."""
+
+
+class DeviceTensorSubscriptAssignmentNotAllowed(Error):
+    """A part of a tile is assigned."""
+
+
+class SizeUsedAsNumber(Error):
+    """A size that is not known while tracing is needed as a Python number."""
+
+
+class DataDependentOutputShapeNotSupported(UnsupportedOperation):
+    """The shape of the result would depend on data."""
+
+
+class LeakedSample(Error):
+    """The kernel depends on a size or a value that the trace invented."""
+
+
+# --- shapes and types --------------------------------------------------------------------------
+
+
+class ShapeMismatch(Error, ValueError):
+    """Shapes do not fit together."""
+
+
+class RankMismatch(ShapeMismatch):
+    """More or fewer subscripts than dimensions."""
+
+
+class InvalidIndexingType(Error):
+    """A subscript of a kind that tensors do not take."""
+
+
+class ControlFlowTensorMismatch(Error):
+    """A variable has one type, rank or shape before a loop or in one branch, and another after it or in the other."""
+
+
+class TorchOpTracingError(Error):
+    """PyTorch refused an operation; its message with the names of the axes."""
+
+
+# --- constants, configuration, running -----------------------------------------------------------
+
+
+class SpecializeOnDevice(HostAPIOnDevice):
+    """`hl.specialize` inside a loop."""
+
+
+class SpecializeArgType(InvalidAPIUsage):
+    """`hl.specialize` of something that is not a size."""
+
+
+class InvalidConfig(Error, ValueError):
+    """A configuration that does not fit the kernel."""
+
+
+class TritonError(Error):
+    """The generated code does not compile; a fault of `hl` or a limit of the device."""
+
+
+def located(error: Error, location: errors.Location) -> Error:
+    """`error` with a place, unless it has one."""
+    if error.location is None:
+        error.location = location
+    return error
+
+
+def place_in(traceback: TracebackType | None, file: str) -> tuple[int, int, int | None] | None:
+    """(line, column, end column) of the innermost frame of `traceback` that executes text of `file`."""
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename == file:
+            positions = list(code.co_positions())[traceback.tb_lasti // 2]
+            line, end_line, column, end_column = positions
+            if line is not None:
+                found = line, column or 0, end_column if end_line == line else None
+        traceback = traceback.tb_next
+    return found

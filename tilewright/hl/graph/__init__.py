@@ -1,0 +1,1 @@
+"""The tile graph: what one loop over tiles computes, without PyTorch objects (types aside)."""

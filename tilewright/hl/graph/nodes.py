@@ -1,0 +1,200 @@
+"""Values, nodes and regions.
+
+A node applies an operation (an aten name, or one of our own such as "load") to values and constants. Loops and branches
+hold regions; a region's parameters are the state it carries, its results the state after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.symbols import Sym
+
+
+@dataclass(eq=False)
+class Value:
+    """A tile or a scalar: its dimensions and its type in PyTorch. `name` is the user's, where there is one."""
+
+    id: int
+    dims: tuple[Dim, ...]
+    dtype: Any
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"%{self.id}"
+
+
+@dataclass(frozen=True)
+class HostTensor:
+    """A tensor of the host as a kernel sees it.
+
+    Args:
+        name: name of the kernel argument.
+        text: expression of the launcher.
+        shape: extents, numbers or symbols.
+        stride: strides in elements, numbers or symbols.
+        dtype: element type of PyTorch.
+    """
+
+    name: str
+    text: str
+    shape: tuple[Any, ...] = field(compare=False)
+    stride: tuple[Any, ...] = field(compare=False)
+    dtype: Any = field(compare=False)
+
+    def __repr__(self) -> str:
+        return f"@{self.name}"
+
+
+@dataclass(frozen=True)
+class Subscript:
+    """How one dimension of a host tensor is indexed.
+
+    Args:
+        kind: "tile" (indices of a tile plus `offset`), "slice" (`start` + step·lane), "scalar" (one index) or "tensor"
+            (a value of indices).
+        what: the axis number, a number or symbol, or a value.
+        at: first dimension of the loaded tile that this index varies along; None for a scalar.
+        offset: added to the index.
+        step: distance of two lanes of a slice.
+        extent: extent of the indexed dimension.
+    """
+
+    kind: str
+    what: Any
+    at: int | None = None
+    offset: Any = 0
+    step: int = 1
+    extent: Any = 0
+
+
+@dataclass(eq=False)
+class Region:
+    """A list of nodes with parameters and results."""
+
+    params: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Node:
+    """An operation; see the module.
+
+    Args:
+        op: name of the row in `hl.rows`.
+        args: values, numbers, symbols, types, and lists of these.
+        kwargs: the same by name; also what our own operations need (axes of a loop).
+        line: line of the user's file.
+        outs: results.
+        regions: bodies of loops and branches.
+        compute: type in which the operation compares or computes where that is not its result's.
+    """
+
+    op: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    line: int = 0
+    outs: list[Value] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    compute: Any = None
+
+    @property
+    def out(self) -> Value:
+        """The only result."""
+        (out,) = self.outs
+        return out
+
+
+@dataclass
+class Graph:
+    """One top-level loop: a region that ends with its loop node."""
+
+    region: Region
+    axes: list[Axis]
+    line: int
+
+    @property
+    def loop(self) -> Node:
+        return self.region.nodes[-1]
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """Everything in nested lists, tuples and dictionaries, subscripts opened."""
+    if isinstance(tree, list | tuple):
+        for item in tree:
+            yield from leaves(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from leaves(item)
+    elif isinstance(tree, Subscript):
+        yield from (tree.what, tree.offset)
+    else:
+        yield tree
+
+
+def values(tree: Any) -> Iterator[Value]:
+    """The values in a tree of arguments."""
+    yield from (leaf for leaf in leaves(tree) if isinstance(leaf, Value))
+
+
+def operands(node: Node) -> Iterator[Value]:
+    """The values that a node reads, without those of its regions."""
+    yield from values(node.args)
+    yield from values(node.kwargs)
+
+
+def symbols(tree: Any) -> Iterator[Sym]:
+    """The symbols in a tree of arguments."""
+    yield from (leaf for leaf in leaves(tree) if isinstance(leaf, Sym))
+
+
+def walk(region: Region) -> Iterator[Node]:
+    """Every node, those of inner regions behind the node that holds them."""
+    for node in region.nodes:
+        yield node
+        for inner in node.regions:
+            yield from walk(inner)
+
+
+def replace(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of arguments with `change` applied to its leaves."""
+    if isinstance(tree, list):
+        return [replace(item, change) for item in tree]
+    if isinstance(tree, tuple):
+        return tuple(replace(item, change) for item in tree)
+    if isinstance(tree, dict):
+        return {key: replace(item, change) for key, item in tree.items()}
+    if isinstance(tree, Subscript):
+        return Subscript(tree.kind, change(tree.what), tree.at, change(tree.offset), tree.step, tree.extent)
+    return change(tree)
+
+
+def clone(region: Region, mapping: dict[int, Value] | None = None) -> Region:
+    """A copy that passes may change; values keep their numbers and names."""
+    known: dict[int, Value] = {} if mapping is None else mapping
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, Value):
+            return value
+        return known.setdefault(value.id, Value(value.id, value.dims, value.dtype, value.name))
+
+    fresh = Region([copy(param) for param in region.params])
+    for node in region.nodes:
+        args, kwargs = replace(node.args, copy), replace(node.kwargs, copy)
+        fresh.nodes.append(
+            Node(
+                node.op,
+                args,
+                kwargs,
+                node.line,
+                [copy(out) for out in node.outs],
+                [clone(inner, known) for inner in node.regions],
+                node.compute,
+            )
+        )
+    fresh.results = [copy(result) for result in region.results]
+    return fresh

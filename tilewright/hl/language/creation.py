@@ -1,0 +1,31 @@
+"""Tiles made from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tilewright.hl.trace.modes import sample_of
+from tilewright.hl.trace.state import device_trace
+
+
+def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: Any = None) -> Any:
+    """A tile of zeros; extents are tiles, their block sizes, or numbers."""
+    return full(shape, 0, dtype)
+
+
+def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: Any = None) -> Any:
+    """A tile with `value` in every element; extents are tiles, their block sizes, or numbers."""
+    device_trace("hl.full")
+    extents = shape if isinstance(shape, list | tuple) else [shape]
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype).expand([sample_of(extent) for extent in extents])
+    return torch.full([sample_of(extent) for extent in extents], value, dtype=dtype)
+
+
+def arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Consecutive integers: `arange(n)`, `arange(begin, end)` or `arange(begin, end, step)`."""
+    device_trace("hl.arange")
+    return torch.arange(*bounds, dtype=torch.int32 if dtype is None else dtype)

@@ -1,0 +1,73 @@
+"""What a configuration decides: the lanes of every dimension, and which axes need masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.hl.config import Config
+from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.graph.nodes import Value
+from tilewright.hl.symbols import Atom, Sym, substitute
+
+
+@dataclass
+class Decision:
+    """A configuration applied to the axes of a kernel.
+
+    Args:
+        config: normalized configuration.
+        axes: every axis, by number.
+
+    Attributes:
+        padded: dynamic extents that a tile spans whole, with the kernel's constant parameter for their lanes.
+    """
+
+    config: Config
+    axes: Sequence[Axis]
+    padded: dict[Atom, str] = field(default_factory=dict)
+
+    def block(self, axis: Axis) -> int:
+        """The block size of an axis."""
+        if axis.kind == "grid":
+            return 1
+        block = axis.block if axis.slot is None else self.config["block_sizes"][axis.slot]
+        return int(substitute(block, self.number)) if isinstance(block, Sym) else int(block)
+
+    def number(self, atom: Atom) -> int | None:
+        """The number that an atom is under this configuration, if it is one."""
+        if atom.kind == "block" or (atom.kind == "valid" and not self.masked(self.axes[int(atom.key)].size)):
+            return self.block(self.axes[int(atom.key)])
+        return None
+
+    def lanes(self, dim: Dim) -> int | str:
+        """How many lanes a dimension has: a number, or for a dynamic extent an expression of the kernel."""
+        total, names = dim.static, []
+        for atom in dim.atoms:
+            number = self.number(atom)
+            if number is None:
+                names.append(self.padded.setdefault(atom, f"LANES_{str(atom.key).upper()}"))
+            else:
+                total *= number
+        if not names:
+            return total
+        return " * ".join([*([str(total)] if total != 1 else []), *names])
+
+    def masked(self, atom: Atom) -> bool:
+        """Whether lanes of the last tile along `atom` may be invalid."""
+        if atom.kind != "block":
+            return True
+        axis = self.axes[int(atom.key)]
+        block = self.block(axis)
+        if block == 1:
+            return False
+        if axis.kind == "jagged" or isinstance(axis.begin, Value) or isinstance(axis.end, Value):
+            return True
+        if not isinstance(axis.begin, int) or not isinstance(axis.end, int):
+            return True
+        extent = substitute(axis.end - axis.begin, self.number)
+        return not (extent.is_multiple(block) if isinstance(extent, Sym) else extent % block == 0)
+
+    def masks(self, dims: Sequence[Dim]) -> list[tuple[int, Atom]]:
+        """(dimension, atom) of every masked axis of a shape."""
+        return [(at, atom) for at, dim in enumerate(dims) for atom in dim.atoms if self.masked(atom)]

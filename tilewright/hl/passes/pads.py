@@ -1,0 +1,124 @@
+"""What invalid lanes hold, and constants put there where a reduction or a product needs them.
+
+For each value and each masked axis the lanes that are cut off hold a known constant or something unknown: loads hold 0,
+element by element operations what they give on constants. Where a row needs its neutral element and something else is
+there, a `mask_to` node is put before it; a load that only such nodes read gets the constant as its `other` instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.hl import exc
+from tilewright.hl.graph.nodes import Node, Region, Subscript, Value, operands, replace, walk
+from tilewright.hl.passes.decide import Decision
+from tilewright.hl.rows.table import ROWS, UNKNOWN, Need
+from tilewright.hl.symbols import Atom
+
+
+class PadState:
+    """What is known of masked lanes, value by value."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self._known: dict[tuple[int, Atom], Any] = {}
+
+    def of(self, value: Any, atom: Atom) -> Any:
+        """A constant, or `UNKNOWN`; an operand without the axis holds unknown data everywhere."""
+        return self._known.get((value.id, atom), UNKNOWN)
+
+    def put(self, value: Value, atom: Atom, known: Any) -> None:
+        """Write down what the lanes of `value` that `atom` masks hold."""
+        self._known[value.id, atom] = known
+
+
+def place_pads(region: Region, decision: Decision) -> None:
+    """Rewrite `region` so that every operand holds what its reader needs."""
+    _Placer(region, decision).run(region)
+
+
+def _is_plain(entry: Subscript) -> bool:
+    """Whether only the ends of axes can cut lanes off; other masked lanes are valid ones that read 0."""
+    return entry.kind != "tensor" and type(entry.offset) is int and entry.offset == 0 and type(entry.what) is int
+
+
+class _Placer:
+    def __init__(self, region: Region, decision: Decision) -> None:
+        self.decision, self.state = decision, PadState(decision)
+        self.readers: dict[int, list[Node]] = {}
+        for node in walk(region):
+            for value in operands(node):
+                self.readers.setdefault(value.id, []).append(node)
+            for inner in node.regions:
+                for value in inner.results:
+                    self.readers.setdefault(value.id, []).append(node)
+        bodies = [body for node in walk(region) for body in node.regions]
+        made = [out for node in walk(region) for out in node.outs] + [param for body in bodies for param in body.params]
+        self.next = 1 + max((value.id for value in made), default=0)
+        self.made: dict[tuple[int, tuple[int, ...], str], Value] = {}
+
+    def run(self, region: Region) -> None:
+        """Rewrite one region."""
+        nodes, region.nodes = region.nodes, []
+        scope = dict(self.made)
+        for node in nodes:
+            self._node(region, node)
+        self.made = scope
+
+    def _node(self, region: Region, node: Node) -> None:
+        if node.op == "load":
+            self._load(node)
+        elif node.regions:
+            for inner in node.regions:
+                self.run(inner)
+        elif node.op in ROWS:
+            row = ROWS[node.op]
+            for need in row.needs(node):
+                self._fill(region, node, need)
+            for out in node.outs:
+                for _, atom in self.decision.masks(out.dims):
+                    self.state.put(out, atom, row.pads(node, self.state, out, atom))
+        region.nodes.append(node)
+
+    def _load(self, node: Node) -> None:
+        """Choose the load's `other`: what all its readers need, else 0."""
+        wanted = {}
+        for reader in self.readers.get(node.out.id, ()):
+            needs = ROWS[reader.op].needs(reader) if reader.op in ROWS else []
+            mine = [need for need in needs if need.value is node.out]
+            wanted[repr(mine[0].neutral) if mine else None] = mine[0].neutral if mine else 0
+        plain = "mask" not in node.kwargs and all(_is_plain(entry) for entry in node.args[1])
+        other = next(iter(wanted.values())) if plain and len(wanted) == 1 and None not in wanted else 0
+        node.kwargs["other"] = other
+        for _, atom in self.decision.masks(node.out.dims):
+            self.state.put(node.out, atom, other)
+
+    def _fill(self, region: Region, node: Node, need: Need) -> None:
+        dims = []
+        for at in need.dims:
+            for atom in need.value.dims[at].atoms:
+                if self.decision.masked(atom) and not self._holds(need, atom):
+                    if need.value.dims[at].atom is None:
+                        raise exc.UnsupportedOperation(
+                            f"{node.op} over a dimension that merges a tile with another one, where the block size "
+                            "does not divide the range",
+                            hint="reduce the dimensions one by one, before they are merged",
+                        )
+                    dims.append(at)
+        if not dims:
+            return
+        key = need.value.id, tuple(dims), repr(need.neutral)
+        filled = self.made.get(key)
+        if filled is None:
+            filled = self.made[key] = Value(self.next, need.value.dims, need.value.dtype)
+            self.next += 1
+            mask = Node("mask_to", (need.value, tuple(dims), need.neutral), {}, node.line, [filled])
+            for _, atom in self.decision.masks(filled.dims):
+                self.state.put(filled, atom, ROWS["mask_to"].pads(mask, self.state, filled, atom))
+            region.nodes.append(mask)
+        source = need.value
+        node.args = replace(node.args, lambda arg: filled if arg is source else arg)
+
+    def _holds(self, need: Need, atom: Atom) -> bool:
+        known = self.state.of(need.value, atom)
+        return known is not UNKNOWN and bool(known == need.neutral)

@@ -1,0 +1,63 @@
+"""Types: the names that `tl` has for PyTorch's, and the type in which eager PyTorch computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+NAMES: dict[Any, str] = {
+    torch.bool: "tl.int1",
+    torch.int8: "tl.int8",
+    torch.int16: "tl.int16",
+    torch.int32: "tl.int32",
+    torch.int64: "tl.int64",
+    torch.uint8: "tl.uint8",
+    torch.uint16: "tl.uint16",
+    torch.uint32: "tl.uint32",
+    torch.uint64: "tl.uint64",
+    torch.float16: "tl.float16",
+    torch.bfloat16: "tl.bfloat16",
+    torch.float32: "tl.float32",
+    torch.float64: "tl.float64",
+    torch.float8_e4m3fn: "tl.float8e4nv",
+    torch.float8_e5m2: "tl.float8e5",
+}
+
+
+def opmath(dtype: Any) -> Any:
+    """The type in which PyTorch computes an operation whose result is `dtype`."""
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
+
+
+def lowest(dtype: Any) -> Any:
+    """The neutral element of a maximum."""
+    if dtype == torch.bool:
+        return False
+    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def highest(dtype: Any) -> Any:
+    """The neutral element of a minimum."""
+    if dtype == torch.bool:
+        return True
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def literal(value: Any) -> str:
+    """A number of Python as text that reads the same in `tl`."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def promoted(args: tuple[Any, ...]) -> Any:
+    """The type in which PyTorch compares or combines tensors and numbers."""
+    tensors: list[Any] = [arg for arg in args if isinstance(arg, torch.Tensor | bool | int | float)]
+    result = tensors[0]
+    if len(tensors) == 1:
+        return result.dtype
+    found = torch.result_type(tensors[0], tensors[1])
+    for other in tensors[2:]:
+        found = torch.promote_types(found, torch.result_type(other, other))
+    return found

@@ -1,0 +1,10 @@
+"""The filled table: importing this file imports every file that has rows or recipes."""
+
+from __future__ import annotations
+
+from tilewright.hl.rows import creation, pointwise, recipes, reductions, shapes
+from tilewright.hl.rows.table import RECIPES, ROWS
+
+FILES = (creation, pointwise, recipes, reductions, shapes)
+
+__all__ = ["FILES", "RECIPES", "ROWS"]

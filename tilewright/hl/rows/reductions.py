@@ -1,0 +1,82 @@
+"""Reductions over one dimension, several or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tilewright.hl.graph.nodes import Node, Value
+from tilewright.hl.rows.dtypes import highest, lowest, opmath
+from tilewright.hl.rows.table import Emitter, Need, Pads, Row, row
+from tilewright.hl.symbols import Atom
+
+
+def reduced(node: Node) -> tuple[tuple[int, ...], bool]:
+    """(dimensions that a reduction node reduces, whether they stay as 1); none given means all."""
+    source = node.args[0]
+    rank = len(source.dims)
+    dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    keep = node.args[2] if len(node.args) > 2 else node.kwargs.get("keepdim", False)
+    if dims is None or dims == []:
+        dims = list(range(rank))
+    listed = dims if isinstance(dims, list | tuple) else [dims]
+    return tuple(sorted(dim % rank for dim in listed)) if rank else (), bool(keep)
+
+
+@dataclass(frozen=True)
+class Reduction(Row):
+    """A reduction whose operation has a neutral element.
+
+    Args:
+        function: name in `tl`.
+        neutral: type -> neutral element.
+        combine: aten name of the operation that joins two partial results, element by element.
+    """
+
+    function: str = ""
+    neutral: Callable[[Any], Any] = lambda dtype: 0
+    combine: str = ""
+
+    def compute_type(self, args: tuple[Any, ...], out: Any) -> Any:
+        return opmath(out.dtype)
+
+    def needs(self, node: Node) -> list[Need]:
+        source = node.args[0]
+        return [Need(source, reduced(node)[0], self.neutral(source.dtype))]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        dims, keep = reduced(node)
+        out = node.out
+        text = emitter.operand(node.args[0], node.compute)
+        for dim in reversed(dims):
+            text = f"{self.function}({text}, axis={dim}{', keep_dims=True' if keep else ''})"
+        if node.compute != out.dtype:
+            text = f"({text}).to({emitter.dtype(out.dtype)})"
+        emitter.assign(out, text)
+
+
+@dataclass(frozen=True)
+class Extreme(Reduction):
+    """A maximum or minimum; booleans are compared as integers."""
+
+    def compute_type(self, args: tuple[Any, ...], out: Any) -> Any:
+        return torch.int8 if out.dtype == torch.bool else out.dtype
+
+
+@dataclass(frozen=True)
+class Masked(Row):
+    """Our own node `mask_to`: its operand with a constant in the lanes that masks cut off."""
+
+    def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
+        source, dims, neutral = node.args
+        inside = any(source.dims[dim].atom == atom for dim in dims)
+        return neutral if inside else pads.of(source, atom)
+
+
+row(Reduction("sum", None, "tl.sum", lambda dtype: 0, "add"))
+row(Extreme("amax", None, "tl.max", lowest, "maximum"))
+row(Extreme("amin", None, "tl.min", highest, "minimum"))
+row(Masked("mask_to"))

@@ -1,0 +1,1 @@
+"""Kernels as objects: binding, compiling, calling."""

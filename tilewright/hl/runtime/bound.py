@@ -1,0 +1,102 @@
+"""`BoundKernel`: a kernel traced for one kind of arguments, with the configurations compiled so far."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright import errors
+from tilewright.hl import exc
+from tilewright.hl.config import Config
+from tilewright.hl.emit.module import Module, emit_module
+from tilewright.hl.passes.decide import Decision
+from tilewright.hl.trace.host import trace_kernel
+from tilewright.hl.tune.spec import ConfigSpec
+
+if TYPE_CHECKING:
+    from tilewright.hl.runtime.kernel import Kernel
+
+
+class BoundKernel:
+    """A kernel for one kind of arguments.
+
+    Args:
+        kernel: the kernel.
+        args: its arguments, by position.
+
+    Attributes:
+        traced: the graphs and what they are made of.
+        config_spec: the configurations that it has.
+    """
+
+    def __init__(self, kernel: Kernel, args: Sequence[Any]) -> None:
+        self.kernel, self.settings = kernel, kernel.settings
+        arguments = dict(zip(kernel.signature.parameters, args, strict=True))
+        self.traced = trace_kernel(kernel.source, kernel.scope, arguments, kernel.settings)
+        self.config_spec = ConfigSpec(self.traced)
+        self._run: Callable[..., Any] | None = None
+        self._compiled: dict[Config, Callable[..., Any]] = {}
+
+    def default_config(self) -> Config:
+        """The configuration that is taken when none was chosen."""
+        configs = self.kernel.configs
+        return configs[0] if configs else self.config_spec.default_config()
+
+    def module(self, config: Config | Mapping[str, Any] | None = None) -> Module:
+        """The generated module for a configuration, with its map of lines."""
+        chosen = self.config_spec.normalize(self.default_config() if config is None else config)
+        try:
+            return emit_module(self.traced, Decision(chosen, self.traced.axes))
+        except exc.Error as error:
+            raise exc.located(error, self.traced.source.location(self.traced.source.tree)) from None
+
+    def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
+        """The text of the generated module for a configuration."""
+        return self.module(config).text
+
+    to_triton_code = to_code
+
+    def compile_config(self, config: Config | Mapping[str, Any] | None = None) -> Callable[..., Any]:
+        """The host function for a configuration."""
+        chosen = self.config_spec.normalize(self.default_config() if config is None else config)
+        found = self._compiled.get(chosen)
+        if found is None:
+            found = self._compiled[chosen] = self._execute(self.module(chosen))
+        return found
+
+    def _execute(self, module: Module) -> Callable[..., Any]:
+        if self.settings.print_output_code:
+            print(module.text)
+        name = f"<hl {self.kernel.name} {hash(module.text) & 0xFFFFFFFF:08x}>"
+        linecache.cache[name] = len(module.text), None, module.text.splitlines(keepends=True), name
+        namespace = {**self.kernel.scope, "__name__": "tilewright_hl_generated"}
+        exec(compile(module.text, name, "exec"), namespace)
+        function: Callable[..., Any] = namespace[self.kernel.name]
+        return _with_places(function, module, name, self.traced.source.file)
+
+    def set_config(self, config: Config | Mapping[str, Any]) -> None:
+        """Use a configuration from now on."""
+        self._run = self.compile_config(config)
+
+    def __call__(self, *args: Any) -> Any:
+        if self._run is None:
+            self._run = self.compile_config()
+        return self._run(*args)
+
+
+def _with_places(function: Callable[..., Any], module: Module, generated: str, file: str) -> Callable[..., Any]:
+    """`function`, whose compile errors in generated code point at the user's line."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except errors.CompilationError as error:
+            place = error.location
+            if place is None or place.file != generated:
+                raise
+            origin = module.origins[place.line - 1]
+            user = errors.Location(file, origin) if origin else place
+            raise exc.TritonError("the generated code does not compile:\n" + place.render(), user) from error
+
+    return run

@@ -1,0 +1,124 @@
+"""`hl.kernel` and `Kernel`: a function with loops over tiles, compiled for each kind of arguments it is called with."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.hl.config import Config
+from tilewright.hl.runtime.bound import BoundKernel
+from tilewright.hl.runtime.keys import key_of
+from tilewright.hl.settings import Settings
+from tilewright.hl.trace.source import Source
+
+
+class Kernel:
+    """A function with loops over tiles.
+
+    Args:
+        fn: the function.
+        configs: configurations to choose among; empty for the default.
+        settings: how it is treated.
+        key: additional key of a binding, from the arguments.
+
+    Attributes:
+        name: name of the function.
+        signature: its signature.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        configs: Sequence[Config] = (),
+        settings: Settings | None = None,
+        key: Callable[..., Any] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn, self.name = fn, fn.__name__
+        self.signature = inspect.signature(fn)
+        self.configs, self.settings, self.key = list(configs), settings or Settings(), key
+        self.source = Source(fn)
+        self._bound: dict[Any, BoundKernel] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """The names that the function sees besides its own: those of its module and of functions around it."""
+        cells = zip(self.fn.__code__.co_freevars, self.fn.__closure__ or (), strict=True)
+        return {**self.fn.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+
+    def kernel_source(self) -> str:
+        """The text of the function."""
+        return inspect.getsource(self.fn)
+
+    def normalize_args(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Arguments by position, defaults put in."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def specialization_key(self, args: Sequence[Any]) -> Any:
+        """What two calls must share to run the same compiled code."""
+        key = tuple(key_of(arg, self.settings.static_shapes) for arg in args)
+        return (*key, self.key(*args)) if self.key is not None else key
+
+    def bind(self, args: Sequence[Any]) -> BoundKernel:
+        """The kernel for arguments like these, traced when they are new."""
+        args = self.normalize_args(*args)
+        key = self.specialization_key(args)
+        found = self._bound.get(key)
+        if found is None:
+            with self._lock:
+                found = self._bound.get(key)
+                if found is None:
+                    found = self._bound[key] = BoundKernel(self, args)
+        return found
+
+    def reset(self) -> None:
+        """Forget every binding."""
+        with self._lock:
+            self._bound.clear()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = self.normalize_args(*args, **kwargs)
+        return self.bind(args)(*args)
+
+    def __repr__(self) -> str:
+        return f"<hl.Kernel {self.name}>"
+
+
+def kernel(
+    fn: Callable[..., Any] | None = None,
+    *,
+    config: Config | Mapping[str, Any] | None = None,
+    configs: Sequence[Config | Mapping[str, Any]] | None = None,
+    key: Callable[..., Any] | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> Any:
+    """Make a kernel of a function: `@hl.kernel` or `@hl.kernel(config=...)`.
+
+    Args:
+        fn: the function.
+        config: the configuration to use.
+        configs: configurations to choose among.
+        key: additional key of a binding, from the arguments.
+        settings: all settings at once.
+        options: settings by name.
+
+    Returns:
+        A `Kernel`, or a decorator that makes one.
+    """
+    if fn is None:
+        return functools.partial(kernel, config=config, configs=configs, key=key, settings=settings, **options)
+    given = [config] if config is not None else list(configs or ())
+    return Kernel(
+        fn,
+        [item if isinstance(item, Config) else Config(**item) for item in given],
+        settings if settings is not None else Settings.of(options),
+        key,
+    )

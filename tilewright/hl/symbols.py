@@ -1,0 +1,343 @@
+"""Integers that are known only when a kernel is launched or configured.
+
+A `Sym` is a linear combination of atoms in normal form, so `begin * 2 + n - begin * 2` is `n`. It is an `int`, as
+PyTorch's argument parser takes nothing else where a size is expected; its value as an `int` is the *sample* of the
+trace (a small prime for a block size), which must never reach generated code. Products, quotients and remainders of
+symbols are opaque atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.hl import exc
+
+_RUN: dict[str, Callable[[int, int], int]] = {
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """A symbol that is not made of others. Atoms are equal when they are written alike.
+
+    Args:
+        kind: "block" (size of a tile axis), "begin" (first index of the current tile), "valid" (how many of its lanes
+            are valid), "host" (an expression of the host) or "op" (an opaque operation).
+        key: number of the axis; name of the kernel argument; or the operator.
+        text: for "host" the expression that the launcher passes.
+        args: operands of an "op".
+        sample: the value in this trace; no part of the identity.
+    """
+
+    kind: str
+    key: int | str
+    text: str = ""
+    args: tuple[Any, ...] = ()
+    sample: int = 1
+    written: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "written", _atom(self, _plain))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Atom) and self.written == other.written
+
+    def __hash__(self) -> int:
+        return hash(self.written)
+
+
+class Sym(int):
+    """A linear combination of atoms plus a constant; see the module."""
+
+    terms: dict[Atom, int]
+    constant: int
+
+    def __new__(cls, terms: dict[Atom, int], constant: int = 0) -> Sym:
+        self = int.__new__(cls, constant + sum(factor * atom.sample for atom, factor in terms.items()))
+        self.terms, self.constant = terms, constant
+        return self
+
+    @staticmethod
+    def of(atom: Atom) -> Sym:
+        """The symbol that is `atom` itself."""
+        return Sym({atom: 1})
+
+    @property
+    def sample(self) -> int:
+        """The plain integer that stands for this symbol while tracing."""
+        return int.__int__(self)
+
+    def atoms(self) -> Iterator[Atom]:
+        """Every atom, those inside opaque operations included."""
+        for atom in self.terms:
+            yield atom
+            for arg in atom.args:
+                if isinstance(arg, Sym):
+                    yield from arg.atoms()
+
+    def is_multiple(self, factor: Sym | int) -> bool:
+        """Whether `factor` provably divides this symbol."""
+        if isinstance(factor, Sym):
+            return self.constant == 0 and _common(self, factor)
+        return all(n % factor == 0 for n in (*self.terms.values(), self.constant))
+
+    # --- arithmetic ------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return _linear(self, other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return _linear(self, other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _linear(-self, other, 1)
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is int:
+            return make({atom: n * other for atom, n in self.terms.items()}, self.constant * other)
+        return _opaque("*", self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        if type(other) is int and other and self.is_multiple(other):
+            return make({atom: n // other for atom, n in self.terms.items()}, self.constant // other)
+        return _opaque("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _opaque("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        if type(other) is int and other and self.is_multiple(other):
+            return 0
+        return _opaque("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _opaque("%", other, self)
+
+    # --- comparison --------------------------------------------------------------------------------
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return compare("==", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return compare("!=", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return compare("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return compare("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return compare(">", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return compare(">=", self, other)
+
+    # --- what would turn a size into a plain number --------------------------------------------------
+
+    def __float__(self) -> float:
+        raise number_needed(self)
+
+    __int__ = __bool__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
+
+    def __truediv__(self, other: Any) -> Any:
+        return divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return divide(other, self)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    __str__ = __repr__
+
+
+def number_needed(value: object) -> exc.SizeUsedAsNumber:
+    """The error for a symbol that is needed as a plain number."""
+    return exc.SizeUsedAsNumber(
+        f"{value!r} is not known while the kernel is traced, and a Python number is needed here",
+        hint="compute with it directly, decide with torch.where, or make it a constant with hl.specialize on the host",
+    )
+
+
+# Comparison and true division of symbols depend on whether host or device code is traced; `trace` puts them in.
+_hooks: dict[str, Callable[..., Any]] = {}
+
+
+def set_hooks(compare: Callable[[str, Any, Any], Any], divide: Callable[[Any, Any], Any]) -> None:
+    """What comparing and dividing symbols does while a kernel is traced."""
+    _hooks["compare"], _hooks["divide"] = compare, divide
+
+
+def compare(op: str, left: Any, right: Any) -> Any:
+    """`left op right`: decided where the normal forms decide it, else left to the trace."""
+    if not isinstance(left, int) or not isinstance(right, int):
+        return NotImplemented
+    difference = left - right
+    if not isinstance(difference, Sym):
+        return {
+            "==": difference == 0,
+            "!=": difference != 0,
+            "<": difference < 0,
+            "<=": difference <= 0,
+            ">": difference > 0,
+            ">=": difference >= 0,
+        }[op]
+    return _hooks["compare"](op, left, right)
+
+
+def divide(left: Any, right: Any) -> Any:
+    """`left / right` of symbols: a value of the device or the host."""
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        return NotImplemented
+    return _hooks["divide"](left, right)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two sizes are one and the same, without asking the trace."""
+    if isinstance(left, Sym) or isinstance(right, Sym):
+        return (
+            isinstance(left, Sym)
+            and isinstance(right, Sym)
+            and (left.terms, left.constant) == (right.terms, right.constant)
+        )
+    return bool(left == right)
+
+
+def make(terms: dict[Atom, int], constant: int) -> Sym | int:
+    """The normal form: zero factors dropped, a plain `int` where no atom is left."""
+    kept = {atom: n for atom, n in terms.items() if n}
+    return Sym(kept, int(constant)) if kept else int(constant)
+
+
+def sample(value: int) -> int:
+    """The plain integer of a size while tracing."""
+    return value.sample if isinstance(value, Sym) else value
+
+
+def minimum(left: Any, right: Any) -> Any:
+    """The smaller of two sizes, as a symbol."""
+    difference = left - right
+    if not isinstance(difference, Sym):
+        return left if difference <= 0 else right
+    return _opaque("min", left, right)
+
+
+def maximum(left: Any, right: Any) -> Any:
+    """The larger of two sizes, as a symbol."""
+    difference = left - right
+    if not isinstance(difference, Sym):
+        return left if difference >= 0 else right
+    return _opaque("max", left, right)
+
+
+def _linear(left: Sym, right: Any, sign: int) -> Any:
+    if type(right) is int:
+        return make(left.terms, left.constant + sign * right)
+    if not isinstance(right, Sym):
+        return NotImplemented
+    terms = dict(left.terms)
+    for atom, n in right.terms.items():
+        terms[atom] = terms.get(atom, 0) + sign * n
+    return make(terms, left.constant + sign * right.constant)
+
+
+def _common(left: Sym, right: Sym) -> bool:
+    if len(right.terms) != 1 or right.constant:
+        return False
+    ((atom, n),) = right.terms.items()
+    return all(
+        count % n == 0 and (term == atom or (term.key == "*" and any(same(arg, Sym.of(atom)) for arg in term.args)))
+        for term, count in left.terms.items()
+    )
+
+
+def _opaque(op: str, left: Any, right: Any) -> Any:
+    if not isinstance(left, int) or not isinstance(right, int) or isinstance(left, bool) or isinstance(right, bool):
+        return NotImplemented
+    value = _RUN[op](sample(left), sample(right))
+    return Sym.of(Atom("op", op, args=(left, right), sample=value))
+
+
+# --- text --------------------------------------------------------------------------------------
+
+
+def text(value: Any, name: Callable[[Atom], str]) -> str:
+    """An expression of Python for `value`; `name` says how atoms are written.
+
+    `min` and `max` are written as calls of these names, which the block language has too.
+    """
+    if not isinstance(value, Sym):
+        return str(value)
+    parts = [_term(atom, n, name) for atom, n in sorted(value.terms.items(), key=lambda term: term[0].written)]
+    if value.constant:
+        parts.append(str(value.constant))
+    joined = " + ".join(parts).replace("+ -", "- ")
+    return joined if len(parts) == 1 else f"({joined})"
+
+
+def _term(atom: Atom, factor: int, name: Callable[[Atom], str]) -> str:
+    one = _atom(atom, name)
+    return one if factor == 1 else f"-{one}" if factor == -1 else f"{one} * {factor}"
+
+
+def _atom(atom: Atom, name: Callable[[Atom], str]) -> str:
+    if atom.kind != "op":
+        return name(atom)
+    left, right = (text(arg, name) for arg in atom.args)
+    return f"{atom.key}({left}, {right})" if atom.key in ("min", "max") else f"({left} {atom.key} {right})"
+
+
+def show(value: Any) -> str:
+    """A symbol as messages and dumps write it."""
+    return text(value, _plain)
+
+
+def _plain(atom: Atom) -> str:
+    return atom.text if atom.kind == "host" else f"{atom.kind}({atom.key})"
+
+
+def substitute(value: Any, number: Callable[[Atom], int | None]) -> Any:
+    """`value` with the atoms that `number` knows replaced by integers."""
+    if not isinstance(value, Sym):
+        return value
+    total: Any = value.constant
+    for atom, n in value.terms.items():
+        known: Any
+        if atom.kind == "op":
+            left, right = (substitute(arg, number) for arg in atom.args)
+            if isinstance(left, Sym) or isinstance(right, Sym):
+                known = _rebuild(str(atom.key), left, right)
+            else:
+                known = _RUN[str(atom.key)](left, right)
+        else:
+            found = number(atom)
+            known = Sym.of(atom) if found is None else found
+        total = total + known * n
+    return total
+
+
+def _rebuild(op: str, left: Any, right: Any) -> Any:
+    if op == "*":
+        return left * right
+    if op == "//":
+        return left // right
+    if op == "%":
+        return left % right
+    return minimum(left, right) if op == "min" else maximum(left, right)

@@ -1,0 +1,129 @@
+"""Python's built-in functions as statements of a kernel see them: they understand symbols, and refuse to guess."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.symbols import Sym, maximum, minimum, number_needed
+from tilewright.hl.trace.state import current
+
+
+def _int(value: Any = 0, *rest: Any) -> Any:
+    if isinstance(value, Sym):
+        return value
+    if isinstance(value, torch.Tensor) and _is_tile(value):
+        return value.to(torch.int64)
+    return builtins.int(value, *rest)
+
+
+def _float(value: Any = 0.0) -> Any:
+    if isinstance(value, Sym):
+        return value / 1
+    if isinstance(value, torch.Tensor) and _is_tile(value):
+        return value.to(torch.float32)
+    return builtins.float(value)
+
+
+def _is_tile(value: Any) -> bool:
+    trace = current()
+    return trace is not None and trace.value(value) is not None
+
+
+def _len(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.size(0)
+    return builtins.len(value)
+
+
+def _min(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(builtins.min, minimum, torch.minimum, args, kwargs)
+
+
+def _max(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(builtins.max, maximum, torch.maximum, args, kwargs)
+
+
+def _extreme(plain: Any, symbolic: Any, tensors: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    items = builtins.list(args[0]) if builtins.len(args) == 1 else builtins.list(args)
+    if any(isinstance(item, torch.Tensor) for item in items):
+        result = items[0]
+        for item in items[1:]:
+            pair = [one if isinstance(one, torch.Tensor) else torch.full((), one) for one in (result, item)]
+            result = tensors(*pair)
+        return result
+    if not any(isinstance(item, Sym) for item in items):
+        return plain(*args, **kwargs)
+    result = items[0]
+    for item in items[1:]:
+        result = symbolic(result, item)
+    return result
+
+
+def _sum(values: Any, start: Any = 0) -> Any:
+    total = start
+    for value in values:
+        total = total + value
+    return total
+
+
+def _range(*args: Any) -> Any:
+    trace = current()
+    if any(isinstance(arg, Sym | torch.Tensor) for arg in args):
+        if trace is None or trace.region is None:
+            raise number_needed(next(arg for arg in args if isinstance(arg, Sym | torch.Tensor)))
+        return _LATE["grid"](*args)
+    return builtins.range(*args)
+
+
+def _breakpoint() -> None:
+    raise exc.InvalidAPIUsage(
+        "breakpoint() stops nothing while a kernel is compiled", hint="set TILEWRIGHT_HL_INTERPRET=1"
+    )
+
+
+_LATE: dict[str, Any] = {}  # what `language` puts in: it is above this room
+
+
+def scope() -> dict[str, Any]:
+    """The `__builtins__` of statements that are traced."""
+    return {
+        **vars(builtins),
+        "int": _Type(builtins.int, _int),
+        "float": _Type(builtins.float, _float),
+        "len": _len,
+        "min": _min,
+        "max": _max,
+        "sum": _sum,
+        "range": _range,
+        "breakpoint": _breakpoint,
+        **{name: _LATE[name] for name in ("print",) if name in _LATE},
+    }
+
+
+def provide(name: str, function: Any) -> None:
+    """Give the scope a function of the language ("grid" for `range` over symbols, "print")."""
+    _LATE[name] = function
+
+
+class _TypeMeta(type):
+    """`isinstance(x, int)` and `x: int` go on meaning the type."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.plain)  # type: ignore[attr-defined]
+
+    def __call__(cls, *args: Any) -> Any:
+        return cls.convert(*args)  # type: ignore[attr-defined]
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.plain  # type: ignore[attr-defined]
+
+    def __hash__(cls) -> int:
+        return hash(cls.plain)  # type: ignore[attr-defined]
+
+
+def _Type(plain: type, convert: Any) -> Any:
+    return _TypeMeta(plain.__name__, (), {"plain": plain, "convert": staticmethod(convert)})

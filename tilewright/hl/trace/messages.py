@@ -1,0 +1,34 @@
+"""PyTorch's own errors in the words of the kernel: sample sizes replaced by the names of axes."""
+
+from __future__ import annotations
+
+import re
+
+from tilewright.hl.dims import Dim
+from tilewright.hl.graph.nodes import Value
+from tilewright.hl.trace.state import Trace
+
+_NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.])")
+
+
+def dim_text(trace: Trace, dim: Dim) -> str:
+    """A dimension as users know it: "tile_m", "64", "2*tile_m"."""
+    parts = [str(dim.static)] if dim.static != 1 or not dim.atoms else []
+    for atom in dim.atoms:
+        parts.append(trace.axes[int(atom.key)].name if atom.kind == "block" else atom.text)
+    return "*".join(parts)
+
+
+def type_text(trace: Trace, value: Value) -> str:
+    """A value's type as users know it: "float32[tile_m, 64]"."""
+    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(dim_text(trace, dim) for dim in value.dims)}]"
+
+
+def translate(trace: Trace, message: str) -> str:
+    """`message` with the sizes of samples replaced by names."""
+
+    def name(match: re.Match[str]) -> str:
+        dim = trace.factors.dim(int(match.group()))
+        return dim_text(trace, dim) if dim.atoms else match.group()
+
+    return _NUMBER.sub(name, message.splitlines()[0] if message else message)

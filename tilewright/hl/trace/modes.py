@@ -1,0 +1,235 @@
+"""The two modes under which PyTorch runs a kernel's body; all that depends on private corners of PyTorch is here.
+
+The function mode sees what the user's code calls, with the user's own objects: it answers questions about sizes with
+symbols, takes over subscripts of host tensors, and turns symbols into sizes or recorded scalars. The dispatch mode sees
+the aten operations below and writes them down, or runs the recipe that a table has for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tilewright.hl import exc
+from tilewright.hl.rows import table
+from tilewright.hl.rows.files import RECIPES, ROWS
+from tilewright.hl.symbols import Sym
+from tilewright.hl.trace import shape_arguments
+from tilewright.hl.trace.indexing import load, store
+from tilewright.hl.trace.state import Trace, raw_shape
+from tilewright.hl.trace.tiles import Tile
+
+Handler = Callable[..., Any]
+_ALIASES = frozenset(("detach", "alias", "lift_fresh", "contiguous", "clone", "lift"))
+
+
+class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
+    """What user code calls; see the module."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        trace, kwargs = self.trace, kwargs or {}
+        if trace.quiet:
+            return function(*args, **kwargs)
+        name = getattr(function, "__name__", "")
+        if name == "__get__":
+            return self._attribute(function, args)
+        handler = _ANSWERS.get(name)
+        if handler is not None and isinstance(args[0], torch.Tensor):
+            answer = handler(trace, *args, **kwargs)
+            if answer is not NotImplemented:
+                return answer
+        if trace.region is None:
+            return self._host(function, name, args, kwargs)
+        return self._device(function, name, args, kwargs)
+
+    def _attribute(self, function: Any, args: tuple[Any, ...]) -> Any:
+        name = getattr(function.__self__, "__name__", "")
+        if name == "shape":
+            return _size(self.trace, args[0])
+        if name == "device":
+            return self.trace.device
+        return function(*args)
+
+    def _host(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = _map(sample_of, args), {key: _map(sample_of, value) for key, value in kwargs.items()}
+        if name in shape_arguments.DEVICED:
+            kwargs["device"] = "meta"
+        elif name in ("to", "cuda", "cpu"):
+            args = tuple(arg for arg in args if not isinstance(arg, torch.device | str))
+            kwargs.pop("device", None)
+            if name != "to" or (len(args) == 1 and not kwargs):
+                return args[0]
+        return function(*args, **kwargs)
+
+    def _device(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        change = sample_of if name in shape_arguments.SIZES else self._value_of
+        args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
+        if "device" in kwargs or name in shape_arguments.FACTORIES:
+            kwargs["device"] = "cpu"
+        return function(*args, **kwargs)
+
+    def _value_of(self, arg: Any) -> Any:
+        if isinstance(arg, Sym):
+            return self.trace.scalar(arg)
+        if isinstance(arg, torch.Tensor) and arg.is_meta:
+            self.trace.lift(arg)  # raises: only parts of host tensors can be used
+        if isinstance(arg, Tile):
+            raise exc.IncorrectTileUsage(
+                f"{arg!r} is used as a number",
+                hint="write tile.index for its indices, tile.begin for the first, tile.block_size for its size",
+            )
+        return arg
+
+
+def sample_of(arg: Any) -> Any:
+    """A symbol or a tile as a plain extent of samples."""
+    if isinstance(arg, Sym):
+        return arg.sample
+    if isinstance(arg, Tile):
+        return arg.axis.prime
+    if isinstance(arg, slice):
+        return slice(sample_of(arg.start), sample_of(arg.stop), sample_of(arg.step))
+    return arg
+
+
+def _map(change: Callable[[Any], Any], tree: Any) -> Any:
+    if type(tree) in (list, tuple):
+        return type(tree)(_map(change, item) for item in tree)
+    return change(tree)
+
+
+# --- questions and subscripts ------------------------------------------------------------------------
+
+
+def _size(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
+    shape = raw_shape(tensor)
+    if dim is not None:
+        return trace.factors.size(shape[dim])
+    return torch.Size([trace.factors.size(extent) for extent in shape])
+
+
+def _length(trace: Trace, tensor: Any) -> Any:
+    return _size(trace, tensor, 0)
+
+
+def _count(trace: Trace, tensor: Any) -> Any:
+    total: Any = 1
+    for extent in raw_shape(tensor):
+        total = trace.factors.size(extent) * total
+    return total
+
+
+def _getitem(trace: Trace, tensor: Any, index: Any) -> Any:
+    if trace.region is None or not tensor.is_meta:
+        return NotImplemented
+    return load(trace, tensor, index)
+
+
+def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
+    if trace.region is None:
+        return NotImplemented
+    if not tensor.is_meta:
+        raise exc.DeviceTensorSubscriptAssignmentNotAllowed(
+            "a part of a tile cannot be assigned", hint="write x = torch.where(condition, new, x)"
+        )
+    return store(trace, tensor, index, value)
+
+
+_ANSWERS: dict[str, Handler] = {
+    "size": _size,
+    "__len__": _length,
+    "numel": _count,
+    "nelement": _count,
+    "__getitem__": _getitem,
+    "__setitem__": _setitem,
+}
+
+
+# --- aten ------------------------------------------------------------------------------------------------
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
+    """The aten operations of a body; see the module."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def dispatch(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Record `function(*args)`, or run what stands for it."""
+        trace, kwargs = self.trace, kwargs or {}
+        if trace.quiet:
+            return function(*args, **kwargs)
+        name = function._schema.name.removeprefix("aten::")
+        if trace.region is None:
+            return _host_operation(function, name, args, kwargs)
+        if name in _ALIASES and trace.value(args[0]) is not None:
+            return self._alias(function, args, kwargs)
+        if name.endswith("_") and not name.endswith("__"):
+            return self._in_place(function, name[:-1], args, kwargs)
+        recipe = RECIPES.get(name)
+        if recipe is not None:
+            with self:
+                return recipe(*args, **kwargs)
+        row = ROWS.get(name)
+        if row is None:
+            return self._decomposed(function, name, args, kwargs)
+        held, named = row.arguments(args, kwargs)
+        out = function(*args, **kwargs)
+        return trace.record(name, held, out, named, row.compute_type(args, out))
+
+    def _alias(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = self.trace.value(args[0])
+        assert value is not None
+        out = function(*args, **kwargs)
+        self.trace.bind(out, value)
+        return out
+
+    def _in_place(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = args[0]
+        if target.is_meta:
+            self.trace.lift(target)  # raises: a host tensor is changed through subscripts
+        pure = getattr(getattr(torch.ops.aten, name), function._overloadname)
+        with self:
+            out = pure(*args, **kwargs)
+            if out.dtype != target.dtype:
+                out = out.to(target.dtype)
+        if raw_shape(out) != raw_shape(target):
+            raise exc.ShapeMismatch(f"{name}_ would change the shape of the tensor it works on")
+        value = self.trace.value(out)
+        assert value is not None
+        self.trace.bind(target, value)
+        return target
+
+    def _decomposed(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function._can_decompose():
+            with self:
+                out = function.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        raise table.unknown(name)
+
+
+# Set after the class is made: a `__torch_dispatch__` in its body is wrapped so that the first operation imports
+# torch._dynamo, which takes seconds.
+DispatchMode.__torch_dispatch__ = DispatchMode.dispatch
+
+
+def _host_operation(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
+        like = args[0]  # torch's own meta function for these imports sympy
+        dtype = kwargs.get("dtype") or like.dtype
+        return torch.empty_strided(like.shape, like.stride(), dtype=dtype, device="meta")
+    return function(*args, **kwargs)

@@ -1,0 +1,66 @@
+"""What a trace invents: a prime for each axis, and the data of sample tensors.
+
+A prime must not divide an extent or an integer literal of the kernel, or a dimension could not be told from a constant.
+Two samplings with other primes and other data must give the same graph; that is how invented numbers that reach the
+code are found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+_AXES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+_EXTENTS = tuple(n for n in range(1009, 2003, 2) if all(n % p for p in range(3, 45, 2)))
+
+
+class Sampling:
+    """The inventions of one trace.
+
+    Args:
+        constants: integers of the kernel and its arguments that primes must not divide.
+        round: 0 for the first trace, 1 for the second, and so on.
+    """
+
+    def __init__(self, constants: Iterable[int], round: int) -> None:
+        numbers = {abs(int(n)) for n in constants if abs(int(n)) > 1}
+        free = [prime for prime in _AXES if all(n % prime for n in numbers)]
+        extents = [prime for prime in _EXTENTS if all(n % prime for n in numbers)]
+        self.round = round
+        self._axes = iter(free[round:])
+        self._extents = iter(extents[round:])
+
+    def axis(self) -> int:
+        """The size of the next tile axis."""
+        return next(self._axes)
+
+    def extent(self) -> int:
+        """The size of the next dynamic extent."""
+        return next(self._extents)
+
+    def scalar(self, dtype: Any) -> Any:
+        """The datum of sample tensors: never 0, as integers are divided by it."""
+        if dtype.is_floating_point:
+            return 1.0 + 0.5 * self.round
+        return self.round % 2 == 0 if dtype == torch.bool else 1 + self.round
+
+    def tensor(self, shape: Iterable[int], dtype: Any) -> Any:
+        """A sample tensor of `shape`."""
+        return torch.full(tuple(shape), self.scalar(dtype), dtype=dtype, device="cpu")
+
+
+def literals(*trees: Any) -> Iterable[int]:
+    """The integers in argument shapes and the like: nested tuples flattened."""
+    for tree in trees:
+        if isinstance(tree, tuple | list | set | frozenset):
+            yield from literals(*tree)
+        elif isinstance(tree, int) and not isinstance(tree, bool):
+            yield tree
+
+
+def elements(shape: Iterable[int]) -> int:
+    """How many elements a sample of `shape` has."""
+    return math.prod(shape)

@@ -1,0 +1,90 @@
+"""The text of a kernel: parsed once, compiled statement by statement with true positions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from tilewright import errors
+from tilewright.hl import exc
+
+
+class Source:
+    """A function's text.
+
+    Args:
+        function: a function defined with `def` in a file that `linecache` knows.
+
+    Attributes:
+        tree: the parsed definition; line numbers are those of the file.
+        file: path of the file.
+        locals: names that the function assigns, parameters included.
+
+    Raises:
+        SourceNotAvailable: the text cannot be read.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        self.file, self.name = code.co_filename, function.__qualname__
+        self.locals = frozenset(code.co_varnames + code.co_cellvars)
+        try:
+            lines, first = inspect.getsourcelines(function)
+        except (OSError, TypeError) as error:
+            raise exc.SourceNotAvailable(
+                f"the source of {self.name} cannot be read: {error}",
+                hint="put the kernel into a .py file or a notebook cell: its text is what is compiled",
+            ) from None
+        head = ["if 1:\n"] if lines[0][:1].isspace() else []
+        body: Any = ast.parse("".join(head + lines))
+        definition = body.body[0].body[0] if head else body.body[0]
+        if not isinstance(definition, ast.FunctionDef):
+            raise exc.SourceNotAvailable(
+                f"{self.name} is not defined with `def`", hint="a lambda or an `async def` cannot be a kernel"
+            )
+        ast.increment_lineno(definition, first - 1 - len(head))
+        self.tree = definition
+        self._codes: dict[int, CodeType] = {}
+
+    def expression(self, node: ast.expr) -> CodeType:
+        """Code that evaluates `node`."""
+        return self._code(node, lambda: compile(ast.Expression(node), self.file, "eval"))
+
+    def statement(self, node: ast.stmt) -> CodeType:
+        """Code that executes `node`."""
+        return self._code(node, lambda: compile(ast.Module([node], []), self.file, "exec"))
+
+    def assignment(self, target: ast.expr) -> CodeType:
+        """Code that assigns the name `__item` to a target."""
+
+        def make() -> CodeType:
+            item = ast.copy_location(ast.Name("__item", ast.Load()), target)
+            node = ast.copy_location(ast.Assign([target], item), target)
+            return compile(ast.Module([node], []), self.file, "exec")
+
+        return self._code(target, make)
+
+    def _code(self, node: ast.AST, make: Callable[[], CodeType]) -> CodeType:
+        code = self._codes.get(id(node))
+        if code is None:
+            code = self._codes[id(node)] = make()
+        return code
+
+    def line(self, number: int) -> str:
+        """A line of the file, without indentation."""
+        return linecache.getline(self.file, number).strip()
+
+    def location(self, node: ast.stmt | ast.expr) -> errors.Location:
+        """The place of a node."""
+        end = node.end_col_offset if node.end_lineno == node.lineno else None
+        return errors.Location(self.file, node.lineno, node.col_offset, end, None, self.name)
+
+    def integers(self) -> Iterator[int]:
+        """The integer literals of the text."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant) and type(node.value) is int:
+                yield node.value

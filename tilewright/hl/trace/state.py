@@ -1,0 +1,221 @@
+"""What one run of a kernel's body writes down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.dims import Axis, Factors
+from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
+from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.trace.samples import Sampling
+
+_LOCAL = threading.local()
+
+
+class Trace:
+    """The state of a trace.
+
+    Args:
+        sampling: primes and data.
+        device: the device of the kernel's tensors.
+
+    Attributes:
+        factors: what the primes stand for.
+        region: where nodes go; None while host code runs.
+        line: line of the user's file that runs.
+        graphs: finished top-level loops.
+        slots: for each entry of the configuration's `block_sizes`, the axes and bounds that it sizes.
+        hosts: host tensors by the identity of their meta tensors.
+    """
+
+    def __init__(self, sampling: Sampling, device: Any) -> None:
+        self.sampling, self.device = sampling, device
+        self.factors = Factors()
+        self.axes: list[Axis] = []
+        self.region: Region | None = None
+        self.line = 0
+        self.quiet = False
+        self.graphs: list[Graph] = []
+        self.slots: list[Axis] = []
+        self.loops: list[Node] = []
+        self.hosts: dict[int, HostTensor] = {}
+        self.carried: dict[int, set[Any]] = {}
+        self._values: dict[int, Value] = {}
+        self._kept: list[Any] = []
+        self._count = 0
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the body of a loop runs."""
+        return self.region is not None and not self.quiet
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """PyTorch operations inside are neither recorded nor changed."""
+        before, self.quiet = self.quiet, True
+        try:
+            yield
+        finally:
+            self.quiet = before
+
+    # --- values ------------------------------------------------------------------------------------
+
+    def fresh(self, tensor: Any) -> Value:
+        """A new value for a sample tensor."""
+        value = Value(self._count, self.factors.dims(raw_shape(tensor)), tensor.dtype)
+        self._count += 1
+        self.bind(tensor, value)
+        return value
+
+    def bind(self, tensor: Any, value: Value) -> None:
+        """From now on `tensor` stands for `value`."""
+        self._values[id(tensor)] = value
+        self._kept.append(tensor)
+
+    def value(self, tensor: Any) -> Value | None:
+        """The value that a sample tensor stands for, if any."""
+        return self._values.get(id(tensor))
+
+    def sample(self, value: Value) -> Any:
+        """A fresh sample tensor with the dimensions and type of `value`, standing for nothing yet."""
+        with self.silence():
+            return self.sampling.tensor((self._extent(dim) for dim in value.dims), value.dtype)
+
+    def _extent(self, dim: Any) -> int:
+        extent = dim.static
+        for atom in dim.atoms:
+            extent *= next(prime for prime, known in self.factors.atoms.items() if known == atom)
+        return int(extent)
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """The state to which a discarded pass over a loop body returns."""
+        return dict(self._values), len(self.axes), len(self.slots), dict(self.factors.atoms)
+
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
+        values, axes, slots, atoms = snapshot
+        self._values = dict(values)
+        self.factors.atoms = dict(atoms)
+        del self.axes[axes:], self.slots[slots:]
+
+    # --- nodes -------------------------------------------------------------------------------------
+
+    def record(
+        self, op: str, args: Any, samples: Any, kwargs: dict[str, Any] | None = None, compute: Any = None
+    ) -> Any:
+        """Append a node; its results are the tensors in `samples`, which is returned."""
+        assert self.region is not None
+        node = Node(op, tuple(self.lift(arg) for arg in args), {}, self.line, compute=compute)
+        node.kwargs = {name: self.lift(arg) for name, arg in (kwargs or {}).items()}
+        self.region.nodes.append(node)
+        for tensor in samples if isinstance(samples, tuple | list) else (samples,):
+            if isinstance(tensor, torch.Tensor):
+                node.outs.append(self.fresh(tensor))
+        return samples
+
+    def lift(self, arg: Any) -> Any:
+        """An argument as the graph holds it: values for tensors, constants as they are."""
+        if isinstance(arg, list | tuple):
+            return [self.lift(item) for item in arg]
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        value = self.value(arg)
+        if value is not None:
+            return value
+        if id(arg) in self.hosts or arg.is_meta:
+            name = self.hosts[id(arg)].text if id(arg) in self.hosts else "a tensor of the host"
+            raise exc.HostTensorDirectUsage(
+                f"{name} is a whole tensor of the host; a loop can only use parts of it",
+                hint=f"subscript it, for instance {name}[tile]",
+            )
+        if arg.dim() == 0:
+            with self.silence():
+                return arg.item()
+        raise exc.UnsupportedPythonType("a tensor that was made neither by this kernel's loops nor on its host side")
+
+    def scalar(self, symbol: Sym) -> Any:
+        """A symbol as a 0-d tensor."""
+        with self.silence():
+            made = torch.full((), symbol.sample, dtype=torch.int64, device="cpu")
+        return self.record("sym", (symbol,), made)
+
+    def valid(self, extent: int) -> Any:
+        """How many lanes of an extent of samples are valid: a number or a symbol.
+
+        Raises:
+            UnsupportedOperation: the number differs from row to row.
+        """
+        dim = self.factors.dim(extent)
+        total: Any = dim.static
+        for atom in dim.atoms:
+            if atom.kind == "block" and self.axes[int(atom.key)].kind == "jagged":
+                raise exc.UnsupportedOperation(
+                    f"how many elements {self.axes[int(atom.key)].name} has differs from row to row",
+                    hint="divide a sum by the lengths",
+                )
+            total = Sym.of(self.axes[int(atom.key)].valid if atom.kind == "block" else atom) * total
+        return total
+
+    # --- axes ----------------------------------------------------------------------------------------
+
+    def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
+        """A new axis with a prime of its own and, where the configuration sizes it, a slot."""
+        axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, top)
+        if kind != "grid":
+            axis.prime = self.sampling.axis()
+            self.factors.atoms[axis.prime] = axis.size
+            if block is None:
+                axis.slot = len(self.slots)
+                self.slots.append(axis)
+        self.axes.append(axis)
+        return axis
+
+    def host_symbol(self, name: str, text: str) -> Sym:
+        """A number that the launcher knows: `text` is its expression, `name` the kernel's parameter."""
+        prime = self.sampling.extent()
+        atom = Atom("host", name, text, sample=prime)
+        self.factors.atoms[prime] = atom
+        return Sym.of(atom)
+
+
+def raw_shape(tensor: Any) -> tuple[int, ...]:
+    """The plain sizes of a tensor, past any mode."""
+    with torch._C.DisableTorchFunction():
+        return tuple(tensor.shape)
+
+
+def current() -> Trace | None:
+    """The trace that runs in this thread."""
+    return getattr(_LOCAL, "trace", None)
+
+
+def device_trace(what: str) -> Trace:
+    """The running trace, for a function that may only be called inside a loop.
+
+    Raises:
+        NotInsideKernel: nothing is traced.
+        DeviceAPIOnHost: host code runs.
+    """
+    trace = current()
+    if trace is None:
+        raise exc.NotInsideKernel(f"{what} means something only inside a function with @hl.kernel")
+    if trace.region is None:
+        raise exc.DeviceAPIOnHost(f"{what} works on tiles and must stand inside a loop over tiles")
+    return trace
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[None]:
+    """`trace` is the running one inside."""
+    before = current()
+    _LOCAL.trace = trace
+    try:
+        yield
+    finally:
+        _LOCAL.trace = before

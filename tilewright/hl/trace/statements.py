@@ -1,0 +1,240 @@
+"""The interpreter of statements: control flow is ours, expressions and simple statements are Python's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.symbols import Sym
+from tilewright.hl.trace.messages import translate
+from tilewright.hl.trace.source import Source
+from tilewright.hl.trace.state import Trace
+from tilewright.hl.trace.tiles import Range
+
+_TORCH_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+
+
+class _Break(Exception):
+    """`break` in an unrolled loop."""
+
+
+class _Continue(Exception):
+    """`continue` in an unrolled loop."""
+
+
+class Interpreter:
+    """Runs the statements of one kernel for a trace.
+
+    Args:
+        trace: where the work is written down.
+        source: the kernel's text.
+        scope: names of the module and, as statements assign them, of the function.
+
+    Attributes:
+        device_names: variables that existed only inside a loop that has ended.
+        folded: host `if` statements that hold loops, with the arm that was taken.
+    """
+
+    def __init__(self, trace: Trace, source: Source, scope: dict[str, Any]) -> None:
+        self.trace, self.source, self.scope = trace, source, scope
+        self.device_names: set[str] = set()
+        self.folded: dict[int, list[ast.stmt]] = {}
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The function's variables that are bound now."""
+        return {name: self.scope[name] for name in sorted(self.source.locals) if name in self.scope}
+
+    def run(self, statements: list[ast.stmt]) -> None:
+        """Run statements in order."""
+        for statement in statements:
+            self.statement(statement)
+
+    def evaluate(self, expression: ast.expr) -> Any:
+        """The value of an expression."""
+        return eval(self.source.expression(expression), self.scope)
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        """Bind a loop target."""
+        if isinstance(target, ast.Name):
+            self.scope[target.id] = value
+            return
+        self.scope["__item"] = value
+        exec(self.source.assignment(target), self.scope)
+        del self.scope["__item"]
+
+    def statement(self, node: ast.stmt) -> None:
+        """Run one statement; errors get its place."""
+        self.trace.line = node.lineno
+        try:
+            handler = _HANDLERS.get(type(node))
+            if handler is not None:
+                handler(self, node)
+            else:
+                exec(self.source.statement(node), self.scope)
+                self._name_values(node)
+        except exc.Error as error:
+            raise exc.located(error, self._place(node, error)) from error.__cause__
+        except NameError as error:
+            raise self._undefined(node, error) from None
+        except _TORCH_ERRORS as error:
+            if self.trace.region is None:
+                raise
+            message = translate(self.trace, str(error))
+            raise exc.TorchOpTracingError(message, self._place(node, error)) from error
+
+    def _place(self, node: ast.stmt, error: BaseException) -> Any:
+        location = self.source.location(node)
+        found = exc.place_in(error.__traceback__, self.source.file)
+        if found is None or not node.lineno <= found[0] <= (node.end_lineno or node.lineno):
+            return location
+        line, column, end = found
+        return type(location)(self.source.file, line, column, end, None, self.source.name)
+
+    def _undefined(self, node: ast.stmt, error: NameError) -> exc.Error:
+        place = self._place(node, error)
+        if error.name in self.device_names:
+            return exc.CannotReadDeviceVariableOnHost(
+                f"{error.name} exists only inside the loop over tiles",
+                place,
+                hint="store it into a tensor of the host inside the loop",
+            )
+        return exc.UndefinedVariable(str(error), place)
+
+    def _name_values(self, node: ast.stmt) -> None:
+        """Values take the names of the variables they are first assigned to."""
+        if self.trace.region is None or not isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            return
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for name in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(name, ast.Name) and isinstance(self.scope.get(name.id), torch.Tensor):
+                    value = self.trace.value(self.scope[name.id])
+                    if value is not None and not value.name:
+                        value.name = name.id
+
+    # --- control flow --------------------------------------------------------------------------------
+
+    def unrolled(self, node: ast.For, items: Any) -> None:
+        """A `for` over something that Python can iterate now."""
+        for item in items:
+            self.assign(node.target, item)
+            try:
+                self.run(node.body)
+            except _Break:
+                return
+            except _Continue:
+                continue
+        self.run(node.orelse)
+
+
+def has_loop(interpreter: Interpreter, statements: list[ast.stmt]) -> bool:
+    """Whether statements of the host contain a loop over tiles."""
+    loops = (inner for statement in statements for inner in ast.walk(statement) if isinstance(inner, ast.For))
+    return any(is_tile_loop(interpreter, loop) for loop in loops)
+
+
+def is_tile_loop(interpreter: Interpreter, node: ast.For) -> bool:
+    """Whether a `for` of the host iterates `hl.tile` or its kin, found without evaluating its arguments."""
+    if not isinstance(node.iter, ast.Call):
+        return False
+    try:
+        function = interpreter.evaluate(node.iter.func)
+    except Exception:
+        return False
+    return bool(getattr(function, "makes_loop", False))
+
+
+def _for(interpreter: Interpreter, node: ast.For) -> None:
+    if interpreter.trace.region is None and not is_tile_loop(interpreter, node):
+        if has_loop(interpreter, node.body):
+            raise exc.NestedGridLoop(
+                "a loop over tiles inside a loop of the host", hint="call the kernel once per round instead"
+            )
+        exec(interpreter.source.statement(node), interpreter.scope)
+        return
+    items = interpreter.evaluate(node.iter)
+    if isinstance(items, Range):
+        _LOOP["run"](interpreter, node, items)
+        return
+    if isinstance(items, torch.Tensor | Sym):
+        raise exc.InvalidDeviceForLoop(
+            "a loop over tiles cannot iterate this: how often it runs is not known while the kernel is traced",
+            hint="write hl.grid(n) or hl.tile(n)",
+        )
+    interpreter.unrolled(node, items)
+
+
+def _if(interpreter: Interpreter, node: ast.If) -> None:
+    if interpreter.trace.region is None and not has_loop(interpreter, [*node.body, *node.orelse]):
+        exec(interpreter.source.statement(node), interpreter.scope)
+        return
+    test = interpreter.evaluate(node.test)
+    if isinstance(test, torch.Tensor) and interpreter.trace.region is not None:
+        _LOOP["if"](interpreter, node, test)
+        return
+    arm = node.body if test else node.orelse
+    if interpreter.trace.region is None:
+        interpreter.folded[id(node)] = arm
+    interpreter.run(arm)
+
+
+def _while(interpreter: Interpreter, node: ast.While) -> None:
+    if interpreter.trace.region is None:
+        exec(interpreter.source.statement(node), interpreter.scope)
+        return
+    test = interpreter.evaluate(node.test)
+    if isinstance(test, torch.Tensor):
+        _LOOP["while"](interpreter, node)
+        return
+    while interpreter.evaluate(node.test):
+        try:
+            interpreter.run(node.body)
+        except _Break:
+            return
+        except _Continue:
+            continue
+    interpreter.run(node.orelse)
+
+
+def _return(interpreter: Interpreter, node: ast.Return) -> None:
+    if interpreter.trace.region is not None:
+        raise exc.NotAllowedOnDevice("`return` inside a loop over tiles", hint="return behind the loop")
+    if node.value is not None:
+        interpreter.evaluate(node.value)
+
+
+def _break(interpreter: Interpreter, node: ast.stmt) -> None:
+    raise _Break if isinstance(node, ast.Break) else _Continue
+
+
+def _refused(interpreter: Interpreter, node: ast.stmt) -> None:
+    if interpreter.trace.region is not None:
+        raise exc.NotAllowedOnDevice(f"`{type(node).__name__.lower()}` inside a loop over tiles")
+    exec(interpreter.source.statement(node), interpreter.scope)
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Interpreter, Any], None]] = {
+    ast.For: _for,
+    ast.If: _if,
+    ast.While: _while,
+    ast.Return: _return,
+    ast.Break: _break,
+    ast.Continue: _break,
+    ast.Try: _refused,
+    ast.With: _refused,
+    ast.Global: _refused,
+    ast.Nonlocal: _refused,
+    ast.ClassDef: _refused,
+}
+
+# Loops and branches over device values; their files are above this one.
+_LOOP: dict[str, Callable[..., None]] = {}
+
+
+def provide(name: str, function: Callable[..., None]) -> None:
+    """Register who interprets "run" (loops over tiles), "if" and "while" of device values."""
+    _LOOP[name] = function

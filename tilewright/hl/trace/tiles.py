@@ -1,0 +1,99 @@
+"""What the loops of a kernel iterate: ranges, and the tiles that they yield."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.dims import Axis
+from tilewright.hl.symbols import Sym, minimum
+from tilewright.hl.trace.state import device_trace
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The part of a range that one pass over a loop's body works on.
+
+    As a subscript it means its indices; given to a function that takes sizes, its size. `tile + 3` are the indices
+    moved by 3.
+    """
+
+    axis: Axis
+    offset: Any = 0
+
+    @property
+    def index(self) -> Any:
+        """The indices, an int32 tensor of one dimension; for the tile of a `grid` the index."""
+        trace = device_trace("tile.index")
+        with trace.silence():
+            indices = torch.arange(self.axis.prime, dtype=torch.int32, device="cpu")
+        made = trace.record("tile_index", (self.axis.id,), indices)
+        return made if type(self.offset) is int and self.offset == 0 else made + self.offset
+
+    @property
+    def begin(self) -> Any:
+        """The first index."""
+        return Sym.of(self.axis.offset) + self.offset
+
+    @property
+    def end(self) -> Any:
+        """The index behind the last; of the last tile the end of the range."""
+        end = self.axis.end
+        if isinstance(end, torch.Tensor):
+            return torch.minimum(torch.full((), self.begin + self.block_size), end)
+        return minimum(Sym.of(self.axis.offset) + self.block_size, end) + self.offset
+
+    @property
+    def block_size(self) -> Any:
+        """How many indices a tile has; the last one may have fewer valid ones."""
+        return Sym.of(self.axis.size)
+
+    @property
+    def id(self) -> Any:
+        """Number of the tile in its range."""
+        return (Sym.of(self.axis.offset) - self.axis.begin) // self.block_size
+
+    @property
+    def count(self) -> Any:
+        """How many tiles the range has."""
+        return (self.axis.end - self.axis.begin + self.block_size - 1) // self.block_size
+
+    def __add__(self, offset: Any) -> Tile:
+        return Tile(self.axis, self.offset + offset)
+
+    __radd__ = __add__
+
+    def __sub__(self, offset: Any) -> Tile:
+        return Tile(self.axis, self.offset - offset)
+
+    def __repr__(self) -> str:
+        return self.axis.name if type(self.offset) is int and self.offset == 0 else f"{self.axis.name} + {self.offset}"
+
+
+@dataclass(frozen=True)
+class Range:
+    """What `hl.tile`, `hl.grid` and `hl.jagged_tile` return: the bounds of one loop or several.
+
+    Args:
+        kind: "tile", "grid" or "jagged".
+        begin: first indices, one per range.
+        end: indices behind the last.
+        block: block sizes; None where the configuration chooses.
+        several: whether the loop variable is a sequence.
+    """
+
+    kind: str
+    begin: tuple[Any, ...]
+    end: tuple[Any, ...]
+    block: tuple[Any, ...]
+    several: bool
+
+    def __iter__(self) -> Iterator[Any]:
+        raise exc.LoopFunctionNotInFor(
+            f"hl.{self.kind} makes a loop and must be what a `for` iterates",
+            hint=f"write `for tile in hl.{self.kind}(...):` in the kernel itself",
+        )

@@ -1,0 +1,1 @@
+"""Configurations: which there are for a kernel, and which one is taken."""
