@@ -125,7 +125,7 @@ def with_block_pointers(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out, tl.load(x, boundary_check=(0,)) + tl.load(y, boundary_check=(0,)), boundary_check=(0,))
 
 
-@spelled(ADD, "*fp32:16, *fp32:16, *fp32:16, i32, 16", num_warps=1)
+@spelled(ADD, "*fp32:16, *fp32:16, *fp32:16, i32, 64")
 def stored_transposed(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
     tl.store(out_ptr + i + j * BLOCK, tl.load(x_ptr + i * BLOCK + j) + tl.load(y_ptr + i * BLOCK + j))

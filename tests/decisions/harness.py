@@ -40,7 +40,7 @@ class Spelling:
 
     Args:
         fn: the kernel.
-        signature: as `tilewright explain` takes it, `{T}` being fp16 for GPUs and fp32 for CPUs; or what a launch gives.
+        signature: as `tilewright explain` takes it, `{T}` being fp16 for GPUs, fp32 for CPUs; or what a launch gives.
         options: of the compilation.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -47,7 +48,7 @@ def silent(function: FunctionNode) -> list[str]:
     """How a planner could say no without a reason."""
     said = ast.unparse(function.returns) if function.returns is not None else "nothing"
     found = []
-    if not any(word in said for word in ("Answer[", "No", *ALIASES)) or "None]" in said.replace("Answer[None]", ""):
+    if not re.search(rf"\b(Answer|Yes|No|{'|'.join(ALIASES)})\b", said) or said.endswith("| None"):
         found.append(f"{function.name} is declared to return {said}")
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and _says_nothing(node.value) and "Iterable" not in said:
@@ -84,7 +85,7 @@ def _noted() -> set[str]:
     for _, source in _rooms():
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "note":
-                found.update(arg.id for arg in node.args[:1] if isinstance(arg, ast.Name))
+                found.update(arg.id for arg in node.args[:1] if isinstance(arg, ast.Name) and arg.id.isupper())
     return found
 
 
