@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import report
+from benchmarks.compile_time import growth_times
 from benchmarks.contests import CONTESTS, Outcome, decide
 from benchmarks.startup import Timing, compile_times, import_time, launch_time
 
@@ -49,6 +50,8 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
             timings.append(import_time(runs))
         if only in "compile":
             timings.extend(compile_times(runs, lambda example: step(f"compile {example}")))
+        if only in "compile growth":
+            timings.extend(growth_times(step))
     report.draw(console, outcomes, timings)
     if out or not only:
         console.print(f"written to {report.write(out, outcomes, timings)}", markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 import tilewright as triton
 import tilewright.language as lang
 import tilewright.language as tl
-from tests.frontend.helpers import F32, I32, build, count, f32, failure, i32, jit
+from tests.frontend.helpers import F32, I32, build, count, f32, failure, i32, jit, line_of
 from tilewright.base.errors import CompilationError
+from tilewright.devices import arrays
 
 torch = pytest.importorskip("torch")
 
@@ -216,3 +218,27 @@ def test_long_chains_of_branches(tmp_path: Path, kind: str) -> None:
     space: dict[str, Any] = {}
     exec(compile((tmp_path / "many.py").read_text(), str(tmp_path / "many.py"), "exec"), space)
     assert sum(op.name == "tt.store" for op in build(jit(space["kernel"]), I32, i32).module.walk()) == 220
+
+
+def test_a_loop_unrolled_many_times_warns_at_once_with_the_line() -> None:
+    @jit
+    def kernel(p):
+        for _ in tl.static_range(1200):
+            pass
+
+    with pytest.warns(UserWarning, match="this loop is unrolled 1,200 times") as caught:
+        build(kernel, F32)
+    assert (caught[0].filename, caught[0].lineno) == (__file__, line_of(kernel, "static_range"))
+
+
+def test_a_tensor_that_requires_a_gradient_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_mentioned", [])
+    value = torch.zeros(4, requires_grad=True)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        arrays.read(value, "x")
+    with pytest.warns(UserWarning, match="`x` requires a gradient, but autograd does not see"):
+        arrays.read(value, "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        arrays.read(value, "y")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,7 @@ _NAMES = {
     "float8_e4m3b11fnuz": "fp8e4b15",
 }
 _names_of: dict[Any, str] = {}  # dtype object: signature type
+_mentioned: list[str] = []  # the argument of which was said that it requires a gradient
 HOST = -1
 """Number of the CPU among devices; GPUs count from 0."""
 
@@ -140,6 +142,8 @@ def _read_tensor(value: Any, name: str) -> Array:
     element = element_type(value.dtype, name)
     if hasattr(value, "fake_mode"):
         raise _no_memory(value, name)
+    if getattr(value, "requires_grad", False):
+        _mention_gradients(name)
     try:
         address = int(value.data_ptr())
     except Exception as error:  # torch raises several classes for tensors without plain storage
@@ -147,6 +151,22 @@ def _read_tensor(value: Any, name: str) -> Array:
     if address == 0 and _has_elements(value):
         raise _no_memory(value, name)
     return Array(element, address, True, value, device)
+
+
+def _mention_gradients(name: str) -> None:
+    """Say once that gradients end here, where autograd is recording."""
+    torch = sys.modules["torch"]
+    if (
+        not _mentioned
+        and torch.is_grad_enabled()
+        and not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradCPU)
+    ):
+        _mentioned.append(name)
+        warnings.warn(
+            f"argument `{name}` requires a gradient, but autograd does not see what a kernel does: call the kernel in "
+            "the forward of a torch.autograd.Function, or pass a detached tensor",
+            stacklevel=2,
+        )
 
 
 def _device_number(device: Any, name: str) -> int | None:

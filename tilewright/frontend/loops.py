@@ -13,7 +13,8 @@ flag, and what is returned, beside its variables; `return` goes on behind the lo
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,11 +80,17 @@ def _behind(frame: Frame, node: ast.For | ast.While, way: Exit, *, ends: bool = 
     return branch(frame, without_break, way.go)
 
 
+_MANY = 1000  # trips of an unrolled loop that are worth a warning
+
+
 # --- unrolled -----------------------------------------------------------------------------------------------
 
 
 def _unrolled(frame: Frame, node: ast.For, items: Iterable[Any]) -> bool:
     """Visit the body once per item; ways out at run time leave branches open to the end of the loop."""
+    if isinstance(items, Sized) and len(items) > _MANY:
+        text = f"this loop is unrolled {len(items):,} times, each time compiled anew: tl.range(n) counts at run time"
+        warnings.warn_explicit(text, UserWarning, frame.source.file, frame.line(node))  # now: it may take for ever
     outside, opens = frame.loop, frame.opens
     loop = LoopContext(node, assigned_names(node, [node.target, *node.body]), fixed=False)
     pending: list[OpenIf] = []

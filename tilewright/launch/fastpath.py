@@ -134,6 +134,10 @@ class Variant:
             runtime: indices of the parameters whose values `run` takes.
         """
         key = self._key(*values, _tw_options=options)  # None is the part of what must not be remembered
+        try:
+            hash(key)
+        except TypeError:  # a dictionary among the options
+            return
         if not any(part is None for part in key):
             taken = run if self._slots == list(runtime) else selected(run, self._slots, runtime)
             self._table[key] = (taken, kernel)

@@ -149,7 +149,10 @@ def checked_axis(axis: Any, rank: int, what: str) -> int:
     """`axis` as a number from 0; negative ones count from the end."""
     number = unwrap(axis)
     if not isinstance(number, int) or not -rank <= number < rank:
-        raise LanguageValueError(f"{what} axis must be in [{-rank}, {rank}), got {number}")
+        raise LanguageValueError(
+            f"{what} axis must be in [{-rank}, {rank}), got {number}",
+            hint=f"the tile has {rank} dimension{'s' * (rank > 1)}, counted from 0; None stands for all of them",
+        )
     return number % rank
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import llvmlite.binding
 import pytest
 
 from tests.backends.nvidia.ptx_cases import ADD
@@ -115,3 +118,17 @@ def test_occupancy(capability: int, warps: int, registers: int, shared: int, blo
     arch = arch_of(capability)
     assert arch.blocks_per_multiprocessor(warps, registers, shared) == blocks
     assert arch.occupancy(warps, registers, shared) == blocks * warps / arch.max_warps
+
+
+def test_the_library_that_the_options_name_is_linked(tmp_path: Path) -> None:
+    body = "define double @__nv_pow(double %x, double %y) {\n  %r = fmul double %x, 4.2e1\n  ret double %r\n}"
+    (tmp_path / "mine.bc").write_bytes(llvmlite.binding.parse_assembly(body).as_bitcode())
+    text = """
+declare double @__nv_pow(double, double)
+define ptx_kernel void @k(ptr addrspace(1) %p) {
+  %x = load double, ptr addrspace(1) %p
+  %r = call double @__nv_pow(double %x, double %x)
+  store double %r, ptr addrspace(1) %p
+  ret void
+}"""
+    assert "0d4045000000000000" in ptx.compile_ptx(text, arch_of(90), library=tmp_path / "mine.bc")  # 42.0

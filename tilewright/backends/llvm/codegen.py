@@ -23,6 +23,9 @@ from tilewright.backends.llvm.objectfile import load_object
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import InternalError, UnsupportedError
 
+# Above this many loads and stores in one block the scheduler does not compare each with each: 200 tiles loaded and
+# stored one after the other took it 4 s, and now 0.6 s. LLVM's own limit is 1,000.
+_OPTIONS = ("--dag-maps-huge-region=200",)
 _names = itertools.count()
 lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
 
@@ -140,6 +143,8 @@ def initialize() -> None:
     """Make every code generator of LLVM known, once."""
     import llvmlite.binding as llvm
 
+    for option in _OPTIONS:
+        llvm.set_option("tilewright", option)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()

@@ -118,7 +118,10 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
             lay_out, lambda module: tgir_ops.print_module(module), lambda text, _: tgir_ops.parse_module(text.decode())
         ),
         "llir": Stage(emit, lambda kernel: kernel.llvm, lambda text, made: replace(made, llvm=text.decode())),
-        "ptx": Stage(lambda kernel, _: ptx.compile_ptx(kernel.llvm, arch), parse=lambda text, _: text.decode()),
+        "ptx": Stage(
+            lambda kernel, _: ptx.compile_ptx(kernel.llvm, arch, library=options.libdevice),
+            parse=lambda text, _: text.decode(),
+        ),
         BINARY: Stage(assemble, parse=lambda image, _: image),
     }
 

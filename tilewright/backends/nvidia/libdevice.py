@@ -25,16 +25,17 @@ def needed(text: str) -> frozenset[str]:
     return frozenset(_DECLARED.findall(text))
 
 
-def bitcode_for(text: str) -> bytes:
+def bitcode_for(text: str, path: Path | None = None) -> bytes:
     """The functions of libdevice that a module declares, as bitcode; nothing if it declares none.
 
     Args:
         text: LLVM IR.
+        path: of the library; by default the one that is found.
 
     Raises:
         UnsupportedError: libdevice is not found, or has no such function.
     """
-    symbols, path = needed(text), find()
+    symbols, path = needed(text), path or find()
     if not symbols:
         return b""
     if path is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, UnsupportedError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 
@@ -21,9 +24,14 @@ class CudaOptions(Options):
         maxnreg: register limit per thread.
         launch_cooperative_grid: all programs must be resident at once.
         launch_pdl: the kernel may start before the one ahead of it in the stream has ended.
+        extern_libs: path of the bitcode by name of the library; "libdevice" is linked instead of the one found.
+        enable_reflect_ftz: taken for programs of Triton: small numbers of libdevice's functions are never flushed.
+
+    The other options of Triton's CUDA back end are known, and refused with the reason unless they say what holds here.
 
     Raises:
-        ArgumentError: `num_warps` is no power of two.
+        ArgumentError: `num_warps` is no power of two, or a library is no file.
+        UnsupportedError: a value that this back end does not have.
     """
 
     default_dot_input_precision: str = "tf32"
@@ -33,9 +41,67 @@ class CudaOptions(Options):
     maxnreg: int | None = None
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
+    extern_libs: Any = ()
+    enable_reflect_ftz: bool = True
+    warp_size: int = 32
+    backend_name: str = "cuda"
+    arch: str | None = None
+    ptx_version: int | None = None
+    ptx_options: str | None = None
+    ir_override: str | None = None
+    instrumentation_mode: str = ""
+    supported_fp8_dtypes: Any = None
+    deprecated_fp8_dot_operand_dtypes: Any = None
+    allowed_dot_input_precisions: Any = None
+    max_num_imprecise_acc_default: int | None = None
 
     def __post_init__(self) -> None:
         check_warps(self.num_warps)
+        object.__setattr__(self, "extern_libs", _libraries(self.extern_libs))
+        for name, (held, reason) in _ONE_VALUE.items():
+            value = getattr(self, name)
+            if value not in held:
+                raise UnsupportedError(f"option {name}={value!r}: {reason}", hint=f"leave out {name}")
+
+    @property
+    def libdevice(self) -> Path | None:
+        """The file to link as libdevice, if the options name one."""
+        return next((Path(path) for name, path, _ in self.extern_libs if name == "libdevice"), None)
+
+
+_ONE_VALUE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "warp_size": ((32,), "a warp of an NVIDIA GPU has 32 threads"),
+    "backend_name": (("cuda",), 'the back end goes with the target, as in target="cuda:90"'),
+    "arch": ((None,), 'the architecture goes with the target, as in target="cuda:90"'),
+    "ptx_version": ((None,), "the version of PTX is the newest that LLVM writes for the architecture"),
+    "ptx_options": ((None, ""), "code is assembled by nvJitLink or the driver where there is no ptxas"),
+    "ir_override": ((None, ""), "a file of TILEWRIGHT_OVERRIDE_DIR replaces a stage"),
+    "instrumentation_mode": (("",), "kernels are not instrumented"),
+    "supported_fp8_dtypes": ((None,), "they follow from the architecture"),
+    "deprecated_fp8_dot_operand_dtypes": ((None, ()), "no type is deprecated"),
+    "allowed_dot_input_precisions": ((None,), "tl.dot takes every precision that the language has"),
+    "max_num_imprecise_acc_default": ((None,), "tl.dot takes max_num_imprecise_acc"),
+}
+"""Options of Triton's CUDA back end whose values cannot be chosen here: those that may be written out, and why."""
+
+
+def _libraries(given: Any) -> tuple[tuple[str, str, str], ...]:
+    """Name, path, and size and time of each library.
+
+    Raises:
+        ArgumentError: a path is no file.
+        UnsupportedError: another library than libdevice.
+    """
+    rows = given.items() if isinstance(given, Mapping) else (row[:2] for row in given or ())
+    made = []
+    for name, path in sorted((str(name), str(path)) for name, path in rows):
+        if name != "libdevice":
+            raise UnsupportedError(f"extern_libs names {name!r}: only NVIDIA's libdevice is linked")
+        if not Path(path).is_file():
+            raise ArgumentError(f"extern_libs: {name} is to be read from {path}, which is no file")
+        status = Path(path).stat()
+        made.append((name, path, f"{status.st_size}:{status.st_mtime_ns}"))
+    return tuple(made)
 
 
 def check_warps(warps: object) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import re
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from tilewright.backends.llvm import codegen
@@ -29,20 +30,21 @@ _LLVM_OPTIONS = ("--nvptx-mad-wide-opt",)
 _NEGATION = re.compile(r"(?:neg\.s16\s+|sub\.s16\s+(?=%rs\d+, 0,))(%rs\d+), (?:0, )?(%rs\d+);")
 
 
-def compile_ptx(text: str, arch: Arch, *, optimize: bool = True) -> str:
+def compile_ptx(text: str, arch: Arch, *, optimize: bool = True, library: Path | None = None) -> str:
     """Compile a module to PTX.
 
     Args:
         text: LLVM IR. It may use only intrinsics that `arch` has: over others LLVM ends the process.
         arch: the architecture.
         optimize: run LLVM's passes; without them the code generator alone.
+        library: the libdevice to link; by default the one that is found.
 
     Raises:
         InternalError: LLVM rejects the text, which is kept in a file.
     """
     with codegen.lock:
         machine = _machine(arch.capability)
-        module = _prepare(text, machine, optimize)
+        module = _prepare(text, machine, optimize, library)
         try:
             return _NEGATION.sub(r"sub.u16 \t\1, 0, \2;", str(machine.emit_assembly(module)))
         except RuntimeError as error:
@@ -83,10 +85,10 @@ def _set_options() -> None:
         llvm.set_option("tilewright", option)
 
 
-def _prepare(text: str, machine: Any, optimize: bool) -> Any:
+def _prepare(text: str, machine: Any, optimize: bool, path: Path | None = None) -> Any:
     import llvmlite.binding as llvm
 
-    library = libdevice.bitcode_for(text)  # raises, if it does, before LLVM holds anything
+    library = libdevice.bitcode_for(text, path)  # raises, if it does, before LLVM holds anything
     module = codegen.parsed(text, TRIPLE, machine)
     libdevice.link(module, library)
     if optimize:

@@ -7,8 +7,9 @@ nest needs before the loops on which it does not depend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
@@ -31,6 +32,7 @@ from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
 from tilewright.ops.math_extern import math_name
@@ -56,6 +58,10 @@ class Nest:
     zeros: dict[int, int] = field(default_factory=dict)
     loops: dict[int, V] = field(default_factory=dict)
     depth: dict[int, int] = field(default_factory=dict)
+
+
+_DEEP = 40
+"""Values that wait for one another in a recursion; each takes a few of the frames that Python has."""
 
 
 class Evaluator:
@@ -90,6 +96,7 @@ class Evaluator:
         self.streaming = self.streamed = False
         self._memo: dict[object, V] = {}
         self._levels: list[list[object]] = [[]]
+        self._depth = 0
 
     # -- placement -----------------------------------------------------------------------------------
 
@@ -256,14 +263,24 @@ class Evaluator:
         """`value` at `index`: a vector of the nest's lanes, or a scalar if all lanes agree."""
         if not is_tile(value):
             return self.scalar(value)
-        key: object = (value, index)
-        if self.holds and element_type(value.type) == i1:
-            key = (value, index, True)  # what was computed without `holds` is of no use
+        key = self._key((value, index))
         found = self._memo.get(key)
         if found is None:
+            if self._depth == _DEEP:  # a long chain: first what it needs, then link by link
+                self._depth = 0
+                for part in operands_first((value, index), partial(_wanted, self), _Known(self)):
+                    self.eval(*part)
+                self._depth = _DEEP
+                return self._memo[key]
+            self._depth += 1
             found = self._eval(value, index)
+            self._depth -= 1
             self.remember(key, found)
         return found
+
+    def _key(self, at: tuple[SSAValue, Index]) -> object:
+        """Under what a value at an index is remembered; what was computed without `holds` is of no use with it."""
+        return (*at, True) if self.holds and element_type(at[0].type) == i1 else at
 
     def vector(self, value: SSAValue, index: Index) -> V:
         """As `eval`, splat to the nest's lanes."""
@@ -309,40 +326,22 @@ class Evaluator:
 
     def contract(self, op: Operation, index: Index) -> V | None:
         """`x * y + z` in one rounding, when nothing else uses the product; None where that does not apply."""
-        if not self.fuse or op.name not in ("arith.addf", "arith.subf"):
+        found = _contracted(self, op)
+        if found is None:
             return None
-        if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
-            return None
-        for number in (0, 1):
-            operand = op.operands[number]
-            product = owner_of(operand)
-            if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in self.placed:
-                continue
-            x, y = (self.eval(factor, index) for factor in product.operands)
-            z = self.eval(op.operands[1 - number], index)
-            lanes = max(v.type.lanes for v in (x, y, z))
-            x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
-            if op.name == "arith.subf":
-                x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
-            return self.f.fma(x, y, z)
-        return None
+        product, addend, number = found
+        x, y = (self.eval(factor, index) for factor in product.operands)
+        z = self.eval(addend, index)
+        lanes = max(v.type.lanes for v in (x, y, z))
+        x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
+        if op.name == "arith.subf":
+            x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
+        return self.f.fma(x, y, z)
 
     # -- special operations --------------------------------------------------------------------------
 
     def _range(self, op: Operation, value: SSAValue, index: Index) -> V:
         return self.f.add(self.position(index[0]), property_int(op, "start"))
-
-    def _table(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.read_constant(self, op, index)
-
-    def _poison(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return zero(storage(ir_name(element_type(value.type))))
-
-    def _load(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.load_tile(self, op, index)
-
-    def _addptr(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.pointers(self, value, index)
 
     def _sides(self, op: Operation, value: SSAValue, index: Index) -> V:
         """Join and cat: the left or the right operand, by one bit of the index."""
@@ -356,9 +355,6 @@ class Evaluator:
         condition = self.f.splat(self.f.icmp("ne", chosen, 0), lanes)
         return self.f.select(condition, self.f.splat(b, lanes), self.f.splat(a, lanes))
 
-    def _gather(self, op: Operation, value: SSAValue, index: Index) -> V:
-        return memory.gather_scratch(self, op, index)
-
     def _extern(self, op: Operation, value: SSAValue, index: Index) -> V:
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         lanes = max(arg.type.lanes for arg in args)
@@ -367,6 +363,47 @@ class Evaluator:
         if name is None:
             raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
         return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
+
+
+def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+    """Tiles that `_eval` will ask for, in its order, as far as that is known without emitting anything."""
+    value, index = at
+    op = owner_of(value)
+    if op is None or at in ev.holds or value in ev.placed or constant_of(value) is not None:
+        return []
+    if op.name in _SPECIAL and op.name not in ("tt.load", "tt.extern_elementwise"):
+        return []
+    product = _contracted(ev, op)
+    if product is not None:
+        wanted = [(v, index) for v in (*product[0].operands, product[1])]
+    else:
+        wanted = operand_indices(value, index)
+    return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
+
+
+def _contracted(ev: Evaluator, op: Operation) -> tuple[Operation, SSAValue, int] | None:
+    """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
+    if not ev.fuse or op.name not in ("arith.addf", "arith.subf"):
+        return None
+    if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
+        return None
+    for number in (0, 1):
+        operand = op.operands[number]
+        product = owner_of(operand)
+        if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in ev.placed:
+            continue
+        return product, op.operands[1 - number], number
+    return None
+
+
+class _Known:
+    """The values at indices that an evaluator remembers, as a container."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self._ev = ev
+
+    def __contains__(self, at: object) -> bool:
+        return self._ev.recall(self._ev._key(at)) is not None  # type: ignore[arg-type]
 
 
 def _attributes(op: Operation) -> dict[str, object]:
@@ -379,14 +416,14 @@ def _attributes(op: Operation) -> dict[str, object]:
 
 
 _VIEW_OPS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.split"})
-_SPECIAL = {
-    "arith.constant": Evaluator._table,
+_SPECIAL: dict[str, Callable[[Evaluator, Operation, SSAValue, Index], V]] = {
+    "arith.constant": lambda ev, op, value, index: memory.read_constant(ev, op, index),
     "tt.make_range": Evaluator._range,
-    "ub.poison": Evaluator._poison,
-    "tt.load": Evaluator._load,
-    "tt.addptr": Evaluator._addptr,
+    "ub.poison": lambda ev, op, value, index: zero(storage(ir_name(element_type(value.type)))),
+    "tt.load": lambda ev, op, value, index: memory.load_tile(ev, op, index),
+    "tt.addptr": lambda ev, op, value, index: memory.pointers(ev, value, index),
     "tt.join": Evaluator._sides,
     "tt.cat": Evaluator._sides,
-    "tt.gather": Evaluator._gather,
+    "tt.gather": lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
     "tt.extern_elementwise": Evaluator._extern,
 }

@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu.plan.index import Coord, Index
 from tilewright.backends.cpu.plan.recompute import constant_of, operand_indices, property_int
+from tilewright.base.order import operands_first
 from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
 
 
@@ -161,8 +162,24 @@ class AffineAnalysis:
         key = (value, index)
         found = self._ints.get(key)
         if found is None:
-            found = self._ints[key] = self._integer(value, index)
+            for part in operands_first(key, self._summands, self._ints):
+                self._ints[part] = self._integer(*part)
+            found = self._ints[key]
         return found
+
+    def _summands(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+        """What the form of an integer is made of."""
+        value, _ = key
+        if self._rule(value) is None or constant_of(value) is not None:
+            return []
+        return operand_indices(*key)
+
+    def _rule(self, value: SSAValue) -> Rule | None:
+        """How the form of a tile follows from those of its operands."""
+        if not shape_of(value.type) or self._opaque(value):
+            return None
+        rule = _RULES.get(getattr(value.owner, "name", ""))
+        return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
         known = constant_of(value)
@@ -170,9 +187,8 @@ class AffineAnalysis:
             return Form(Poly.of(known))
         if not shape_of(value.type):
             return Form(Poly.atom(value))
-        owner = value.owner
-        rule = None if self._opaque(value) else _RULES.get(getattr(owner, "name", ""))
-        found = rule(self, value, index) if rule and bit_width(element_type(value.type)) >= 32 else None
+        rule = self._rule(value)
+        found = rule(self, value, index) if rule is not None else None
         return Form(residual=[(value, index, Poly.of(1))]) if found is None else found
 
     def operands(self, result: SSAValue, index: Index) -> list[Form]:
@@ -184,8 +200,19 @@ class AffineAnalysis:
         key = (value, index)
         found = self._pointers.get(key)
         if found is None:
-            found = self._pointers[key] = self._pointer(value, index)
+            for part in operands_first(key, self._bases, self._pointers):
+                self._pointers[part] = self._pointer(*part)
+            found = self._pointers[key]
         return found
+
+    def _bases(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+        """The pointer that another is made of by offsets or views."""
+        value, _ = key
+        name = getattr(value.owner, "name", "")
+        if not shape_of(value.type) or self._opaque(value) or (name != "tt.addptr" and name not in _POINTER_VIEWS):
+            return []
+        first = operand_indices(*key)[0]
+        return [first] if isinstance(element_type(first[0].type), TilePointerType) else []
 
     def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
         if not shape_of(value.type):

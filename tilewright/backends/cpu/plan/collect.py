@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from tilewright.backends.cpu.lowering import REFUSED
 from tilewright.backends.cpu.plan.affine import AffineAnalysis
+from tilewright.backends.cpu.plan.captured import ATOMICS, Captured
 from tilewright.backends.cpu.plan.coalesce import plan_coalescing
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot import DotPlan, describe, plan_dot
@@ -40,7 +41,6 @@ from tilewright.ops.control import ForOp, WhileOp
 
 _IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
 _REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
-_ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
 _ENDS = frozenset({"scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "llvm.unreachable"})
 
 
@@ -49,6 +49,7 @@ class FunctionContext:
 
     Attributes:
         isa: the target.
+        captured: what regions take from outside.
         demands: placement and cones.
         analysis: affine forms under that placement.
         buffers: every buffer made.
@@ -59,8 +60,9 @@ class FunctionContext:
         decisions: what planners have answered.
     """
 
-    def __init__(self, isa: CpuFeatures, must_place: set[object]) -> None:
+    def __init__(self, isa: CpuFeatures, captured: Captured, must_place: set[object]) -> None:
         self.isa = isa
+        self.captured = captured
         self.demands = Demands(self._is_address)
         self.analysis = AffineAnalysis(lambda value: value in self.demands.placed)
         self.buffers: list[Buffer] = []
@@ -105,45 +107,6 @@ class FunctionContext:
         """Note a buffer as one of the function's."""
         self.buffers.append(buffer)
         return buffer
-
-
-def captured(op: Operation) -> dict[SSAValue, list[Operation]]:
-    """Tile values defined outside `op` that its regions use, with the operations that use them."""
-    out: dict[SSAValue, list[Operation]] = {}
-    for inner in op.walk():
-        if inner is op:
-            continue
-        for value in inner.operands:
-            if is_tile(value) and not _inside(value, op):
-                out.setdefault(value, []).append(inner)
-    return out
-
-
-def _captured_scalars(op: Operation) -> list[SSAValue]:
-    """Scalars defined outside `op` that its regions use."""
-    inner = (value for inside in op.walk() if inside is not op for value in inside.operands)
-    return list(dict.fromkeys(v for v in inner if not is_tile(v) and not _inside(v, op)))
-
-
-def _inside(value: SSAValue, op: Operation) -> bool:
-    """Whether `value` is defined within a region of `op`."""
-    block = value.block if isinstance(value, BlockArgument) else value.owner.parent
-    while block is not None:
-        parent = block.parent_op()
-        if parent is op:
-            return True
-        block = parent.parent if parent is not None else None
-    return False
-
-
-def writes_memory(op: Operation) -> bool:
-    """Whether an operation with regions (or a call) may change memory that others see."""
-    if op.name == "tt.call":
-        return True
-    return any(inner.name in _WRITERS for inner in op.walk())
-
-
-_WRITERS = _ATOMICS | {"tt.store", "tt.call", "tt.print", "tt.assert"}
 
 
 class Collector:
@@ -263,7 +226,7 @@ class Collector:
     def _write(self, op: Operation) -> None:
         """A store or an atomic."""
         if is_tile(op.operands[0]):
-            kind = "atomic" if op.name in _ATOMICS else "store"
+            kind = "atomic" if op.name in ATOMICS else "store"
             self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
         else:
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
@@ -365,9 +328,9 @@ class Collector:
 
     def _region(self, op: Operation, kind: str) -> None:
         """A step for an operation with regions: tiles that go in are spilled to the carried buffers first."""
-        writes = writes_memory(op)
+        writes = self.context.captured.writes_memory(op)
         step = Step(kind, self.position, op, writes=writes, reads=True)
-        outside = captured(op)
+        outside = self.context.captured.tiles(op)
         loop = kind in ("for", "while")
         for value, users in outside.items():
             if loop and any(user.name in ("tt.dot", "tt.trans", "tt.gather") for user in users):
@@ -376,7 +339,7 @@ class Collector:
                 self._check_loads(value)
         # First values of carried tiles are spilled to their buffers by steps of their own.
         step.needs = [value for value in op.operands if kind == "call" or not is_tile(value)] + list(outside)
-        step.needs += _captured_scalars(op)
+        step.needs += self.context.captured.scalars(op)
         if kind == "call":
             for value in op.operands:
                 if is_tile(value):
@@ -492,7 +455,7 @@ _HANDLERS: Mapping[str, Callable[[Collector, Operation], None]] = {
     "tt.get_program_id": Collector._scalar,
     "tt.get_num_programs": Collector._scalar,
     "tt.unsplat": Collector._scalar,
-} | dict.fromkeys(_ATOMICS, Collector._write)
+} | dict.fromkeys(ATOMICS, Collector._write)
 
 
 class Replan(Exception):

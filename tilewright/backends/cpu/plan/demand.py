@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -15,6 +16,7 @@ from tilewright.backends.cpu.plan.index import Index
 from tilewright.backends.cpu.plan.recompute import CAP, cost_of, is_lazy, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.base.errors import InternalError
+from tilewright.base.order import operands_first
 
 
 class Demands:
@@ -76,47 +78,44 @@ class Demands:
 
     def cost(self, value: SSAValue) -> float:
         """Cost of computing one element of `value` anew (shared parts are counted each time), capped."""
-        found = self._costs.get(value)
-        if found is None:
-            if not is_tile(value):
-                found = 0.0
-            elif value in self.placed:
-                found = 1.0
-            elif self._is_address(value):
-                found = 0.0
-            else:
-                below = sum(self.cost(operand) for operand in self.operands(value))
-                found = min(CAP, cost_of(value.owner) + below)  # type: ignore[arg-type]
-            self._costs[value] = found
-        return found
+        for part in operands_first(value, self._costed, self._costs):
+            self._costs[part] = self._cost(part)
+        return self._costs[value]
+
+    def _costed(self, value: SSAValue) -> list[SSAValue]:
+        """Operands whose cost is part of that of `value`."""
+        return [] if not is_tile(value) or value in self.placed or self._is_address(value) else self.operands(value)
+
+    def _cost(self, value: SSAValue) -> float:
+        if not is_tile(value):
+            return 0.0
+        if value in self.placed:
+            return 1.0
+        if self._is_address(value):
+            return 0.0
+        below = sum(self._costs[operand] for operand in self.operands(value))
+        return min(CAP, cost_of(value.owner) + below)  # type: ignore[arg-type]
 
     def loads(self, value: SSAValue) -> frozenset[Operation]:
         """Loads that computing `value` performs."""
-        found = self._loads.get(value)
-        if found is None:
-            out: set[Operation] = set()
-            for operand in self.operands(value):
-                out |= self.loads(operand)
-            op = owner_of(value)
-            if is_tile(value) and value not in self.placed and op is not None and op.name == "tt.load":
-                out.add(op)
-            found = self._loads[value] = frozenset(out)
-        return found
+        for part in operands_first(value, self.operands, self._loads):
+            found = _union([self._loads[operand] for operand in self.operands(part)])
+            op = owner_of(part)
+            if is_tile(part) and part not in self.placed and op is not None and op.name == "tt.load":
+                found |= {op}
+            self._loads[part] = found
+        return self._loads[value]
 
     def leaves(self, value: SSAValue) -> frozenset[SSAValue]:
         """Scalars and placed values that computing `value` reads."""
-        found = self._leaves.get(value)
-        if found is None:
-            operands = self.operands(value)
-            out: set[SSAValue] = set()
-            for operand in operands:
-                out |= self.leaves(operand)
-            if not is_tile(value) or value in self.placed:
-                out.add(value)
-            elif value.owner.name == "tt.gather":  # type: ignore[union-attr]
-                out.add(value.owner.operands[0])  # type: ignore[union-attr]
-            found = self._leaves[value] = frozenset(out)
-        return found
+        for part in operands_first(value, self.operands, self._leaves):
+            found = _union([self._leaves[operand] for operand in self.operands(part)])
+            if not is_tile(part) or part in self.placed:
+                found |= {part}
+            elif part.owner.name == "tt.gather":  # type: ignore[union-attr]
+                found |= {part.owner.operands[0]}  # type: ignore[union-attr]
+            self._leaves[part] = found
+        return self._leaves[value]
 
     def walk(self, value: SSAValue, index: Index) -> Iterator[tuple[SSAValue, Index]]:
         """Every (value, index) evaluated to compute `value` at `index`, the tile values of its cone."""
@@ -130,3 +129,12 @@ class Demands:
             yield key
             if key[0] not in self.placed:
                 stack.extend(operand_indices(*key))
+
+
+_S = TypeVar("_S")
+
+
+def _union(sets: list[frozenset[_S]]) -> frozenset[_S]:
+    """The union; the largest of the sets itself where it holds the others, as links of a chain share what they read."""
+    largest: frozenset[_S] = max(sets, key=len, default=frozenset())
+    return largest if all(other <= largest for other in sets) else largest.union(*sets)

@@ -7,13 +7,17 @@ is, a sum of two loads is not). Regions are planned after the block that holds t
 
 from __future__ import annotations
 
+import bisect
 import heapq
+from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.backends.cpu.plan.affine import root_argument
+from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
+from tilewright.backends.cpu.plan.dependence import Accesses, Dependents
 from tilewright.backends.cpu.plan.index import identity
 from tilewright.backends.cpu.plan.recompute import is_tile, owner_of
 from tilewright.backends.cpu.plan.reuse import share_work
@@ -40,8 +44,9 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
         decisions: of the function; the plan keeps them.
     """
     must_place: set[object] = set()
+    captured = Captured(function)
     while True:
-        context = FunctionContext(isa, must_place)
+        context = FunctionContext(isa, captured, must_place)
         arguments: dict[SSAValue, Buffer] = {
             argument: context.place(argument) for argument in function.body.blocks[0].args if is_tile(argument)
         }
@@ -104,6 +109,24 @@ def _plan_regions(context: FunctionContext, step: Step) -> None:
         step.bodies = [first, plan_block(context, after, tiles)]
 
 
+@dataclass(eq=False, slots=True)
+class _Group:
+    """Steps that share a loop nest; sets of steps have a bit for the number of each.
+
+    Args:
+        first: the first of them.
+        hard, needed: what they depend on in a way that a common loop would break, and in any way.
+        axes: that they reduce.
+        accesses: of memory, once somebody asked.
+    """
+
+    first: Step
+    hard: int
+    needed: int
+    axes: set[int]
+    accesses: Accesses | None = None
+
+
 class _Grouping:
     """Merges and orders the steps of a block."""
 
@@ -116,6 +139,7 @@ class _Grouping:
         self.leader = {step: step for step in self.steps}
         self.members: dict[Step, list[Step]] = {step: [step] for step in self.steps}
         self.writers = [step for step in self.steps if step.writes]
+        self.written_at = [step.position for step in self.writers]
         self.hard: dict[Step, set[Step]] = {}
         self.soft: dict[Step, set[Step]] = {}
         self.together: list[tuple[Step, Step, Operation]] = []
@@ -123,8 +147,17 @@ class _Grouping:
         self.loads: dict[Step, set[Operation]] = {}
         for step in self.steps:
             self._survey(step)
+        late: list[Operation] = []
+        earlier = 0  # writers before the step
+        readers: list[Step] = []  # that read memory since the last of them
         for step in self.steps:
-            self._connect(step)
+            self._connect(step, earlier, readers, late)
+            if step.writes:
+                earlier, readers = earlier + 1, []
+            elif step.reads or self.loads[step]:
+                readers.append(step)
+        if late:
+            raise Replan(self._outermost(late))
         for writer, argument, number in collector.overwrites:
             self._overwrite(writer, argument, number)
 
@@ -141,8 +174,15 @@ class _Grouping:
                 loads |= self.demands.loads(value)
         self.leaves[step], self.loads[step] = leaves, loads
 
-    def _connect(self, step: Step) -> None:
-        """Direct dependences of a step: values, memory, explicit ones."""
+    def _connect(self, step: Step, earlier: int, readers: list[Step], late: list[Operation]) -> None:
+        """Direct dependences of a step: values, memory, explicit ones.
+
+        Args:
+            step: the step.
+            earlier: number of the writers before it.
+            readers: what reads memory between the last of them and the step; who read before that came first anyway.
+            late: takes the loads that must be performed at their own place.
+        """
         hard: set[Step] = set(step.after)
         soft: set[Step] = set()
         for leaf in self.leaves[step]:
@@ -151,45 +191,49 @@ class _Grouping:
                 continue
             spill = writer.kind == "group" and all(sink.kind == "spill" for sink in writer.sinks)
             (soft if spill and self._same_index(step, leaf) else hard).add(writer)
-        loads = self.loads[step]
-        earlier = [writer for writer in self.writers if self.number[writer] < self.number[step]]
         if (step.writes or step.reads) and earlier:
-            (soft if _is_store(step) and _is_store(earlier[-1]) else hard).add(earlier[-1])
-        for load in loads:
-            self._order_load(step, load, earlier, hard)
+            last = self.writers[earlier - 1]
+            (soft if _is_store(step) and _is_store(last) else hard).add(last)
+        for load in self.loads[step]:
+            self._order_load(step, load, earlier, hard, late)
         if step.writes:
-            for other in self.steps[: self.number[step]]:
-                if other.reads or self.loads[other]:
-                    (soft if _is_store(step) and other.kind == "group" else hard).add(other)
+            for other in readers:
+                (soft if _is_store(step) and other.kind == "group" else hard).add(other)
         hard.discard(step)
         soft -= hard | {step}
         self.hard[step], self.soft[step] = hard, soft
         if _is_store(step):
-            self._check_store(step)
+            self._check_store(step, late)
 
-    def _order_load(self, step: Step, load: Operation, earlier: list[Step], hard: set[Step]) -> None:
+    def _order_load(self, step: Step, load: Operation, earlier: int, hard: set[Step], late: list[Operation]) -> None:
         """A lazy load runs after the writes that precede it, and must not run after the ones that follow it."""
         block, position = self.context.where[load]
         if block is not self.collector.block:
             if earlier and load not in self.context.must_place:
-                raise Replan([load])
+                late.append(load)
             return
-        before = [writer for writer in earlier if writer.position < position]
-        crossed = [writer for writer in earlier if writer.position > position]
+        before = bisect.bisect_left(self.written_at, position, 0, earlier)
+        crossed = self.writers[bisect.bisect_right(self.written_at, position, 0, earlier) : earlier]
         if before:
-            hard.add(before[-1])
+            hard.add(self.writers[before - 1])
         if crossed and not (_is_store(step) and all(_is_store(w) and w.shape == step.shape for w in crossed)):
-            raise Replan([load])
-        self.together += [(step, writer, load) for writer in crossed]
+            late.append(load)
+        else:
+            self.together += [(step, writer, load) for writer in crossed]
 
-    def _check_store(self, step: Step) -> None:
+    def _outermost(self, loads: list[Operation]) -> list[Operation]:
+        """Those loads that no other of them performs to know its address: these will be performed with that one."""
+        inner = {load for outer in loads for operand in outer.operands for load in self.demands.loads(operand)}
+        return [load for load in dict.fromkeys(loads) if load not in inner]
+
+    def _check_store(self, step: Step, late: list[Operation]) -> None:
         """A store must not overwrite what its own loop nest loads later at other indices."""
         stored = self._address(step.sinks[0].roots[0], step.shape)
         for load in self.loads[step]:
             pointer = load.operands[0]
             loaded = self._address(pointer, shape_of(pointer.type))
             if self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) and (stored is None or loaded != stored):
-                raise Replan([load])
+                late.append(load)
 
     def _root_of(self, pointer: SSAValue) -> SSAValue | None:
         return root_argument(self.context.analysis.pointer(pointer, identity(shape_of(pointer.type))).base)
@@ -244,77 +288,76 @@ class _Grouping:
     # -- grouping ------------------------------------------------------------------------------------
 
     def _merge(self) -> None:
-        groups: list[Step] = []
+        groups: list[_Group] = []
+        dependents = Dependents([[self.number[d] for d in self.hard[s] | self.soft[s]] for s in self.steps])
         for step in self.steps:
-            if step.kind != "group":
+            if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
                 continue
-            alone = any(sink.kind in _ALONE for sink in step.sinks)
-            host = None if alone else self._host(step, groups[-_LOOK_BACK:])
-            if host is not None:
-                self.members[host].extend(self.members.pop(step))
-                self.leader[step] = host
-            elif not alone:
-                groups.append(step)
+            own = self._group_of(step)
+            host = self._host(own, groups[-_LOOK_BACK:], dependents)
+            if host is None:
+                groups.append(own)
+                continue
+            self.members[host.first].extend(self.members.pop(step))
+            self.leader[step] = host.first
+            host.hard |= own.hard
+            host.needed |= own.needed
+            host.axes |= own.axes
+            self._accesses(host).include(self._accesses(own))
+            dependents.merge(self.number[host.first], self.number[step])
 
-    def _host(self, step: Step, groups: list[Step]) -> Step | None:
+    def _group_of(self, step: Step) -> _Group:
+        hard = sum(1 << self.number[other] for other in self.hard[step])
+        needed = hard | sum(1 << self.number[other] for other in self.soft[step])
+        return _Group(step, hard, needed, {sink.axis for sink in step.sinks if sink.axis >= 0})
+
+    def _host(self, own: _Group, groups: list[_Group], dependents: Dependents) -> _Group | None:
         """The last of some groups that a step can join; why not is told of the last one of its shape."""
-        found: Answer[Step] | None = None
-        for group in reversed([group for group in groups if group.shape == step.shape]):
-            answer = self._can_join(step, group)
+        step = own.first
+        found: Answer[_Group] | None = None
+        for group in reversed([group for group in groups if group.first.shape == step.shape]):
+            answer = self._can_join(own, group, dependents)
             if isinstance(answer, Yes):
                 return self.context.decisions.note(FUSION, _place_of(step), answer)
-            first_values = all(sink.kind == "spill" for sink in group.sinks)  # of what a loop carries
+            first_values = all(sink.kind == "spill" for sink in group.first.sinks)  # of what a loop carries
             found = found or (None if first_values else answer)
         if found is not None:
             self.context.decisions.note(FUSION, _place_of(step), found)
         return None
 
-    def _can_join(self, step: Step, host: Step) -> Answer[Step]:
+    def _can_join(self, step: _Group, host: _Group, dependents: Dependents) -> Answer[_Group]:
         """Whether a step can run in the loop of a group over the same shape."""
-        axes = {s.axis for member in (*self.members[host], step) for s in member.sinks if s.axis >= 0}
-        if len(axes) > 1:
-            return No("they reduce along different dims", _place_of(host))
-        one, many = [step], self.members[host]
-        if self._separated(one, many) or self._separated(many, one):
-            return No("it needs a result that is whole only after that loop", _place_of(host))
-        if not self._memory_allows(step, host):
-            return No("what it stores might be loaded or stored at another place of that loop", _place_of(host))
-        extents = "x".join(map(str, step.shape))
-        return Yes(host, f"with {_described(host)} over {extents}")
+        place = _place_of(host.first)
+        if len(step.axes | host.axes) > 1:
+            return No("they reduce along different dims", place)
+        if self._separated(step, host, dependents) or self._separated(host, step, dependents):
+            return No("it needs a result that is whole only after that loop", place)
+        if self._accesses(host).may_meet(self._accesses(step)):
+            return No("what it stores might be loaded or stored at another place of that loop", place)
+        extents = "x".join(map(str, step.first.shape))
+        return Yes(host, f"with {_described(host.first)} over {extents}")
 
-    def _separated(self, later: list[Step], earlier: list[Step]) -> bool:
+    def _separated(self, later: _Group, earlier: _Group, dependents: Dependents) -> bool:
         """Whether one of `later` depends on one of `earlier` in a way that a common loop would break."""
-        for step in later:
-            for other in self.hard[step] | self.soft[step]:
-                if other in earlier:
-                    if other in self.hard[step]:
-                        return True
-                elif other not in later and any(self._reaches(other, goal) for goal in earlier):
-                    return True
-        return False
-
-    def _memory_allows(self, step: Step, host: Step) -> bool:
-        """Stores in one loop nest must not meet other accesses to the same tensor at other indices."""
-        members = [*self.members[host], step]
-        stores = [sink for member in members for sink in member.sinks if sink.kind == "store"]
-        if not stores:
+        at = self.number[earlier.first]
+        members = dependents.members(at)
+        if later.hard & members:
             return True
-        for store in stores:
-            form = self._address(store.roots[0], store.shape)
-            if form is None:
-                return False
-            for member in members:
-                for other in self._addresses(member):
-                    if other is None or (other[0] is form[0] and other[1] != form[1]):
-                        return False
-        return True
+        others = later.needed & ~members & ~dependents.members(self.number[later.first])
+        return others & dependents.of(at) != 0
 
-    def _addresses(self, step: Step) -> list[tuple[SSAValue, object] | None]:
-        found = [self._address(sink.roots[0], sink.shape) for sink in step.sinks if sink.kind == "store"]
-        for load in self.loads[step]:
-            pointer = load.operands[0]
-            found.append(self._address(pointer, shape_of(pointer.type)))
-        return found
+    def _accesses(self, group: _Group) -> Accesses:
+        """What the members of a group store and load; stores in one loop nest must not meet other accesses."""
+        if group.accesses is None:
+            group.accesses = Accesses()
+            for step in self.members[group.first]:
+                for sink in step.sinks:
+                    if sink.kind == "store":
+                        group.accesses.add(self._address(sink.roots[0], sink.shape), store=True)
+                for load in self.loads[step]:
+                    pointer = load.operands[0]
+                    group.accesses.add(self._address(pointer, shape_of(pointer.type)), store=False)
+        return group.accesses
 
     def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> tuple[SSAValue, object] | None:
         """Root argument and affine address of a tile of pointers, or None when they are not known."""

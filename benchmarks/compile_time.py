@@ -1,0 +1,130 @@
+"""How the time of a compile grows with the length of a kernel.
+
+``python -m benchmarks.compile_time [--target cuda:90] [SHAPE ...]`` prints the curves. Each shape is a family of
+kernels with a number of statements (or trips that are unrolled, or elements that are sorted); a compile should take no
+more than a little over n times as long for n times as many. Nothing is run, so a GPU's code needs no GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.startup import Timing
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A family of kernels.
+
+    Args:
+        lines: of the body of `kernel(p, q, n)`, for a length. The pointers are to f32, `n` is an i32.
+        lengths: that are measured.
+        most: seconds that the compile for the CPU of the length `at` may take.
+        at: that length.
+    """
+
+    lines: Callable[[int], list[str]]
+    lengths: tuple[int, ...]
+    most: float
+    at: int
+
+
+_TILE = ["i = tl.arange(0, 64)", "x = tl.load(p + i)", "y = x"]
+_END = ["tl.store(q + i, y)"]
+
+
+def _scalar(length: int) -> list[str]:
+    return ["a = n", *(f"a = a * 3 + n + {i}" for i in range(length)), "tl.store(q, a.to(tl.float32))"]
+
+
+def _branches(length: int) -> list[str]:
+    steps = (line for i in range(length) for line in (f"if n > {i}:", f"    a += {i}", "else:", "    a *= 3"))
+    return ["a = n", *steps, "tl.store(q, a.to(tl.float32))"]
+
+
+def _unrolled(length: int) -> list[str]:
+    access = "tl.store(q + j * 64 + i, tl.load(p + j * 64 + i) * 2.0)"
+    return [_TILE[0], f"for j in tl.static_range({length}):", f"    {access}"]
+
+
+def _sort(length: int) -> list[str]:
+    return [f"i = tl.arange(0, {length})", "tl.store(q + i, tl.sort(tl.load(p + i)))"]
+
+
+_MANY = (50, 200, 800, 2000)
+SHAPES = {
+    "loads and stores": Shape(
+        lambda n: [f"tl.store(q + {i}, tl.load(p + {i}) + {i}.0)" for i in range(n)], _MANY, 1.0, 200
+    ),
+    "scalar chain": Shape(_scalar, _MANY, 1.0, 800),
+    "tile chain": Shape(lambda n: [*_TILE, *["y = y * x + 0.5"] * n, *_END], _MANY, 1.0, 800),
+    "selections of tiles": Shape(
+        lambda n: [*_TILE, *(f"y = tl.where(y > {i}.0, y - x, y * 2.0)" for i in range(n)), *_END], _MANY, 1.0, 200
+    ),
+    "unrolled tiles": Shape(_unrolled, _MANY, 1.0, 200),
+    "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
+    "sort": Shape(_sort, (32, 128, 512), 1.0, 128),
+}
+
+
+def kernel_of(shape: str, length: int, folder: Path) -> Any:
+    """A kernel of a shape, written to a file of `folder`, where the front end finds its text."""
+    path = folder / f"{shape.replace(' ', '_')}_{length}.py"
+    body = "".join(f"    {line}\n" for line in SHAPES[shape].lines(length))
+    head = "import tilewright\nimport tilewright.language as tl\n\n\n@tilewright.jit\ndef kernel(p, q, n):\n"
+    path.write_text(head + body)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.kernel
+
+
+def seconds_of(shape: str, length: int, target: str | None = None) -> dict[str, float]:
+    """Seconds of each stage of a compile, without any cache; for a target as text, or this CPU."""
+    import tilewright
+    from tilewright.compiler import ASTSource
+
+    with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as folder:
+        fn = kernel_of(shape, length, Path(folder))
+        source = ASTSource(fn, {"p": "*fp32", "q": "*fp32", "n": "i32"})
+        before = tilewright.knobs.cache.disabled
+        tilewright.knobs.cache.disabled = True
+        try:
+            return dict(tilewright.compile(source, target).seconds)
+        finally:
+            tilewright.knobs.cache.disabled = before
+
+
+def growth_times(step: Callable[[str], None]) -> Iterator[Timing]:
+    """A row for each shape and length on this CPU."""
+    seconds_of("sort", 4)  # what the first compile of a process loads
+    for name, shape in SHAPES.items():
+        for length in sorted({*shape.lengths[:3], shape.at}):
+            step(f"compile {name} {length}")
+            most = shape.most if length == shape.at else None
+            yield Timing("compile growth", f"{name}, {length}", sum(seconds_of(name, length).values()), most)
+
+
+@click.command()
+@click.argument("shapes", nargs=-1)
+@click.option("--target", default=None, help="Such as cuda:90; default is this CPU.")
+def main(shapes: tuple[str, ...], target: str | None) -> None:
+    """Print the curve of each shape."""
+    seconds_of("sort", 4, target)
+    for name in shapes or SHAPES:
+        for length in SHAPES[name].lengths:
+            found = seconds_of(name, length, target)
+            stages = ", ".join(f"{stage} {1e3 * value:.0f}" for stage, value in found.items())
+            print(f"{name:20} {length:5}: {1e3 * sum(found.values()):7.0f} ms   ({stages})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Compiling takes about n times as long for n times as many statements, and no length is too long.
+
+Calls of Python functions are counted rather than seconds: the count is the same on every machine, however busy.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.compile_time import SHAPES, kernel_of
+from tests.backends.nvidia.laying import tile_ir
+from tests.fuzz.emitted import emitted
+from tilewright.base.options import Options
+
+TYPES = {"p": "*fp32", "q": "*fp32", "n": "i32"}
+STRAIGHT = ["loads and stores", "scalar chain", "tile chain", "selections of tiles", "unrolled tiles"]
+
+
+def calls_of(shape: str, length: int, target: str, folder: Path) -> int:
+    """Calls of Python functions from the kernel's text to LLVM IR."""
+    kernel = kernel_of(shape, length, folder)
+    count = 0
+
+    def counts(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counts)
+    try:
+        emitted(tile_ir(kernel, TYPES), Options(), target)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("target", ["avx2", "cuda90"])
+@pytest.mark.parametrize("shape", STRAIGHT)
+def test_four_times_as_many_statements_take_about_four_times_as_long(shape: str, target: str, tmp_path: Path) -> None:
+    calls_of(shape, 4, target, tmp_path)  # what only the first kernel asks for
+    short, long = (calls_of(shape, length, target, tmp_path) for length in (40, 160))
+    assert long < 4.8 * short
+
+
+@pytest.mark.parametrize("target", ["avx2", "cuda90"])
+def test_a_chain_of_two_thousand_operations(target: str, tmp_path: Path) -> None:
+    text = emitted(tile_ir(kernel_of("tile chain", 2000, tmp_path), TYPES), Options(), target)
+    assert text.count("fmul") + text.count("fma") >= 2000
+
+
+def test_the_shapes_are_measured() -> None:
+    assert set(STRAIGHT) < set(SHAPES)

@@ -1,0 +1,64 @@
+"""What the regions of a function take from outside, and whether they write memory: one walk for all of them."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.backends.cpu.plan.recompute import is_tile
+
+ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
+_WRITERS = ATOMICS | {"tt.store", "tt.call", "tt.print", "tt.assert"}
+
+
+class Captured:
+    """What operations with regions use of what is defined outside of them.
+
+    Args:
+        function: whose operations are asked about.
+    """
+
+    def __init__(self, function: Operation) -> None:
+        self._tiles: dict[Operation, dict[SSAValue, list[Operation]]] = {}
+        self._scalars: dict[Operation, dict[SSAValue, None]] = {}
+        self._writing: set[Operation] = set()
+        waiting = [function]
+        while waiting:  # in the order of the program
+            op = waiting.pop()
+            if op is not function:
+                self._note(op, function)
+            blocks = [block for region in op.regions for block in region.blocks]
+            waiting += [inner for block in reversed(blocks) for inner in reversed(list(block.ops))]
+
+    def tiles(self, op: Operation) -> dict[SSAValue, list[Operation]]:
+        """Tile values defined outside `op` that its regions use, with the operations that use them."""
+        return self._tiles.get(op, {})
+
+    def scalars(self, op: Operation) -> list[SSAValue]:
+        """Scalars defined outside `op` that its regions use."""
+        return list(self._scalars.get(op, ()))
+
+    def writes_memory(self, op: Operation) -> bool:
+        """Whether an operation with regions (or a call) may change memory that others see."""
+        return op.name == "tt.call" or op in self._writing
+
+    def _note(self, op: Operation, function: Operation) -> None:
+        """Tell every operation around `op`, up to those that define its operands, that it uses them."""
+        around = op.parent_op()
+        for value in op.operands:
+            owner = value.owner
+            block = owner if isinstance(owner, Block) else owner.parent
+            home = block.parent_op() if block is not None else None
+            user = around
+            while user is not None and user is not home and user is not function:
+                if is_tile(value):
+                    self._tiles.setdefault(user, {}).setdefault(value, []).append(op)
+                else:
+                    known = self._scalars.setdefault(user, {})
+                    if value in known:
+                        break  # those around know it too
+                    known[value] = None
+                user = user.parent_op()
+        if op.name in _WRITERS:
+            while around is not None and around not in self._writing:
+                self._writing.add(around)
+                around = around.parent_op()
