@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from tests.corpus import losses, norms
+from tests.corpus import (
+    attention,
+    convolutions,
+    elementwise,
+    experts,
+    indexing,
+    linear_attention,
+    losses,
+    norms,
+    optimisers,
+    products,
+    quantisation,
+    sampling,
+)
 from tests.corpus.case import CASES
 
-FILES = (losses, norms)
+FILES = (
+    attention,
+    convolutions,
+    elementwise,
+    experts,
+    indexing,
+    linear_attention,
+    losses,
+    norms,
+    optimisers,
+    products,
+    quantisation,
+    sampling,
+)
 __all__ = ["CASES", "FILES"]

@@ -9,6 +9,10 @@ pytest.importorskip("torch")
 from tests.corpus import every
 
 
+def test_there_are_a_hundred() -> None:
+    assert len(every.CASES) >= 100
+
+
 @pytest.mark.parametrize("name", every.CASES)
 def test_case(name: str) -> None:
     case = every.CASES[name]

@@ -13,9 +13,9 @@ from tilewright.base.decision import Decision, from_records
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
-from tilewright.compile.slots import slot_values
+from tilewright.compile.slots import plain_values, slot_values
 from tilewright.compile.specialize import Specialization
-from tilewright.devices.arrays import read
+from tilewright.devices.arrays import HOST, read
 from tilewright.devices.places import place_of
 from tilewright.devices.registry import backend_of
 
@@ -52,6 +52,8 @@ class CompiledKernel:
     src: BlockFunction | None = None
     specialization: Specialization | None = None
     _launchers: dict[Placement, Launch] = field(default_factory=dict)
+    _slots: tuple[int, ...] | None = None  # parameters with a slot, once known; () if a tuple has one
+    _last: tuple[int | None, Any] = (None, None)  # device and launcher of the last launch
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -97,6 +99,17 @@ class CompiledKernel:
         """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored."""
         assert self.specialization is not None
         names = self.specialization.names
+        if self._slots is None:
+            paths = self.specialization.runtime_paths
+            self._slots = tuple(path[0] for path in paths) if all(len(path) == 1 for path in paths) else ()
+        found = plain_values(args, self._slots) if self._slots and stream is None and len(args) == len(names) else None
+        if found is not None and (found[1] == HOST) is (self.target.backend == "cpu"):
+            if self._last[0] != found[1]:
+                self._last = found[1], self.launcher(Placement(found[1]))
+            gx, gy, gz = grid3(grid)
+            if gx and gy and gz:
+                self._last[1](gx, gy, gz, *found[0])
+            return
         if len(args) != len(names):
             raise ArgumentError(f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
         arguments = tuple(read(value, name) for value, name in zip(args, names, strict=True))

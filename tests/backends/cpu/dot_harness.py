@@ -14,8 +14,7 @@ import numpy as np
 from tests.backends.cpu.families import load_for
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_strided, pack_a, pack_b
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I64, PTR, VOID
 
 _STORAGE = {

@@ -10,8 +10,7 @@ import functools
 from collections.abc import Callable
 
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import BF16, F32, I8, I32, I64, PTR, VOID, V, const, zero
 
 _NAMES = ("ldtilecfg", "tilerelease", "tilezero", "tileloadd64", "tilestored64", "tdpbf16ps", "tdpbssd")

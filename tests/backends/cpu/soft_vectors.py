@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 
 from tests.backends.cpu import soft_amx
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import _ROUND_TO_BFLOAT, Module
+from tilewright.backends.llvm.module import _ROUND_TO_BFLOAT, Function, Module
 from tilewright.backends.llvm.types import F32, F64, I1, I8, I16, I32, I64, PTR, VOID, T, V, const, zero
 
 _ELEMS = {"f16": "half", "f32": "float", "f64": "double", "p0": "ptr"}

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.backends.llvm import casts, codegen, elementwise, features
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I64, PTR, T, V
 
 NUMPY = {

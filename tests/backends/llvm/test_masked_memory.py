@@ -16,8 +16,7 @@ from tests.fuzz.arguments import Guarded
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.codegen import assembly, compile_object, load
 from tilewright.backends.llvm.features import describe, host
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I1, I8, I16, I32, I64, PTR, VOID, T, V, const, iota
 
 _CPUS = ["", "x86-64-v3"] if host().has_zmm else [""]

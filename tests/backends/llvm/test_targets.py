@@ -8,8 +8,7 @@ import pytest
 
 from tests.backends.llvm.harness import build
 from tilewright.backends.llvm import casts, codegen, elementwise, features, vecmath
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I1, PTR, V
 
 LINUX = "x86_64-unknown-linux-gnu"

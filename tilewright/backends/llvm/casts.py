@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.minifloat import FORMATS, decode, encode, narrow, widen
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, PTR, T, V
 from tilewright.base.errors import InternalError
 

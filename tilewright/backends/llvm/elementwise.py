@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.llvm import integers, vecmath
-from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.minifloat import narrow, widen
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const
 from tilewright.base.errors import InternalError
 

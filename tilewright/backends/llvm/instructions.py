@@ -8,13 +8,10 @@ instructions on literals and the neutral elements (`x + 0`, `x * 1`, `x & 0`) fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from tilewright.backends.llvm.declarations import Declarations
 from tilewright.backends.llvm.sums import Sums
 from tilewright.backends.llvm.types import VOID, T, V, const, wrap_int
-
-if TYPE_CHECKING:
-    from tilewright.backends.llvm.module import Module
 
 Operand = V | int | float
 
@@ -26,7 +23,7 @@ class Emitter:
         module: the module that the function belongs to.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Declarations) -> None:
         self.module = module
         self._lines: list[str] = []
         self._count = 0

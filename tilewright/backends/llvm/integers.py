@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, F64, I1, I32, I64, T, V, const
 
 Emitter = Callable[..., V]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F64, I64, T, V, const
 
 

@@ -9,7 +9,7 @@ subnormal, so the hardware rounds them.
 
 from __future__ import annotations
 
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import BF16, F16, F32, I32, I64, T, V, const
 from tilewright.base.dtypes import dtype
 from tilewright.base.minifloat import FORMATS as SMALL_FORMATS

@@ -1,5 +1,8 @@
 """One LLVM module as text: functions, declarations on use, constants, metadata.
 
+`Function` is made by `Module.function` and inherits every instruction helper: lane-wise (`instructions`), vector
+(`vectors`), memory (`memory`) and control flow (`control`). It starts in its entry block; end it with `ret`.
+
 Helpers that many call sites share are internal functions deduplicated by name: `if not module.has(name):
 build(module.function(name, ...))`. The text carries no triple or data layout unless given: `codegen` sets those of
 the target machine.
@@ -7,34 +10,80 @@ the target machine.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+from tilewright.backends.llvm.control import ControlFlow
+from tilewright.backends.llvm.declarations import Declarations
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.types import PTR, VOID, T, V
 
 
-class Module:
+class Function(ControlFlow):
+    """Body, parameters and attributes of a function definition.
+
+    Args:
+        module: where it lives.
+        name: symbol without `@`.
+        ret: type of the result.
+        params: parameter types, each optionally with attributes: `PTR` or `(PTR, "noalias nocapture")`.
+        linkage: `"internal"`, or `""` for an exported symbol.
+        attrs: function attributes.
+    """
+
+    module: Module
+
+    def __init__(
+        self, module: Module, name: str, ret: T, params: Sequence[T | tuple[T, str]], linkage: str, attrs: str
+    ) -> None:
+        super().__init__(module)
+        self.name, self.ret_type = name, ret
+        self.args: list[V] = []
+        texts = []
+        for number, param in enumerate(params):
+            t, extra = (param, "") if isinstance(param, T) else param
+            self.args.append(V(t, f"%a{number}"))
+            texts.append(f"{t.text}{' ' if extra else ''}{extra} %a{number}")
+        self._head = f"define {linkage}{' ' if linkage else ''}{ret.text} @{name}({', '.join(texts)}) {attrs}".rstrip()
+        self._allocas: list[str] = []
+        self._block, self._blocks = "entry", 0
+        self._scope = ""
+
+    @property
+    def isa(self) -> CpuFeatures:
+        """What the target of the module can do."""
+        return self.module.isa
+
+    @property
+    def value(self) -> V:
+        """The function as a pointer."""
+        return V(PTR, f"@{self.name}")
+
+    def debug_scope(self, file: str, line: int) -> None:
+        """Attach debug info: the function is defined at `line` of `file`. Call before any instruction."""
+        self._scope = self.module.debug_subprogram(self.name, file, line)
+        self.at(line, 0)
+
+    def at(self, line: int, column: int) -> None:
+        """Attribute the following instructions to a source position (no effect without `debug_scope`)."""
+        if self._scope:
+            self._dbg = f", !dbg {self.module.debug_location(line, column, self._scope)}"
+
+    def render(self) -> str:
+        """The definition as text."""
+        scope = f" !dbg {self._scope}" if self._scope else ""
+        return "\n".join([f"{self._head}{scope} {{", "entry:", *self._allocas, *self._lines, "}"])
+
+
+class Module(Declarations):
     """Functions, declarations, globals and metadata of one compilation.
 
     Args:
         isa: features of the target; gates every target intrinsic.
     """
 
-    emission_kind = "LineTablesOnly"
-    """Which debug information functions with a `debug_scope` get."""
-
     def __init__(self, isa: CpuFeatures) -> None:
-        self.isa = isa
+        super().__init__(isa)
         self._functions: dict[str, Function] = {}
-        self._declared: dict[str, str] = {}
-        self._globals: dict[str, str] = {}
-        self._strings: dict[str, str] = {}
-        self._structs: dict[str, str] = {}
-        self._metadata: list[str] = []
-        self._metadata_index: dict[str, str] = {}
-        self._unit = ""
 
     # -- functions ---------------------------------------------------------------------------------
 
@@ -56,90 +105,6 @@ class Module:
             raise ValueError(f"function {name} is defined already")
         function = self._functions[name] = Function(self, name, ret, params, linkage, attrs)
         return function
-
-    def declare(self, name: str, ret: T, params: Sequence[T], attrs: str = "") -> None:
-        """Declare `name` once, unless it is defined here."""
-        if name in self._declared or name in self._functions:
-            return
-        self._declared[name] = f"declare {ret.text} @{name}({', '.join([t.text for t in params])}) {attrs}".rstrip()
-
-    # -- globals -------------------------------------------------------------------------------------
-
-    def constant(self, name: str, t: T, values: Sequence[V], align: int = 64) -> V:
-        """A private constant array of `t`; reuses an existing one of the same name. Gives its address."""
-        if name not in self._globals:
-            body = ", ".join([v.typed for v in values])
-            head = f"private unnamed_addr constant [{len(values)} x {t.text}]"
-            self._globals[name] = f"@{name} = {head} [{body}], align {align}"
-        return V(PTR, f"@{name}")
-
-    def variable(self, name: str, t: T, count: int, align: int = 64, *, exported: bool = False) -> V:
-        """A zero-initialised array of `count` values of `t`, internal unless `exported`. Gives its address."""
-        linkage = "" if exported else "internal "
-        self._globals.setdefault(name, f"@{name} = {linkage}global [{count} x {t.text}] zeroinitializer, align {align}")
-        return V(PTR, f"@{name}")
-
-    def struct(self, fields: Sequence[T]) -> T:
-        """A struct with these fields, as a type with a name of its own: its text would fill every use."""
-        body = ", ".join(field.text for field in fields)
-        name = self._structs.setdefault(body, f"%fields.{len(self._structs)}")
-        return T(name)
-
-    def external(self, name: str, type_: str, align: int, space: int = 0) -> None:
-        """Declare a global that lies elsewhere, once; `type_` is LLVM's text, such as `[0 x i8]`."""
-        where = f"addrspace({space}) " if space else ""
-        self._globals.setdefault(name, f"@{name} = external {where}global {type_}, align {align}")
-
-    def string(self, text: str) -> V:
-        """Address of a private NUL-terminated constant; equal texts share one."""
-        name = self._strings.setdefault(text, f"text.{len(self._strings)}")
-        data = text.encode() + b"\0"
-        body = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
-        self._globals.setdefault(name, f'@{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align 1')
-        return V(PTR, f"@{name}")
-
-    # -- metadata ------------------------------------------------------------------------------------
-
-    def metadata(self, text: str) -> str:
-        """A metadata node with this text (`!{...}` or `!DI...(...)`), shared by equal text. Gives `!number`."""
-        found = self._metadata_index.get(text)
-        if found is None:
-            found = self._metadata_index[text] = f"!{len(self._metadata)}"
-            self._metadata.append(text)
-        return found
-
-    def no_unroll(self) -> str:
-        """A fresh loop node that forbids unrolling (loop nodes must be distinct)."""
-        disable = self.metadata('!{!"llvm.loop.unroll.disable"}')
-        number = f"!{len(self._metadata)}"
-        self._metadata.append(f"distinct !{{{number}, {disable}}}")
-        return number
-
-    def debug_file(self, path: str) -> str:
-        """The `DIFile` node of a source path."""
-        folder, name = os.path.split(path)
-        return self.metadata(f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})")
-
-    def debug_subprogram(self, name: str, path: str, line: int) -> str:
-        """A `DISubprogram` of a function defined at `line` of `path`; the first makes the compile unit."""
-        file = self.debug_file(path)
-        if not self._unit:
-            self._unit = f"!{len(self._metadata)}"
-            self._metadata.append(
-                f"distinct !DICompileUnit(language: DW_LANG_Python, file: {file}, isOptimized: true, "
-                f"emissionKind: {self.emission_kind})"
-            )
-        kind = self.metadata("!DISubroutineType(types: !{null})")
-        number = f"!{len(self._metadata)}"
-        self._metadata.append(
-            f"distinct !DISubprogram(name: {_quoted(name)}, scope: {file}, file: {file}, line: {line}, type: {kind}, "
-            f"unit: {self._unit}, spFlags: DISPFlagDefinition | DISPFlagOptimized)"
-        )
-        return number
-
-    def debug_location(self, line: int, column: int, scope: str) -> str:
-        """A source position inside the subprogram `scope`."""
-        return self.metadata(f"!DILocation(line: {line}, column: {column}, scope: {scope})")
 
     # -- text ----------------------------------------------------------------------------------------
 
@@ -176,9 +141,3 @@ define hidden bfloat @__truncsfbf2(float %x) nounwind {
   ret bfloat %result
 }
 """
-
-
-def _quoted(text: str) -> str:
-    """A metadata string literal."""
-    safe = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
-    return f'"{safe}"'

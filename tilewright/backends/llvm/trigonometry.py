@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.backends.llvm import coefficients as c
-from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.mathcore import any_lane, horner, libm, magic_round, signed_like, to_bits
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, F64, I32, I64, PTR, VOID, V, const
 
 Emitter = Callable[..., V]

@@ -15,8 +15,8 @@ from typing import Any
 
 from tilewright.backends.llvm import coefficients as c
 from tilewright.backends.llvm import trigonometry
-from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.mathcore import from_bits, horner, libm, magic_round, power_of_two, signed_like, to_bits
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F64, I16, I32, T, V, const, zero
 
 Emitter = Callable[..., V]

@@ -17,7 +17,7 @@ from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
 

@@ -29,7 +29,7 @@ from tilewright.backends.cpu.plan.recompute import (
 )
 from tilewright.backends.llvm.casts import convert, from_working_float, storage
 from tilewright.backends.llvm.elementwise import emit
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError, UnsupportedError
 from tilewright.base.order import operands_first

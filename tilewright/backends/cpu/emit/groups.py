@@ -32,7 +32,7 @@ from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
 
 if TYPE_CHECKING:
-    from tilewright.backends.llvm.function import Function
+    from tilewright.backends.llvm.module import Function
 
 
 _WRITE = frozenset({"spill", "copy"})

@@ -33,8 +33,7 @@ from tilewright.backends.cpu.plan.recompute import constant_of, is_tile
 from tilewright.backends.cpu.plan.steps import FunctionPlan, Step, render
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I32, I64, PTR, VOID, T, V, const
 from tilewright.base.errors import InternalError
 from tilewright.base.options import Options

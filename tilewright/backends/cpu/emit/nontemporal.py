@@ -17,7 +17,7 @@ from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Step
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, VOID, V
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes

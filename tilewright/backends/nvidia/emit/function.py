@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.backends.llvm.function import Function
 from tilewright.backends.llvm.instructions import Operand
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I8, I32, I64, PTR, VOID, T, V, const
 from tilewright.backends.nvidia.arch import WARP
 

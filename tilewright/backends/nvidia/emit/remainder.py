@@ -9,7 +9,7 @@ LLVM's own expansion for NVPTX rounds the quotient. This is long division of sig
 
 from __future__ import annotations
 
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I32, I64, T, V, const
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.module import NvModule

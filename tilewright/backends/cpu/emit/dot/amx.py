@@ -19,8 +19,7 @@ import functools
 import sys
 
 from tilewright.backends.cpu.plan.dot import DotPlan
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, VOID, V, const
 
 _PARAMS = (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1, I64, I64)

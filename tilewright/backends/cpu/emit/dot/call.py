@@ -10,7 +10,7 @@ from tilewright.backends.cpu.emit.dot.amx import emit_amx_dot
 from tilewright.backends.cpu.emit.dot.micro import emit_dot
 from tilewright.backends.cpu.emit.dot.pack import Order, emit_pack
 from tilewright.backends.cpu.plan.dot import DotPlan
-from tilewright.backends.llvm.function import Function
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.base.errors import InternalError
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import (
     BF16,
     I1,

@@ -21,8 +21,7 @@ from tilewright.backends.cpu.emit.dot.micro import b_is_offset
 from tilewright.backends.cpu.emit.dot.transpose import emit_transpose
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.llvm.casts import from_working_float, to_working_float
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import BF16, I8, I16, I32, I64, PTR, VOID, V, const, iota, zero
 
 Order = Literal["k", "mn", "any"]

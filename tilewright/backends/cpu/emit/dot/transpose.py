@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.backends.llvm.function import Function
-from tilewright.backends.llvm.module import Module
+from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I64, PTR, VOID, T, V
 
 _Unzip = Callable[[V, V, int], V]
