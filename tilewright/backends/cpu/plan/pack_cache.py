@@ -7,7 +7,7 @@
 
 The key holds every value on which the operand depends apart from the trip number. Programs of a grid run in no order,
 so a kernel without atomics cannot see whether another program stored to B before or after it was packed; stores of the
-same program must come after the loop. Memory is bounded: at most `_CAPACITY` bytes for each dot.
+same program must come after the loop. Memory is bounded: at most `tuning.KEPT_BYTES` bytes for each dot.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.lower import FunctionLowering
     from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
 
-_CAPACITY = 3 << 20  # three planes of 2048x256 elements of bf16
 _FENCES = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.call"})
 
 
@@ -73,9 +73,9 @@ def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined:
     keys = _keys(operand, loop, [loop.ub] if joined else [])
     if isinstance(keys, No):
         return keys
-    slots = min(256, _CAPACITY // slot_bytes)
+    slots = min(tuning.KEPT_TRIPS, tuning.KEPT_BYTES // slot_bytes)
     if slots < 2:
-        return No(f"two trips of {slot_bytes} packed bytes are more than the {_CAPACITY} that are kept")
+        return No(f"two trips of {slot_bytes} packed bytes are more than the {tuning.KEPT_BYTES} that are kept")
     size = (slots + 1) * slot_bytes
     words = 8 * (2 + len(keys))
     panels, state = Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)

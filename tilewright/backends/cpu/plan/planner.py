@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import root_argument
 from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
@@ -32,7 +33,6 @@ from tilewright.ir.types import shape_of
 from tilewright.ops.function import FuncOp
 
 _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
-_LOOK_BACK = 6
 
 
 def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
@@ -294,7 +294,7 @@ class _Grouping:
             if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
                 continue
             own = self._group_of(step)
-            host = self._host(own, groups[-_LOOK_BACK:], dependents)
+            host = self._host(own, groups[-tuning.FUSION_LOOK_BACK :], dependents)
             if host is None:
                 groups.append(own)
                 continue

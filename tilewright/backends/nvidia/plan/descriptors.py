@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import axis_facts
 from tilewright.analysis.solver import Facts
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.anchors import bases_of
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
@@ -46,7 +47,6 @@ from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.rewriting import erase, replace
 
 _ALIGNMENT = 16  # bytes
-_SHARE = 2  # blocks of all accesses together take at most one of so many parts of shared memory
 
 
 # --- choice -------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, An
     if not tensors:
         return
     ordinary = [op for op in function.walk() if op.name in ACCESSES]
-    facts, room = axis_facts(function), arch.shared_limit // _SHARE
+    facts, room = axis_facts(function), arch.shared_limit // tuning.DESCRIPTOR_SHARE
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
         no = _unmovable(makers, arch) or _mixed(base, users, ordinary)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.device.tensormap import Recipe
 from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_type, memory_bits
 from tilewright.base.decision import Answer, No, Yes
@@ -29,7 +30,6 @@ from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 _LONGEST = 256  # elements of a box along a dim
 _LEAST = 128  # bytes of a block: the alignment of what the engine writes
 _LEAST_ROW = 16  # bytes
-_MOST_BOXES = 32
 _FLOATS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64"}  # those that can be padded with NaN
 
 
@@ -78,7 +78,7 @@ def plan_copy(shape: tuple[int, ...], bits: int) -> Answer[CopyPlan]:
     else:
         width, layout, swizzle = min(row, _LONGEST), row_major(shape), 0
     boxes = row // width
-    if boxes > (_MOST_BOXES if swizzle or rows == 1 else 1):
+    if boxes > (tuning.COPY_ENGINE_BOXES if swizzle or rows == 1 else 1):
         return No(f"a block has {boxes} pieces, which is too many", instead="smaller blocks")
     return Yes(CopyPlan(shape, layout, swizzle, (*outer, width), boxes, size // boxes))
 
