@@ -22,6 +22,7 @@ from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.backends.llvm.types import I1, I64, V, const
+from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ops.control import ForOp
@@ -64,6 +65,8 @@ def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined:
         slot_bytes: packed bytes of a trip.
         joined: whether a slot holds several trips, and so depends on the number of trips that are left.
     """
+    if not holds(UNORDERED_PROGRAMS):
+        return No("other programs may store to the operand")
     loop = block.parent_op()
     if not isinstance(loop, ForOp):
         return No("it is not in the body of a for loop")

@@ -26,6 +26,7 @@ from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
 from tilewright.backends.cpu.plan.subjects import FUSION
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, spoken
@@ -232,7 +233,8 @@ class _Grouping:
         for load in self.loads[step]:
             pointer = load.operands[0]
             loaded = self._address(pointer, shape_of(pointer.type))
-            if self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) and (stored is None or loaded != stored):
+            same = self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) or not holds(NO_OVERLAP)
+            if same and (stored is None or loaded != stored):
                 late.append(load)
 
     def _root_of(self, pointer: SSAValue) -> SSAValue | None:

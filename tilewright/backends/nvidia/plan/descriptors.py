@@ -32,6 +32,7 @@ from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
 from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
+from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import element_type, i1
@@ -126,7 +127,7 @@ def _too_large(users: Sequence[Operation], room: int) -> No | None:
 def _may_reach(op: Operation, base: SSAValue) -> bool:
     """Whether an access may be to the tensor of an argument."""
     bases = bases_of(op.operands[0])
-    return bases is None or base in bases
+    return bases is None or base in bases or not holds(NO_OVERLAP)
 
 
 def block_bytes(op: Operation) -> int:
