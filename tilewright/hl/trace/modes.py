@@ -43,6 +43,8 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(function, "__name__", "")
         if name == "__get__":
             return self._attribute(function, args)
+        if name in shape_arguments.QUESTIONS:
+            return function(*args, **kwargs)
         handler = _ANSWERS.get(name)
         if handler is not None and isinstance(args[0], torch.Tensor):
             answer = handler(trace, *args, **kwargs)
@@ -182,7 +184,9 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         recipe = RECIPES.get(name)
         if recipe is not None:
             with self:
-                return recipe(*args, **kwargs)
+                made = recipe(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
         row = ROWS.get(name)
         if row is None:
             return self._decomposed(function, name, args, kwargs)

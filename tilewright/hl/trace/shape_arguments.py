@@ -21,3 +21,6 @@ LIKE = _names("empty_like zeros_like ones_like full_like rand_like randn_like")
 
 # Methods of the factory family: they take `device=`, which the trace answers itself.
 DEVICED = FACTORIES | LIKE | _names("new_empty new_zeros new_ones new_full new_tensor")
+
+# Questions about a tensor whose answers are no sizes.
+QUESTIONS = _names("dim ndimension is_floating_point is_complex is_signed element_size")
