@@ -116,6 +116,10 @@ class CompileTimeAssertionFailure(CompilationError):
     """``tl.static_assert`` did not hold."""
 
 
+class PosingError(TilewrightError, ImportError):
+    """Tilewright cannot stand in for a module of Triton's, or the real Triton is in its way."""
+
+
 class VerificationError(TilewrightError):
     """Tile IR breaks a rule of its level; the message names the operation."""
 

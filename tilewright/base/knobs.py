@@ -122,6 +122,7 @@ class RuntimeKnobs(_Group):
         str,
         "device that is active at the start: cpu, cuda, or auto: a GPU if any",
     )
+    as_triton: bool = _knob("TILEWRIGHT_AS_TRITON", False, _bool, "pose as `triton` from the import of tilewright on")
     jit_cache_hook: Callable[..., Any] | None = None  # before a kernel is compiled
     jit_post_compile_hook: Callable[..., Any] | None = None
     launch_enter_hook: HookChain = field(default_factory=lambda: HookChain(on_change=settings_changed))
@@ -143,6 +144,16 @@ class LanguageKnobs(_Group):
 
 
 @dataclass(slots=True)
+class TorchKnobs:
+    gradients: str = _knob(
+        "TILEWRIGHT_TORCH_GRADIENTS",
+        "warn",
+        str,
+        "what a launch on torch tensors that require gradients does, as none flow: error, warn (once) or silent",
+    )
+
+
+@dataclass(slots=True)
 class Knobs:
     """All knobs, in groups."""
 
@@ -153,6 +164,7 @@ class Knobs:
     runtime: RuntimeKnobs = field(default_factory=RuntimeKnobs)
     autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)
     language: LanguageKnobs = field(default_factory=LanguageKnobs)
+    torch: TorchKnobs = field(default_factory=TorchKnobs)
 
     def describe(self) -> Iterator[tuple[str, str, Any, str]]:
         """Rows of (name, environment variable, value, help)."""

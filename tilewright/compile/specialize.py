@@ -67,6 +67,24 @@ class Param:
     def has_default(self) -> bool:
         return self.default is not inspect.Parameter.empty
 
+    # the names that Triton has for the same
+
+    @property
+    def num(self) -> int:
+        return self.index
+
+    @property
+    def do_not_specialize(self) -> bool:
+        return not self.specialize
+
+    @property
+    def do_not_specialize_on_alignment(self) -> bool:
+        return not self.specialize_alignment
+
+    @property
+    def annotation_type(self) -> str:
+        return self.fixed_type
+
 
 def parse_params(
     signature: inspect.Signature,
