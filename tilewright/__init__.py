@@ -23,6 +23,7 @@ from tilewright.base.errors import (
     UnsupportedLanguageConstruct,
 )
 from tilewright.base.knobs import knobs
+from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
@@ -38,6 +39,19 @@ from tilewright.launch.jit import JITFunction, jit
 from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
 TritonError = TilewrightError  # the root of Triton's errors, for programs that catch it
+_switch = lazy_module("tilewright.triton_names.switch")
+
+
+def as_triton() -> None:
+    """Have `import triton` give Tilewright in this process and in the processes that it starts.
+
+    Call it before anything that imports Triton is imported (torch itself may be, torch.compile may not have run).
+
+    Raises:
+        PosingError: the real Triton has been imported already.
+    """
+    _switch.as_triton()
+
 
 __all__ = [
     "Autotuner",
@@ -59,6 +73,7 @@ __all__ = [
     "UnsupportedLanguageConstruct",
     "__version__",
     "aggregate",
+    "as_triton",
     "autotune",
     "cdiv",
     "compile",
@@ -76,3 +91,6 @@ __all__ = [
     "set_allocator",
     "testing",
 ]
+
+if knobs.runtime.as_triton:  # a worker of a process that poses
+    as_triton()

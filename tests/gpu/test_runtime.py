@@ -42,6 +42,16 @@ def negated(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @tilewright.jit
+def add_under_lock(lock, total_ptr, BLOCK: tl.constexpr, SEM: tl.constexpr):
+    pointers = total_ptr + tl.arange(0, BLOCK)
+    while tl.atomic_cas(lock, 0, 1, sem=SEM) == 1:
+        pass
+    tl.store(pointers, tl.load(pointers) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0, sem=SEM)
+
+
+@tilewright.jit
 def nothing():
     pass
 
@@ -157,3 +167,11 @@ def test_an_illegal_address_names_the_kernel(tmp_path: Path) -> None:
     path.write_text(textwrap.dedent(program))
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
     assert "wild" in done.stdout and "CPU" in done.stdout, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("sem", ["relaxed", "acquire", "release", "acq_rel"])
+def test_a_lock_loses_no_update_whatever_order_it_names(sem: str) -> None:
+    lock, total = torch.zeros(1, dtype=torch.int32, device="cuda"), torch.zeros(128, dtype=torch.int32, device="cuda")
+    for _ in range(5):
+        add_under_lock[(400,)](lock, total, BLOCK=128, SEM=sem)
+    assert total.eq(2000).all()

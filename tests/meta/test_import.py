@@ -11,16 +11,19 @@ from tests.meta.sources import ROOT
 PROBE = """
 import json, sys, time
 start = time.process_time()
+import numpy, xdsl.dialects.builtin
+others = time.process_time()
 import tilewright
 import tilewright.language
-print(json.dumps([time.process_time() - start, sorted({name.split(".")[0] for name in sys.modules})]))
+end = time.process_time()
+print(json.dumps([(end - others) / (others - start), sorted({name.split(".")[0] for name in sys.modules})]))
 """
 
 
 def _probe() -> tuple[float, set[str]]:
     done = subprocess.run([sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds, modules = json.loads(done.stdout)
-    return seconds, set(modules)
+    ratio, modules = json.loads(done.stdout)
+    return ratio, set(modules)
 
 
 def test_import_loads_no_heavy_library():
@@ -30,6 +33,6 @@ def test_import_loads_no_heavy_library():
 
 
 def test_import_is_quick():
-    # The budget is 0.3 s on a quiet machine (`make bench` measures it); this catches an import gone wrong. CPU time,
-    # as other programs on the machine must not fail it.
-    assert min(_probe()[0] for _ in range(3)) < 1.0
+    # The budget is 0.3 s on a quiet machine (`make bench` measures it); this catches an import gone wrong. It counts in
+    # units of importing numpy and xDSL in the same process, as even CPU time doubles on a machine that is busy.
+    assert min(_probe()[0] for _ in range(3)) < 3.0

@@ -34,10 +34,10 @@ RANKS = {
     "": 16,  # tilewright/__init__.py and the modules beside it: the public names
     "torch": 17,
     "hl": 17,
-    "triton_names": 17,
-    "tools": 18,
+    "triton_names": 18,
+    "tools": 19,
 }
-FACES = {"runtime"}  # folders of re-exports beside tilewright/__init__.py, under the names of Triton
+FACES = {"compiler", "runtime"}  # folders of re-exports beside tilewright/__init__.py, under the names of Triton
 TOOLS_ONLY = {"click", "rich"}
 LATE = {"torch", "llvmlite", "cuda"}  # loaded on first use, never by importing tilewright
 

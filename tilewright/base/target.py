@@ -12,16 +12,16 @@ class Target:
     Args:
         backend: ``"cpu"``, ``"cuda"`` or ``"null"``.
         arch: CPU name as LLVM spells it (``"znver5"``), or compute capability (``90``).
+        warp_size: lanes of a warp; 1 on a CPU.
         features: comma-separated feature string (``"+avx2,+fma"``); empty for CUDA.
         triple: LLVM target triple; empty means the host's.
-        warp_size: lanes of a warp; 1 on a CPU.
     """
 
     backend: str
     arch: str | int
+    warp_size: int = 1
     features: str = ""
     triple: str = ""
-    warp_size: int = 1
 
     def __str__(self) -> str:
         return f"{self.backend}:{self.arch}"

@@ -20,6 +20,8 @@ from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import make_request
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import CONSTEXPR, Path, Specialization, from_signature
+from tilewright.devices.arrays import HOST
+from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import parse_target
 from tilewright.ops.values import constexpr
 
@@ -105,4 +107,8 @@ def compile(
         )
     source = FunctionSource(src.fn) if isinstance(src, ASTSource) else src
     for_target = None if target is None else parse_target(target)
-    return compile_request(make_request(source, src.specialization(), options, for_target))
+    if for_target is not None and for_target.backend == "cpu" and not for_target.arch:  # "the CPU" is this one
+        for_target = target_at(HOST)
+    kernel = compile_request(make_request(source, src.specialization(), options, for_target))
+    kernel.src = src
+    return kernel

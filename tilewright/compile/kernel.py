@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tilewright.backends.protocol import Launch
-from tilewright.base.callable import BlockFunction
 from tilewright.base.decision import Decision, from_records
 from tilewright.base.errors import ArgumentError
+from tilewright.base.hooks import LazyDict
+from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
+from tilewright.compile.metadata import Metadata
+from tilewright.compile.run import Unsaved, make_run
 from tilewright.compile.slots import plain_values, slot_values
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.arrays import HOST, read
@@ -20,9 +23,9 @@ from tilewright.devices.places import place_of
 from tilewright.devices.registry import backend_of
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class CompiledKernel:
-    """A kernel compiled for one specialisation.
+    """A kernel compiled for one specialisation. It can be pickled; the copy loads its code with `_init_handles`.
 
     Args:
         name: name of the kernel function.
@@ -36,7 +39,7 @@ class CompiledKernel:
         total_seconds: time from the request to loaded code.
         from_disk: whether the disk cache had it.
         module: the loaded code.
-        src: the kernel.
+        src: the kernel, or the `ASTSource` that was compiled.
         specialization: types and keys that it was compiled for.
     """
 
@@ -49,9 +52,9 @@ class CompiledKernel:
     total_seconds: float = 0.0
     from_disk: bool = False
     module: Any = None
-    src: BlockFunction | None = None
+    src: Any = None
     specialization: Specialization | None = None
-    _launchers: dict[Placement, Launch] = field(default_factory=dict)
+    _launchers: dict[Any, Any] = field(default_factory=Unsaved, repr=False)
     _slots: tuple[int, ...] | None = None  # parameters with a slot, once known; () if a tuple has one
     _last: tuple[int | None, Any] = (None, None)  # device and launcher of the last launch
 
@@ -120,14 +123,38 @@ class CompiledKernel:
 
     def launcher(self, place: Placement) -> Launch:
         """`launch(gx, gy, gz, *runtime_values)` for launches that go to `place`; made once."""
-        launch = self._launchers.get(place)
+        launch: Launch | None = self._launchers.get(place)
         if launch is None:
             launch = backend_of(self.target).launcher(self.module, self.metadata, place)
             self._launchers[place] = launch
         return launch
 
+    @property
+    def run(self) -> Launch:
+        """`run(gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter, exit, *arguments)`: a launch with
+        an argument for every parameter, of the very kinds that were compiled for."""
+        run: Launch | None = self._launchers.get("run")
+        if run is None:
+            run = self._launchers["run"] = make_run(self)
+        return run
+
+    @property
+    def function(self) -> Any:
+        """The loaded code, as launch hooks are given it."""
+        return self.module
+
+    def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
+        """What launch hooks are told of a launch; None while there are none."""
+        if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
+            return None
+        return LazyDict({"name": self.name, "function": self.module, "stream": stream, "grid": grid})
+
     def _init_handles(self) -> None:
-        """Nothing: the code is loaded already, or will be by the first launch."""
+        """Load the code if another process made this object."""
+        if not isinstance(self.metadata, Metadata):  # tools pass it on as a named tuple
+            self.metadata = Metadata(cast(Any, self.metadata)._asdict())
+        if self.module is None:
+            self.module = backend_of(self.target).load(self.binary, self.metadata)
 
     def __repr__(self) -> str:
         return f"<CompiledKernel {self.name} for {self.target}>"

@@ -65,6 +65,10 @@ class StageTexts(dict[str, str | bytes]):
         super().__init__(known)
         self._make, self._names, self._derived = make, frozenset(names), derive(self)
 
+    def __reduce__(self) -> tuple[type[StageTexts], tuple[Any, ...]]:
+        """Another process gets what is there, and cannot run the stages again."""
+        return StageTexts, (dict(self), dict, (), _derive_nothing)
+
     def __missing__(self, name: str) -> str | bytes:
         if name in self._derived:
             self[name] = self._derived[name]()
@@ -73,3 +77,7 @@ class StageTexts(dict[str, str | bytes]):
         else:
             raise KeyError(name)
         return self[name]
+
+
+def _derive_nothing(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
+    return {}

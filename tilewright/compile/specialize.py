@@ -67,11 +67,29 @@ class Param:
     def has_default(self) -> bool:
         return self.default is not inspect.Parameter.empty
 
+    # the names that Triton has for the same
+
+    @property
+    def num(self) -> int:
+        return self.index
+
+    @property
+    def do_not_specialize(self) -> bool:
+        return not self.specialize
+
+    @property
+    def do_not_specialize_on_alignment(self) -> bool:
+        return not self.specialize_alignment
+
+    @property
+    def annotation_type(self) -> str:
+        return self.fixed_type
+
 
 def parse_params(
     signature: inspect.Signature,
-    do_not_specialize: Iterable[int | str] = (),
-    do_not_specialize_on_alignment: Iterable[int | str] = (),
+    do_not_specialize: Iterable[int | str] | None = None,
+    do_not_specialize_on_alignment: Iterable[int | str] | None = None,
 ) -> tuple[Param, ...]:
     """Read the parameters of a kernel.
 
@@ -83,7 +101,7 @@ def parse_params(
     Raises:
         ArgumentError: a `**` parameter, or a `constexpr` parameter in one of the two lists.
     """
-    plain, unaligned = set(do_not_specialize), set(do_not_specialize_on_alignment)
+    plain, unaligned = set(do_not_specialize or ()), set(do_not_specialize_on_alignment or ())
     params = []
     for index, (name, param) in enumerate(signature.parameters.items()):
         if param.kind is inspect.Parameter.VAR_KEYWORD:

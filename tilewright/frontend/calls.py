@@ -91,6 +91,8 @@ def call_value(frame: Frame, fn: Any, args: Arguments, kwargs: Keywords) -> Any:
         return call_block_function(frame, fn, args, kwargs)
     if isinstance(fn, Closure):
         return fn.call(frame, args, kwargs)
+    if getattr(fn, "__triton_builtin__", False):  # a function of the language that somebody else has written
+        return wrap(fn(*args, **kwargs, _semantic=frame.builder))
     special = SPECIAL.get(fn) if isinstance(fn, (type, types.BuiltinFunctionType)) else None
     if special is not None:
         return special(frame, *args, **kwargs)
@@ -103,8 +105,8 @@ def _call_builtin(frame: Frame, fn: Builtin, args: Arguments, kwargs: Keywords) 
     try:
         result = fn.fn(frame.builder, *args, **kwargs)
     except TypeError as error:
-        if not fits(fn.__signature__, args, kwargs):
-            raise bad_arguments(fn.__name__, fn.__signature__, args, kwargs, error) from error
+        if not fits(fn.signature, args, kwargs):
+            raise bad_arguments(fn.__name__, fn.signature, args, kwargs, error) from error
         raise
     return wrap(result)
 

@@ -153,7 +153,7 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
     if _takes_any(fn) or _takes_any(owner) or (hasattr(type(owner), "_fields") and fn.__name__ == "_replace"):
         return fn(*args, **kwargs, **_emitter_for(frame, fn))
     method = owner is not None and not isinstance(owner, (types.ModuleType, tensor))
-    marked = getattr(fn, "is_constexpr_function", False)
+    marked = getattr(fn, "is_constexpr_function", False) or _is_ours(fn)
     if method or marked or (isinstance(fn, types.BuiltinFunctionType) and fn in _MATH) or isinstance(fn, type):
         dynamic = [v for v in (*args, *kwargs.values()) if leaves(v)]
         if not dynamic:
@@ -169,6 +169,11 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
         )
     what = type_text(fn) if isinstance(fn, (tensor, builtins.tuple, Type)) else _written(frame) or _name(fn)
     raise LanguageTypeError(f"{what} cannot be called in a kernel", hint=call_hint(fn))
+
+
+def _is_ours(fn: Any) -> bool:
+    """Whether it is a plain function of the language's own modules, such as `tl.core.get_int_dtype`."""
+    return isinstance(fn, types.FunctionType) and (fn.__module__ or "").startswith("tilewright.")
 
 
 def _written(frame: Frame) -> str:

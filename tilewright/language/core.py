@@ -47,6 +47,7 @@ class const:
     """As an annotation, marks a pointer parameter that the kernel does not store through."""
 
 
+@constexpr_function
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     """The integer type of `bitwidth` bits (1, 8, 16, 32 or 64); one bit is always int1.
 

@@ -94,7 +94,7 @@ def extern(fn: Callable[..., Any]) -> Builtin:
         return fn(*args, **kwargs, _semantic=b) if takes_emitter else fn(*args, **kwargs)
 
     made = Builtin(function)
-    made.__signature__ = signature.replace(parameters=shown)
+    made.signature = signature.replace(parameters=shown)
     return made
 
 

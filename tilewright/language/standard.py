@@ -64,6 +64,12 @@ def int_log2(n: Any) -> Any:
 
 
 @constexpr_function
+def _log2(i: Any) -> Any:
+    """Binary logarithm of an integer, rounded down: under the name by which helpers of Inductor know it."""
+    return i.bit_length() - 1
+
+
+@constexpr_function
 def last_axis(rank: Any, dim: Any) -> Any:
     """Whether `dim` is the last dimension; `None` stands for it."""
     return dim is None or dim % rank == rank - 1

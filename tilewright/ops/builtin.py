@@ -123,10 +123,18 @@ class Builtin:
         functools.update_wrapper(self, fn)
 
     @functools.cached_property
-    def __signature__(self) -> inspect.Signature:
-        """What users see: without the emitter. Made when it is asked for, as importing the language is to be quick."""
+    def signature(self) -> inspect.Signature:
+        """What users write: without the emitter. Made when asked for, as importing the language is to be quick."""
         signature = inspect.signature(self.fn)
         return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        """What may be passed: `_semantic` too, by functions of the language that others write and mark as such."""
+        parameters = list(self.signature.parameters.values())
+        hidden = inspect.Parameter("_semantic", inspect.Parameter.KEYWORD_ONLY, default=None)
+        at = len(parameters) - (bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
+        return self.signature.replace(parameters=[*parameters[:at], hidden, *parameters[at:]])
 
     def __call__(self, *args: Any, _semantic: Emitter | None = None, **kwargs: Any) -> Any:
         """Run on the emitter that is given, by default on that of the kernel being interpreted."""

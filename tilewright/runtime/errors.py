@@ -1,9 +1,11 @@
-"""Errors of launches under the name of `triton.runtime.errors`; their home is `tilewright.base.errors`."""
+"""`triton.runtime.errors`."""
 
-from __future__ import annotations
+from tilewright.base.errors import AutotunerError, InterpreterError, OutOfResources
+from tilewright.base.errors import TilewrightError as TritonError
 
-from tilewright.base.errors import AutotunerError, InterpreterError, OutOfResources, TilewrightError
 
-TritonError = TilewrightError
+class PTXASError(TritonError):
+    """NVIDIA's assembler refused PTX: of Triton's autotuner; Tilewright raises errors of its own kinds."""
 
-__all__ = ["AutotunerError", "InterpreterError", "OutOfResources", "TritonError"]
+
+__all__ = ["AutotunerError", "InterpreterError", "OutOfResources", "PTXASError", "TritonError"]

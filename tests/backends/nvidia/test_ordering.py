@@ -12,6 +12,7 @@ from tests.backends.nvidia.laying import tile_ir
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
+from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
 
 
 @tilewright.jit
@@ -91,3 +92,36 @@ def loops_apart(x_ptr, y_ptr):
 def test_barriers(kernel: Any, barriers: int) -> None:
     module = lay_out_module(tile_ir(kernel, {"x_ptr": "*i32", "y_ptr": "*i32"}), CudaOptions(), target_of(90))
     assert sum(op.name == "ttg.barrier" for op in module.walk()) == barriers
+
+
+@tilewright.jit
+def locked(lock, x_ptr, SEM: tl.constexpr):
+    pointers = x_ptr + tl.arange(0, 128)
+    while tl.atomic_cas(lock, 0, 1, sem=SEM) == 1:
+        pass
+    tl.store(pointers, tl.load(pointers) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0, sem=SEM)
+
+
+@tilewright.jit
+def counted(count, x_ptr, y_ptr, SEM: tl.constexpr):
+    offsets = tl.arange(0, 128)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets) + 1)
+    tl.atomic_add(count, 1, sem=SEM)
+    tl.atomic_cas(count + 1, 0, 1, sem=SEM)
+
+
+def orders(kernel: Any, types: dict[str, str], sem: str) -> list[str]:
+    module = lay_out_module(tile_ir(kernel, types, SEM=sem), CudaOptions(), target_of(90))
+    return [op.attr_values()["sem"] for op in module.walk() if isinstance(op, (AtomicCASOp, AtomicRMWOp))]
+
+
+@pytest.mark.parametrize("sem", ["relaxed", "acquire", "release", "acq_rel"])
+def test_a_lock_orders_what_it_guards(sem: str) -> None:
+    assert orders(locked, {"lock": "*i32", "x_ptr": "*i32"}, sem) == ["acq_rel", "acq_rel"]
+
+
+def test_what_guards_nothing_keeps_its_order() -> None:
+    types = {"count": "*i32", "x_ptr": "*i32", "y_ptr": "*i32"}
+    assert orders(counted, types, "relaxed") == ["relaxed", "relaxed"]

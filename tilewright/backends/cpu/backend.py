@@ -58,7 +58,7 @@ def _target(arch: str | None, features: str | None) -> Target:
     isa = describe("", arch or "", features or "")
     if isa.has("amx-tile") and not amx.request_permission():  # the kernel keeps the tile registers from us
         isa = describe("", arch or "", ",".join(filter(None, (features, _NO_AMX))))
-    return Target("cpu", isa.cpu, isa.flags, isa.triple)
+    return Target("cpu", isa.cpu, features=isa.flags, triple=isa.triple)
 
 
 def target() -> Target:

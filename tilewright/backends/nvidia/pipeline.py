@@ -17,6 +17,7 @@ from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
 from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.plan.locks import order_locks
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.base.errors import UnsupportedError
@@ -47,6 +48,7 @@ def lay_out_module(
         raise UnsupportedError(f"num_ctas={options.num_ctas}: clusters are not supported yet", hint="use num_ctas=1")
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
     _inline_everything(module)
+    order_locks(module)
     choose_descriptors(module, arch, decisions)
     module = lay_out(module, options.num_warps, lambda op: plan_dot(op, options.num_warps, arch, decisions))
     pipeline_loops(module, options.num_stages, arch, decisions)

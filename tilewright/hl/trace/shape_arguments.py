@@ -15,12 +15,14 @@ SIZES = _names(
     """
 )
 
+# Questions about a tensor that are answered without its elements, of host tensors as well.
+QUESTIONS = _names(
+    "dim ndimension is_contiguous element_size is_floating_point is_complex is_signed storage_offset is_same_size"
+)
+
 FACTORIES = _names("empty zeros ones full arange rand randn randint empty_strided eye linspace tensor")
 
 LIKE = _names("empty_like zeros_like ones_like full_like rand_like randn_like")
 
 # Methods of the factory family: they take `device=`, which the trace answers itself.
 DEVICED = FACTORIES | LIKE | _names("new_empty new_zeros new_ones new_full new_tensor")
-
-# Questions about a tensor whose answers are no sizes.
-QUESTIONS = _names("dim ndimension is_floating_point is_complex is_signed element_size")

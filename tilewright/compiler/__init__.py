@@ -1,18 +1,12 @@
 """Compiling without launching, under the names of `triton.compiler`."""
 
-from tilewright.base import errors
 from tilewright.base.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from tilewright.base.hooks import LazyDict
-from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
-
-
-def GPUTarget(backend: str, arch: str | int, warp_size: int = 32) -> Target:
-    """A target by back end and architecture: `GPUTarget("cuda", 90, 32)`."""
-    return Target(backend, arch, warp_size=warp_size)
-
+from tilewright.compiler import errors
+from tilewright.compiler.backends import GPUTarget, make_backend
 
 __all__ = [
     "ASTSource",
@@ -25,4 +19,5 @@ __all__ = [
     "UnsupportedLanguageConstruct",
     "compile",
     "errors",
+    "make_backend",
 ]

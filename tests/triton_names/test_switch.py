@@ -1,0 +1,189 @@
+"""The switch: one object under two names, whoever imports it and however, and nobody else's Triton in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests.meta.sources import ROOT
+
+
+def run(program: str, *command: str, **environment: str) -> str:
+    """Standard output of a fresh process that runs a program; an error of it fails the test."""
+    arguments = [sys.executable, *(command or ("-c", textwrap.dedent(program)))]
+    wanted = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), environment.pop("FIRST", "")]).rstrip(":")}
+    wanted.pop("TILEWRIGHT_AS_TRITON", None)
+    done = subprocess.run(arguments, env={**wanted, **environment}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+POSE = "import tilewright; tilewright.as_triton()\n"
+
+
+def test_every_shared_module_is_one_object():
+    found = run(
+        POSE
+        + """if 1:
+        import importlib, sys
+        from tilewright.triton_names.switch import SHARED
+        pairs = [(name, name.replace("triton", "tilewright", 1)) for name in sys.modules
+                 if any(name == f"triton.{s}" or name.startswith(f"triton.{s}.") for s in SHARED)]
+        assert all(sys.modules[a] is sys.modules[b] for a, b in pairs)
+        for name, _ in pairs:  # and by every way of importing
+            module = importlib.import_module(name)
+            value = importlib.import_module("triton")
+            for part in name.split(".")[1:]:
+                value = getattr(value, part)
+            assert module is sys.modules[name], name
+            assert value is module or not isinstance(value, type(sys)), name  # triton.runtime.driver is the object
+        import triton.language.extra.cuda.libdevice as a
+        from tilewright.language.extra.cuda import libdevice as b
+        assert a is b
+        print(len(pairs))
+    """
+    )
+    assert int(found) > 15
+
+
+def test_names_are_those_of_tilewright():
+    run(
+        POSE
+        + """if 1:
+        import types
+        import triton, tilewright
+        import triton.language as tl
+        for name in triton.__all__:
+            value = getattr(triton, name)
+            if hasattr(tilewright, name) and not isinstance(value, types.ModuleType) and name != "__version__":
+                assert value is getattr(tilewright, name), name
+        assert triton.knobs.runtime is tilewright.knobs.runtime
+        assert triton.runtime.driver.active.get_current_target().backend in ("cpu", "cuda")
+        import triton.runtime.driver
+        from triton.runtime.driver import driver
+        assert triton.runtime.driver is driver  # an import of the module does not hide the object
+        from triton.compiler.compiler import ASTSource, CompiledKernel, triton_key
+        from triton.backends.compiler import GPUTarget
+        assert isinstance(driver.active.get_current_target(), GPUTarget)
+        assert GPUTarget("cuda", 90, 32).warp_size == 32
+        assert triton.jit is tilewright.jit and tl is tilewright.language
+    """
+    )
+
+
+def test_version_metadata_and_specs():
+    run(
+        POSE
+        + """if 1:
+        import importlib.metadata, importlib.util, inspect, pickle
+        import triton, tilewright
+        assert triton.__version__ == importlib.metadata.version("triton") != tilewright.__version__
+        assert [int(part) for part in triton.__version__.split(".")][:2] >= [3, 2]
+        assert importlib.util.find_spec("triton").name == "triton"
+        for name in ("triton", "triton.compiler.compiler", "triton.language.extra.libdevice", "triton.language"):
+            spec = importlib.util.find_spec(name)
+            again = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(again)
+            if name.startswith("triton.language"):
+                assert again is importlib.import_module(name)
+        assert triton.language.__spec__.name == "tilewright.language"
+        assert "def cdiv" in inspect.getsource(inspect.getmodule(triton.language.cdiv.fn))
+        assert pickle.loads(pickle.dumps(triton.language.float32)) == triton.language.float32
+        assert pickle.loads(pickle.dumps(triton.Config)) is tilewright.Config
+        assert pickle.loads(pickle.dumps(triton.JITFunction)) is tilewright.JITFunction
+    """
+    )
+
+
+def test_what_cannot_be_is_refused_with_a_reason():
+    run(
+        POSE
+        + """if 1:
+        for package, name, word in (("experimental", "gluon", "Gluon"), ("_C.libtriton", "nvidia", "LLVM")):
+            try:
+                exec(f"from triton.{package} import {name}")
+            except ImportError as error:
+                assert word in str(error), (name, error)
+            else:
+                raise AssertionError(name)
+    """
+    )
+
+
+def test_a_real_triton_that_is_imported_already_is_refused(tmp_path):
+    (tmp_path / "triton.py").write_text("__version__ = '3.5.0'\n")
+    run("""
+        import triton
+        import tilewright
+        try:
+            tilewright.as_triton()
+        except tilewright.errors.PosingError as error:
+            assert "imported already" in str(error) and "triton.py" in str(error)
+        else:
+            raise AssertionError
+    """, FIRST=str(tmp_path))  # fmt: skip
+
+
+def test_one_that_is_only_installed_is_shadowed_here_and_nowhere_else(tmp_path):
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("__version__ = '3.5.0'\n")
+    found = run("""
+        import subprocess, sys, os
+        import tilewright
+        tilewright.as_triton()
+        import triton
+        print(triton.__version__)
+        clean = {k: v for k, v in os.environ.items() if k != "TILEWRIGHT_AS_TRITON"}
+        other = [sys.executable, "-c", "import tilewright, triton; print(triton.__version__)"]
+        print(subprocess.run(other, env=clean, capture_output=True, text=True).stdout)
+    """, FIRST=str(tmp_path))  # fmt: skip
+    posed, other = found.split()
+    assert posed != other == "3.5.0"
+
+
+def test_the_variable_poses_in_worker_processes():
+    assert run("import tilewright, triton; print(triton.__tilewright__)", TILEWRIGHT_AS_TRITON="1") == "True\n"
+    run(POSE + """if 1:
+        import multiprocessing
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(1) as pool:
+            import triton.language as tl
+            assert pool.apply(str, (tl.int8,)) == "int8"
+    """)  # fmt: skip
+
+
+@pytest.mark.parametrize("as_module", [False, True], ids=["file", "module"])
+def test_programs(tmp_path, as_module):
+    (tmp_path / "helper.py").write_text("NUMBER = 42\n")
+    (tmp_path / "program.py").write_text(
+        "import sys, triton, helper\nprint(__name__, sys.argv[1:], triton.__tilewright__, helper.NUMBER)\n"
+    )
+    command = ["-m", "program"] if as_module else [str(tmp_path / "program.py")]
+    found = run("", "-m", "tilewright.as_triton", *command, "a", "-b", FIRST=str(tmp_path) if as_module else "")
+    assert found == "__main__ ['a', '-b'] True 42\n"
+
+
+def test_the_function_survives_an_import_of_the_module():
+    run("import tilewright, tilewright.as_triton; from tilewright import as_triton as f; assert callable(f); f()")
+
+
+def test_a_late_call_says_so():
+    run("""
+        import sys, types, warnings
+        sys.modules["torch._dynamo"] = types.ModuleType("torch._dynamo")
+        import tilewright
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            tilewright.as_triton()
+        assert "torch._dynamo is imported already" in str(seen[0].message)
+    """)
+
+
+def test_doctor_says_which_triton_a_process_has():
+    say = "from tilewright.triton_names.switch import describe; print(describe())"
+    assert "poses as triton 3" in run(POSE + say)
+    assert "poses as triton" not in run(say)

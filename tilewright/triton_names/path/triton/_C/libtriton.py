@@ -1,0 +1,29 @@
+"""`triton._C.libtriton`: refused member by member.
+
+torch opens an MLIR context before it asks for a kernel's IR; `ir.context` and `ir.load_dialects` are that much of it.
+"""
+
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from tilewright.base.errors import PosingError
+
+ir = SimpleNamespace(context=object, load_dialects=lambda context: None)
+
+
+def refuse(name: str) -> NoReturn:
+    """Say why there is no such member.
+
+    Raises:
+        PosingError: always.
+    """
+    raise PosingError(
+        f"triton._C.libtriton.{name} is Triton's own compiler; Tilewright's is written in Python over LLVM",
+        hint="tilewright.compile gives the text of every stage in .asm; kernel.effects says what a kernel writes",
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    refuse(name)

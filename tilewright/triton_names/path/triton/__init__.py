@@ -1,0 +1,52 @@
+"""Tilewright under the name `triton`: the public names of Triton's version 3.9, each where Tilewright has it."""
+
+# ruff: noqa: E402 -- the mark comes first: importing Tilewright asks for it where the environment says to pose
+
+__tilewright__ = True
+
+import sys as _sys
+
+from tilewright import (
+    CompilationError,
+    Config,
+    InterpreterError,
+    JITFunction,
+    KernelInterface,
+    MockTensor,
+    OutOfResources,
+    TensorWrapper,
+    TritonError,
+    aggregate,
+    autotune,
+    cdiv,
+    compile,
+    compiler,
+    constexpr_function,
+    heuristics,
+    jit,
+    language,
+    must_use_result,
+    next_power_of_2,
+    reinterpret,
+    runtime,
+    set_allocator,
+    testing,
+)
+from tilewright.triton_names import switch as _switch
+
+__version__ = "3.9.0"
+
+if _switch.FOLDER not in _sys.path:  # this package was installed by itself: its metadata are beside Tilewright's copy
+    _sys.path.append(_switch.FOLDER)
+_switch.share()
+
+from . import backends, errors, knobs, tools
+
+_switch.share()  # a shared module may lie in a package that has just been loaded
+
+__all__ = [
+    "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor",
+    "OutOfResources", "TensorWrapper", "TritonError", "__version__", "aggregate", "autotune", "backends", "cdiv",
+    "compile", "compiler", "constexpr_function", "errors", "heuristics", "jit", "knobs", "language",
+    "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools",
+]  # fmt: skip

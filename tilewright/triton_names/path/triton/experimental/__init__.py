@@ -1,0 +1,1 @@
+"""`triton.experimental`: what Triton calls so and Tilewright does not have."""
