@@ -1,4 +1,4 @@
-"""The PyTorch integration on CUDA tensors: the functions and operators of tests/torch, compiled, exported and replayed."""
+"""The PyTorch integration on CUDA tensors: functions and operators of tests/torch, compiled, exported, replayed."""
 
 from __future__ import annotations
 
