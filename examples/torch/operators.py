@@ -1,7 +1,7 @@
 """RMSNorm and cross entropy as operators of PyTorch: kernels with a backward, for eager and compiled models alike.
 
-Each operator is a function that allocates, launches, and returns; `register_autograd` gives it a backward, which launches
-kernels again. `transformer.py` trains a model with them.
+Each operator is a function that allocates, launches and returns; `register_autograd` gives it a backward, which
+launches kernels again. `transformer.py` trains a model with them.
 """
 
 import torch
