@@ -107,7 +107,7 @@ class JITFunction(KernelFunction, KernelInterface):
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         ready = self._ready
-        if ready is None or door.tracer is not None or self.pre_run_hooks or grid is None:
+        if ready is None or door.tracer is not None or self.pre_run_hooks or self.interpret or grid is None:
             return super().__getitem__(grid)
         return MethodType(ready, grid)  # less than a partial
 
