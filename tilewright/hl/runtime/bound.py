@@ -12,6 +12,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.emit.module import Module, emit_module
 from tilewright.hl.passes.decide import Decision
+from tilewright.hl.passes.fast_math import keep_wide
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.host import trace_kernel
 from tilewright.hl.trace.source import Source
@@ -44,6 +45,9 @@ class BoundKernel:
     ) -> None:
         self.name, self.scope, self.settings, self.configs = source.tree.name, scope, settings, configs
         self.traced = trace_kernel(source, scope, arguments, settings)
+        if settings.fast_math:
+            for graph in self.traced.graphs:
+                keep_wide(graph.region)
         self._guard = _guard(list(arguments), self.traced.guards)
         self.config_spec = ConfigSpec(self.traced)
         self.run: Callable[..., Any] = self._first
