@@ -86,7 +86,7 @@ def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, 
         args: by name.
         device: number of the GPU, or None for the CPU.
     """
-    name = kernel.name if fn.repr is None else str(fn.repr(kernel.specialization))
+    name = str(fn.repr(kernel.specialization))
     stream = 0 if device is None else gpu.current_stream(device)
     facts = LazyDict({"name": name, "function": kernel.module, "stream": stream})
     if fn.launch_metadata is not None:

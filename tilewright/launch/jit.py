@@ -21,6 +21,7 @@ from tilewright.base.target import Placement, Target
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
+from tilewright.compile.introspection import plain_name
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.kinds import kinds_of
 from tilewright.compile.request import Request, complete_options, make_request
@@ -88,7 +89,8 @@ class JITFunction(KernelFunction, KernelInterface):
         self.interpret = interpret
         self._binder: Binder | None = None
         self._kernels: dict[Any, CompiledKernel] = {}
-        self.version, self.repr, self.launch_metadata = version, repr, launch_metadata
+        self.version, self.launch_metadata = version, launch_metadata
+        self.repr = repr or functools.partial(plain_name, fn.__name__)
         self.pre_run_hooks: list[Callable[..., Any]] = []
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
