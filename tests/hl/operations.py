@@ -133,6 +133,18 @@ _case(
     layouts=("rows",),
     tag="affine",
 )
+
+# --- products ----------------------------------------------------------------------------------------------
+
+_WITH = {"layouts": ("rows",)}
+_case("mm", lambda x, y: x @ y, ("mn", "nn"), FLOATS, **_WITH)
+_case("addmm", lambda x, y, c: torch.addmm(c, x, y), ("mn", "nn", "mn"), FLOATS, **_WITH)
+_case("addmm", lambda x, y, c: torch.addmm(c, x, y, beta=2, alpha=3), ("mn", "nn", "mn"), tag="scaled", **_WITH)
+_case("bmm", lambda x, y: torch.bmm(x[None], y[None]).squeeze(0), ("mn", "nn"), **_WITH)
+_case("baddbmm", lambda x, y, c: torch.baddbmm(c[None], x[None], y[None]).squeeze(0), ("mn", "nn", "mn"), **_WITH)
+_case("mv", lambda x, y: torch.mv(x, y.squeeze(0)), ("mn", "1n"), **_WITH)
+_case("dot", lambda x, y: x + torch.dot(y.squeeze(0), y.squeeze(0)), ("mn", "1n"))
+
 _case("gelu", F.gelu, dtypes=FLOATS)
 _case("gelu", lambda x: F.gelu(x, approximate="tanh"), dtypes=FLOATS, tag="tanh")
 _case("silu", F.silu, dtypes=FLOATS)

@@ -11,7 +11,7 @@ from tilewright.hl.rows.files import RECIPES
 from tilewright.hl.rows.files import ROWS as TABLE
 
 ROWS, COLUMNS = 7, 21
-OWN = {"sym", "compare", "mask_to"}  # nodes of ours that no aten name stands for
+OWN = {"sym", "compare", "mask_to", "product"}  # nodes of ours that no aten name stands for
 # Rows that an operation of another name reaches, or that eager code cannot reach on its own.
 ALIASES = {"_unsafe_view", "flatten", "unflatten", "_reshape_alias", "view_as"}
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}

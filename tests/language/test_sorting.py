@@ -21,13 +21,23 @@ def sort_kernel(x, out, M: tl.constexpr, N: tl.constexpr, DESCENDING: tl.constex
 
 @pytest.mark.parametrize("n", [1, 2, 8, 64])
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("kind", ["float32", "int32", "uint8"])
+@pytest.mark.parametrize("kind", ["float32", "int32", "uint8", "float16", "int16", "float64"])
 def test_sort(n: int, descending: bool, kind: str) -> None:
     x = RNG.integers(0, 100, (4, n)).astype(kind)
     out = np.zeros_like(x)
     run(sort_kernel, x, out, M=4, N=n, DESCENDING=descending)
     wanted = np.sort(x, axis=1)
     np.testing.assert_array_equal(out, wanted[:, ::-1] if descending else wanted)
+
+
+@pytest.mark.parametrize("kind", ["float16", "int16", "uint16", "int8"])
+def test_narrow_types_are_sorted_over_their_whole_range(kind: str) -> None:
+    x = RNG.integers(0, 1 << 16, (4, 64)).astype(np.uint16).astype(f"u{np.dtype(kind).itemsize}").view(kind)
+    x = np.where(np.isnan(x), x.dtype.type(0), x)
+    x[0, :2] = np.array([np.inf, -np.inf]) if kind == "float16" else [np.iinfo(kind).max, np.iinfo(kind).min]
+    out = np.zeros_like(x)
+    run(sort_kernel, x, out, M=4, N=64, DESCENDING=False)
+    np.testing.assert_array_equal(out, np.sort(x, axis=1))
 
 
 def test_sort_only_permutes_even_with_nan() -> None:

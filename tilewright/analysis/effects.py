@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -103,6 +103,12 @@ def effects_of(module: ModuleOp) -> Effects[int]:
                 elif _is_address(effect.value.type):
                     unsure[Unsure(writes, _describe(home), location_of(op))] = None
     return Effects(*found, tuple(unsure))
+
+
+def stores_of(module: ModuleOp) -> dict[str, Any]:
+    """What a launch must know of the effects: the parameters that are written, and whether other memory may be."""
+    found = effects_of(module)
+    return {"stored": sorted(found.writes), "stores_anywhere": found.unsure_write is not None}
 
 
 def _accesses(op: Operation) -> Iterator[EffectInstance]:

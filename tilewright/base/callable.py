@@ -15,17 +15,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _numbers = itertools.count()
-_numbered: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_numbered: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
-def give_number(thing: Any) -> int:
-    """A number for a kernel or function: what a tracer can guard on, as no two objects of a process share one."""
-    number = next(_numbers)
+def give_number(thing: Any) -> str:
+    """A number for a kernel or function: what a tracer can guard on, as no two objects of a process share one.
+
+    It is text, because tracers take integers for sizes that may change.
+    """
+    number = f"#{next(_numbers)}"
     _numbered[number] = thing
     return number
 
 
-def by_number(number: int) -> Any:
+def by_number(number: str) -> Any:
     """The kernel or function with this number; KeyError if it is gone."""
     return _numbered[number]
 

@@ -105,6 +105,16 @@ class LanguageKnobs:
 
 
 @dataclass(slots=True)
+class TorchKnobs:
+    gradients: str = _knob(
+        "TILEWRIGHT_TORCH_GRADIENTS",
+        "warn",
+        str,
+        "what a launch on torch tensors that require gradients does, as none flow: error, warn (once) or silent",
+    )
+
+
+@dataclass(slots=True)
 class Knobs:
     """All knobs, in groups."""
 
@@ -115,6 +125,7 @@ class Knobs:
     runtime: RuntimeKnobs = field(default_factory=RuntimeKnobs)
     autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)
     language: LanguageKnobs = field(default_factory=LanguageKnobs)
+    torch: TorchKnobs = field(default_factory=TorchKnobs)
 
     def describe(self) -> Iterator[tuple[str, str, Any, str]]:
         """Rows of (name, environment variable, value, help)."""

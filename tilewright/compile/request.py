@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from tilewright.base import assumptions
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -75,6 +76,7 @@ class Request:
             self.specialization.text(),
             self.options.key(),
             repr(self.target),
+            assumptions.key(),
         )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

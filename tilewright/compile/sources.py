@@ -139,10 +139,10 @@ def simplify(module: ModuleOp, metadata: dict[str, Any], passes: Any = None) -> 
 
     Args:
         module: tile IR, changed in place.
-        metadata: told which parameters the kernel stores through.
+        metadata: told through what the kernel stores.
         passes: default is `SIMPLIFY`.
     """
     after = (lambda _, changed: levels.verify(changed)) if knobs.compilation.verify else None
     pipeline.run_passes(module, pipeline.SIMPLIFY if passes is None else passes, after)
-    metadata["stored"] = sorted(effects.effects_of(module).writes)
+    metadata.update(effects.stores_of(module))
     return module

@@ -6,7 +6,7 @@ of the compilation. What lies outside of the tensor reads as padding and is neve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +81,14 @@ def _itemsize(base: Any) -> int:
     return int(base.element_size() if hasattr(base, "element_size") else base.itemsize)
 
 
+is_traced: Callable[[], bool] = bool
+"""Whether somebody follows the Python code, so that tensors have no address: for a library of tracers to set."""
+
+
 def _address(base: Any) -> int:
     """Address of the first element; 0 for tensors without memory: fake ones, and those of other tracers."""
+    if is_traced():
+        return 0
     if hasattr(base, "data_ptr"):
         try:
             return 0 if hasattr(base, "fake_mode") else int(base.data_ptr())

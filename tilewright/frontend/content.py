@@ -272,7 +272,7 @@ class Content:
         cells = Cells(value)
         for name in cells:
             self._read((name,), cells)
-        for chain in sorted(_globals_read(value.__code__)):
+        for chain in sorted(globals_read(value.__code__)):
             if chain[0] in value.__globals__:
                 self._read(chain, value.__globals__)
         for imported in sorted(_imports(value.__code__)):
@@ -530,8 +530,12 @@ def follow(chain: Chain, space: Mapping[str, Any]) -> tuple[Mapping[str, Any], s
     return namespace, name, value, False
 
 
-def _globals_read(code: types.CodeType) -> set[Chain]:
-    """Dotted names that begin with a global, read by a function or by those inside of it."""
+def globals_read(code: types.CodeType) -> set[Chain]:
+    """Dotted names that begin with a global, read by a function or by those inside of it.
+
+    Args:
+        code: of the function.
+    """
     found: set[Chain] = set()
     chain: Chain = ()
     for step in dis.get_instructions(code):
@@ -543,7 +547,7 @@ def _globals_read(code: types.CodeType) -> set[Chain]:
         elif step.opname not in ("EXTENDED_ARG", "CACHE", "PUSH_NULL"):
             found.add(chain)
             chain = ()
-    inner = [_globals_read(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    inner = [globals_read(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     return found.union({chain}, *inner) - {()}
 
 

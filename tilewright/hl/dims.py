@@ -27,6 +27,8 @@ class Axis:
         slot: position in the configuration's `block_sizes`; None where `block` is given or 1.
         prime: size in this trace.
         top: whether the loop is a grid.
+        shared: the block size of `hl.register_block_size` that this axis has, where it is one.
+        parent: of a jagged axis the value that holds the end of each lane.
     """
 
     id: int
@@ -38,11 +40,13 @@ class Axis:
     slot: int | None = None
     prime: int = 1
     top: bool = False
+    shared: Atom | None = None
+    parent: Any = None
 
     @property
     def size(self) -> Atom:
         """The block size."""
-        return Atom("block", self.id, sample=self.prime)
+        return self.shared or Atom("block", self.id, sample=self.prime)
 
     @property
     def valid(self) -> Atom:

@@ -171,6 +171,10 @@ class DeviceTensorSubscriptAssignmentNotAllowed(Error):
     """A part of a tile is assigned."""
 
 
+class AtomicOnDeviceTensor(Error):
+    """An atomic update of a tile."""
+
+
 class SizeUsedAsNumber(Error):
     """A size that is not known while tracing is needed as a Python number."""
 
@@ -188,6 +192,10 @@ class LeakedSample(Error):
 
 class ShapeMismatch(Error, ValueError):
     """Shapes do not fit together."""
+
+
+class DotBatchDimensionMismatch(ShapeMismatch):
+    """The batches of a product differ."""
 
 
 class RankMismatch(ShapeMismatch):

@@ -275,6 +275,27 @@ def _opaque(op: str, left: Any, right: Any) -> Any:
     return Sym.of(Atom("op", op, args=(left, right), sample=value))
 
 
+def at_least_zero(value: Any) -> bool:
+    """Whether a size or index is provably not negative: atoms other than differences are not."""
+    if not isinstance(value, Sym):
+        return bool(value >= 0)
+    return value.constant >= 0 and all(
+        factor > 0 and (atom.kind != "op" or all(map(at_least_zero, atom.args))) for atom, factor in value.terms.items()
+    )
+
+
+def at_most(value: Any, bound: Any) -> bool:
+    """Whether `value <= bound` provably: the smaller of two is at most either."""
+    difference = value - bound
+    if not isinstance(difference, Sym):
+        return bool(difference <= 0)
+    if isinstance(value, Sym) and len(value.terms) == 1 and not value.constant:
+        ((atom, factor),) = value.terms.items()
+        if atom.kind == "op" and atom.key == "min" and factor == 1:
+            return any(at_most(arg, bound) for arg in atom.args)
+    return at_least_zero(-difference)
+
+
 # --- text --------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 from tilewright.base.decision import Answer, Decision, Subject, Yes
 from tilewright.base.location import Location
@@ -54,14 +54,15 @@ class Decisions:
         return iter(self._found)
 
 
-def user_place(op: Operation | None) -> tuple[str, int]:
+def user_place(op: Operation | Block | None) -> tuple[str, int]:
     """File and line of an operation; of library functions where they are called. ("", 0) if nothing is known."""
-    place: Location | None = location_of(op) if op is not None else None
+    place: Location | None = location_of(op) if isinstance(op, Operation) else None
     while place is not None and place.caller is not None and place.file.startswith(_OWN):
         place = place.caller
     return (place.file, place.line) if place is not None else ("", 0)
 
 
 def spoken(op: Operation) -> str:
-    """The name of an operation in a sentence: "load", "atomic rmw"."""
-    return op.name.rpartition(".")[2].replace("_", " ")
+    """The name of an operation in a sentence: "a load", "an atomic rmw"."""
+    name = op.name.rpartition(".")[2].replace("_", " ")
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

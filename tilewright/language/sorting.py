@@ -2,12 +2,15 @@
 
 A bitonic network compares each element with a partner whose index differs in one bit (Batcher, 1968). The
 partner is fetched with `gather`; both ends of a pair take the same decision, so elements are only permuted.
+Types narrower than 32 bits are compared, and exchanged, as 32-bit ones: widening keeps the order, shuffles move
+registers of 32 bits, and half floats would be widened for each of the comparisons.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base import dtypes
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import int_log2, last_axis, positions
 from tilewright.ops.control import static_range
@@ -35,6 +38,14 @@ def pair_blocks(shape: Any) -> Any:
 def drop_block(shape: Any) -> Any:
     """Shape [.., 1, k] without its block dimension."""
     return [*shape[:-2], shape[-1]]
+
+
+@constexpr_function
+def _work_type(element: Any) -> Any:
+    """The type of at least 32 bits that numbers of `element` are ordered in."""
+    if element.primitive_bitwidth >= 32:
+        return element
+    return dtypes.float32 if element.is_floating() else dtypes.int32
 
 
 @library
@@ -89,8 +100,8 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
         return x
     else:
         index = positions(x, len(x.shape) - 1)
-        runs = _sort_runs(x, index, int_log2(x.shape[-1]) - 1)
-        return _merge(runs, index, stages, descending)
+        runs = _sort_runs(x.to(_work_type(x.dtype)), index, int_log2(x.shape[-1]) - 1)
+        return _merge(runs, index, stages, descending).to(x.dtype)
 
 
 @library
@@ -103,7 +114,8 @@ def bitonic_merge(x: Any, dim: Any = None, descending: Any = False) -> Any:
         descending: largest first.
     """
     static_assert(last_axis(len(x.shape), dim), "only minor dimension is currently supported")
-    return _merge(x, positions(x, len(x.shape) - 1), int_log2(x.shape[-1]), descending)
+    wide = x.to(_work_type(x.dtype))
+    return _merge(wide, positions(x, len(x.shape) - 1), int_log2(x.shape[-1]), descending).to(x.dtype)
 
 
 @library
@@ -131,7 +143,8 @@ def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
     size: constexpr = int_log2(k)
     rounds: constexpr = int_log2(x.shape[-1]) - size
     last_round: constexpr = int_log2(x.shape[-1]) - size - 1
-    runs = x if size == 0 else _sort_runs(x, positions(x, len(x.shape) - 1), size)
+    wide = x.to(_work_type(x.dtype))
+    runs = wide if size == 0 else _sort_runs(wide, positions(x, len(x.shape) - 1), size)
     y = reshape(runs, split_last(runs.shape, k))
     for round in static_range(rounds):
         y = _best_of_pairs(y, descending)
@@ -139,4 +152,4 @@ def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
             falling = (positions(y, len(y.shape) - 2) & 1) != 0
             y = _merge(y, positions(y, len(y.shape) - 1), size, falling)
     z = reshape(y, drop_block(y.shape))
-    return _merge(z, positions(z, len(z.shape) - 1), size, descending)
+    return _merge(z, positions(z, len(z.shape) - 1), size, descending).to(x.dtype)

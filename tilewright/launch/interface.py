@@ -15,7 +15,7 @@ class KernelInterface:
         number: tells it from everything else that can be launched in this process.
     """
 
-    number: int
+    number: str
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         if door.tracer is not None:

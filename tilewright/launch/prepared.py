@@ -17,9 +17,10 @@ from typing import Any
 from tilewright.base.errors import ArgumentError
 from tilewright.compile.grid import grid3
 from tilewright.compile.kinds import INT, ArgumentKind, arranged, leaves, paths
+from tilewright.compile.specialize import Path
 from tilewright.devices.arrays import element_type
 from tilewright.launch.bind import Call, Prepared
-from tilewright.launch.fastpath import Launch, integer_key, selected
+from tilewright.launch.fastpath import Launch, integer_key
 
 Resolve = Callable[..., tuple[Call, Prepared]]
 
@@ -73,12 +74,23 @@ class _Slow:
         args, kwargs = arranged(self._kinds, values)
         call, prepared = self._resolve(*args, **kwargs, **self._options)
         offered = [path for param, kind in self._kinds for path in paths(kind, (param.index,))]
-        wanted = [offered.index(path) for path in call.specialization.runtime_paths]
-        every = list(range(len(offered)))
-        launch = prepared.launch if wanted == every else selected(prepared.launch, every, wanted)
+        launch = _passing(prepared.launch, offered, call)
         if prepared.lasting and not any(part is None for part in key):
             self.table[key] = launch
         return launch
+
+
+def _passing(run: Launch, offered: Sequence[Path], call: Call) -> Launch:
+    """`run` behind a function that takes the values at `offered`; further ones are the numbers that defaults gave."""
+    wanted = call.specialization.runtime_paths
+    if wanted == tuple(offered):
+        return run
+    names = {path: f"v{index}" for index, path in enumerate(offered)}
+    known = {f"k{index}": value for index, value in enumerate(call.runtime_values())}
+    passed = "".join(f", {names.get(path, f'k{index}')}" for index, path in enumerate(wanted))
+    taken = "".join(f", {name}" for name in names.values())
+    made: Launch = eval(f"lambda x, y, z{taken}: run(x, y, z{passed})", {"run": run, **known})
+    return made
 
 
 def _text(kinds: Sequence[ArgumentKind], checked: bool, host_only: bool) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, Operation
 
+from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import TilePointerType, bit_width, element_type, shape_of
 
@@ -201,7 +202,8 @@ def div(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     exact = divisor > 0 and power_of_two_divisor(divisor) == divisor
     ones = (1,) * a.rank
     divisibility = tuple(max(1, d // divisor) if exact else 1 for d in a.divisors(ones))
-    positive = b.nonnegative or (b.constant is None and not shape_of(_result(op)))
+    unknown = b.constant is None and not shape_of(_result(op))
+    positive = b.nonnegative or (unknown and holds(POSITIVE_DIVISORS))
     return AxisFacts(ones, divisibility, constancy, None, a.nonnegative and positive)
 
 

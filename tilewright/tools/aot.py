@@ -6,6 +6,7 @@ import ast
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from tilewright.base.dtypes import dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.specialize import Path as ArgumentPath
 from tilewright.launch.jit import JITFunction
@@ -38,7 +40,11 @@ def compile_file(
         ArgumentError: no such file or kernel, or the signature does not fit it.
         CompilationError: the kernel is wrong.
     """
-    fn = _load(kernel)
+    return compile(source_for(_load(kernel), signature), target, options)
+
+
+def source_for(fn: KernelFunction, signature: str) -> ASTSource:
+    """A kernel with a written signature; arguments and errors as for `compile_file`."""
     entries = read_signature(signature)
     names = fn.arg_names
     if len(entries) != len(names):
@@ -51,7 +57,7 @@ def compile_file(
     facts: dict[ArgumentPath, list[list[Any]]] = {
         (index,): _DIVISIBLE for index, (_, _, divisible) in enumerate(entries) if divisible
     }
-    return compile(ASTSource(fn, types, constants, facts), target, options)
+    return ASTSource(fn, types, constants, facts)
 
 
 def read_signature(text: str) -> list[tuple[str, Any, bool]]:
@@ -100,12 +106,21 @@ def _load(kernel: str) -> JITFunction:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return kernel_of(module, name)
+
+
+def kernel_of(module: ModuleType, name: str) -> JITFunction:
+    """The kernel that a module holds under a name; tuners and heuristics are looked through.
+
+    Raises:
+        ArgumentError: there is none.
+    """
     found = getattr(module, name, None)
     while found is not None and not isinstance(found, JITFunction):
         found = getattr(found, "fn", None)  # autotuned kernels and kernels with heuristics
     if found is None:
         kernels = [key for key, value in vars(module).items() if isinstance(value, JITFunction)]
-        raise ArgumentError(f"{path} has no kernel {name!r}", hint=f"it has {', '.join(kernels) or 'none'}")
+        raise ArgumentError(f"{module.__file__} has no kernel {name!r}", hint=f"it has {', '.join(kernels) or 'none'}")
     return found
 
 

@@ -175,6 +175,11 @@ class Autotuner(KernelInterface):
         self.number = give_number(self)
         _named_after(self, self.base_fn)
 
+    @property
+    def changes_arguments(self) -> bool:
+        """Whether hooks may change arrays that the kernel itself does not write."""
+        return self._has_hooks or any(config.pre_hook is not None for config in self.configs)
+
     def _check_names(self) -> None:
         ignored = [name for name in self.keys if name not in self.arg_names]
         if ignored:

@@ -18,7 +18,7 @@ from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.device import tensormap
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
-from tilewright.compile.kernel import parameter_specs
+from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.specialize import Specialization, specialize_call
 from tilewright.devices.arrays import Array as ReadArray
 from tilewright.devices.arrays import read

@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import TensorType
 from tests.backends.nvidia.bodies import mixed_layout, some_layouts
 from tests.backends.nvidia.op_kernels import OpKernel
 from tests.sample_kernels import to_memory
-from tilewright.backends.nvidia import ptx
+from tilewright.backends.nvidia import ptx, tuning
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
-from tilewright.backends.nvidia.emit import convert, shared
+from tilewright.backends.nvidia.emit import shared
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
@@ -123,7 +123,7 @@ def test_large_tiles_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = (64, 64)
     pair = mma_accumulator((2, 2), shape), default_blocked(shape, 4, vector=4)
     whole = check(*pair, shape, f32)
-    monkeypatch.setattr(convert, "SLICE_BYTES", 4096)
+    monkeypatch.setattr(tuning, "CONVERSION_SLICE_BYTES", 4096)
     kernel, want = conversion(*pair, shape, f32)
     assert kernel.shared_bytes == 4096
     (made,), ran = kernel.run()

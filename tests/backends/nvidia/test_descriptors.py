@@ -14,6 +14,7 @@ from tests.backends.nvidia.laying import ops
 from tilewright.backends.nvidia.plan.tma import plan_copy
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base import dtypes
+from tilewright.base.decision import No, Yes
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 Array = np.ndarray[Any, Any]
@@ -49,8 +50,10 @@ def copies(made: Described) -> tuple[int, int]:
     ],
 )
 def test_plans(shape: tuple[int, ...], bits: int, swizzle: int, box: tuple[int, ...], boxes: int) -> None:
-    plan = plan_copy(shape, bits)
-    assert plan is not None and (plan.swizzle, plan.box, plan.boxes) == (swizzle, box, boxes)
+    answer = plan_copy(shape, bits)
+    assert isinstance(answer, Yes)
+    plan = answer.plan
+    assert (plan.swizzle, plan.box, plan.boxes) == (swizzle, box, boxes)
     assert plan.box_bytes * plan.boxes == np.prod(shape) * bits // 8
 
 
@@ -58,7 +61,8 @@ def test_plans(shape: tuple[int, ...], bits: int, swizzle: int, box: tuple[int, 
     ("shape", "bits"), [((512, 64), 16), ((4, 4), 32), ((48, 64), 16), ((1 << 14,), 32), ((8, 8), 8)]
 )
 def test_blocks_that_the_engine_cannot_move(shape: tuple[int, ...], bits: int) -> None:
-    assert plan_copy(shape, bits) is None
+    answer = plan_copy(shape, bits)
+    assert isinstance(answer, No) and answer.reason and answer.instead
 
 
 # --- values -------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """One stage: the text of tile IR."""
 
     def keep(module: Any, metadata: dict[str, Any]) -> bytes:
-        metadata.update(stored=[], asserts=[])
+        metadata.update(asserts=[])
         return print_module(module).encode()
 
     return {BINARY: Stage(keep, parse=lambda text, _: text)}

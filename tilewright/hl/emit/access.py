@@ -8,7 +8,7 @@ from tilewright.hl.dims import Dim
 from tilewright.hl.emit.kernel import Kernel, placed
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value
 from tilewright.hl.rows.dtypes import literal
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Atom, Sym, at_least_zero, at_most
 
 _LIMIT = 2**31
 
@@ -38,6 +38,30 @@ def emit_store(kernel: Kernel, node: Node) -> None:
     masks = _masks(kernel, tensor, entries, dims, node.kwargs.get("mask"), covered)
     mask = f", mask={' & '.join(masks)}" if masks else ""
     kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask})")
+
+
+def emit_atomic(kernel: Kernel, node: Node) -> None:
+    """Write an atomic update."""
+    tensor, entries, *given = node.args
+    dims = node.out.dims
+    pointer, covered = _pointer(kernel, tensor, entries, dims)
+    masks = _masks(kernel, tensor, entries, dims, None, covered)
+    texts = [pointer, *(_given(kernel, value, tensor, dims) for value in given)]
+    if masks and node.op != "atomic_cas":
+        texts.append(f"mask={' & '.join(masks)}")
+    call = f'tl.{node.op}({", ".join(texts)}, sem="{node.kwargs["sem"]}")'
+    if kernel.readers[node.out.id]:
+        kernel.assign(node.out, call)
+    else:
+        kernel.lines.write(call)
+
+
+def _given(kernel: Kernel, value: Any, tensor: HostTensor, dims: tuple[Dim, ...]) -> str:
+    """A value for an atomic update, with the type of the tensor and all dimensions."""
+    text = kernel.operand(value, tensor.dtype)
+    if not isinstance(value, Value) or not value.dims:
+        return f"tl.full({kernel.shape(dims)}, {text}, {kernel.dtype(tensor.dtype)})" if dims else text
+    return text if value.dims == dims else f"tl.broadcast_to({text}, {kernel.shape(dims)})"
 
 
 def _pointer(
@@ -115,11 +139,19 @@ def _masks(
 def mask_text(kernel: Kernel, dims: tuple[Dim, ...], ats: list[int]) -> str:
     """The mask of some dimensions of a tile with the dimensions `dims`."""
     return " & ".join(
-        placed(kernel.mask(atom), at, 1, len(dims))
-        for at in ats
-        for atom in dims[at].atoms
-        if kernel.decision.masked(atom)
+        _mask_of(kernel, dims, at, atom) for at in ats for atom in dims[at].atoms if kernel.decision.masked(atom)
     )
+
+
+def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
+    """The mask of one axis; of a jagged one, lane by lane of its parent where the tile has the parent's dimensions."""
+    parent = kernel.axis(atom).parent if atom.kind == "block" else None
+    if parent is not None:
+        first = next((place for place in range(len(dims)) if dims[place:][: len(parent.dims)] == parent.dims), None)
+        if first is not None:
+            index = placed(kernel.index(int(atom.key)), at, 1, len(dims))
+            return f"({index} < {placed(kernel.operand(parent), first, len(parent.dims), len(dims))})"
+    return placed(kernel.mask(atom), at, 1, len(dims))
 
 
 def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> list[str]:
@@ -140,9 +172,8 @@ def _proved(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> tuple[bo
         if type(entry.what) is int and entry.what >= 0:
             return True, True  # clipped when the kernel was traced
         return False, False
-    axis = kernel.decision.axes[entry.what]
-    if isinstance(axis.end, Value) or not isinstance(axis.end, int):
-        return type(entry.offset) is int and entry.offset >= 0, type(entry.offset) is int and entry.offset == 0
-    beyond = axis.end + entry.offset - entry.extent
-    first = axis.begin + entry.offset if isinstance(axis.begin, int) else 0
-    return type(first) is int and first >= 0, not isinstance(beyond, Sym) and beyond <= 0
+    axis, offset = kernel.decision.axes[entry.what], entry.offset
+    if isinstance(axis.begin, Value) or isinstance(axis.end, Value):  # bounds that are data are taken as given
+        given = type(offset) is int and offset == 0
+        return given, given
+    return at_least_zero(axis.begin + offset), at_most(axis.end, entry.extent - offset)

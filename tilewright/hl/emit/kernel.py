@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ class Kernel:
         self.indices: dict[Any, str] = {}
         self.masks: dict[Any, str] = {}
         self.wanted: set[Any] = set()
+        self.readers: Counter[int] = Counter()
         self.head: list[str] = []
 
     # --- what rows ask -----------------------------------------------------------------------------
@@ -57,6 +59,11 @@ class Kernel:
         if not isinstance(known, str):  # an alias of a number or symbol: weak, as in PyTorch
             return self.operand(known)
         return known if dtype is None or arg.dtype == dtype else f"{known}.to({self.dtype(dtype)})"
+
+    def typed(self, value: Value, dtype: Any) -> str:
+        """The text of a value that a variable holds: numbers and symbols get their type."""
+        text = self.operand(value, dtype)
+        return text if isinstance(self.values[value.id], str) else f"tl.full([], {text}, {self.dtype(dtype)})"
 
     def symbol(self, value: Any) -> str:
         """The text of a number, symbol or value in an index or a bound."""
@@ -133,7 +140,6 @@ class Kernel:
             name = self.masks[atom] = self.names.new(f"mask_{atom.key}")
             self.head.append(f"{name} = {index} < {self._atom(atom)}")
         self.wanted.add(("mask", atom))
-        self.wanted.add(("index", int(atom.key) if atom.kind == "block" else atom))
         return self.masks[atom]
 
     def tensor(self, tensor: HostTensor) -> str:

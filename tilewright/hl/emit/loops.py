@@ -7,10 +7,11 @@ mask_k = index_k < end                               only where something reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from tilewright.hl.dims import Axis
+from tilewright.hl.emit.carry import finish, start
 from tilewright.hl.emit.grid import stem
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.emit.nodes import emit_node
@@ -25,15 +26,18 @@ def emit_body(kernel: Kernel, axes: list[Axis], region: Region) -> None:
         if axis.kind != "grid":
             kernel.indices[axis.id] = kernel.names.new(stem("index", axis))
             kernel.masks[axis.size] = kernel.names.new(stem("mask", axis))
+    before = kernel.wanted
+    kernel.wanted = set()
     emit_region(kernel, region)
     texts = []
     for axis in axes:
         index, mask = kernel.indices.get(axis.id), kernel.masks.get(axis.size)
-        if ("index", axis.id) in kernel.wanted:
+        if ("index", axis.id) in kernel.wanted or ("mask", axis.size) in kernel.wanted:
             block = kernel.decision.block(axis)
             texts.append(f"{index} = {kernel.offsets[axis.id]} + tl.arange(0, {block})")
         if ("mask", axis.size) in kernel.wanted:
             texts.append(f"{mask} = {index} < {kernel.symbol(axis.end)}")
+    kernel.wanted |= before
     inner, kernel.lines.origin = kernel.lines.origin, origin
     kernel.lines.insert(place, texts)
     kernel.lines.origin = inner
@@ -42,8 +46,9 @@ def emit_body(kernel: Kernel, axes: list[Axis], region: Region) -> None:
 def emit_region(kernel: Kernel, region: Region) -> None:
     """Write the nodes of a region."""
     for node in region.nodes:
-        if node.op == "loop":
-            emit_loop(kernel, node)
+        handler = _CONTROL.get(node.op)
+        if handler is not None:
+            handler(kernel, node)
         else:
             emit_node(kernel, node)
 
@@ -52,29 +57,50 @@ def emit_loop(kernel: Kernel, node: Node) -> None:
     """Write a loop over tiles; several axes nest."""
     kernel.lines.origin = node.line
     (region,) = node.regions
-    for param, init in zip(region.params, node.args[0], strict=True):
-        kernel.lines.write(f"{kernel.name_of(param)} = {kernel.operand(init)}")
+    start(kernel, region, node.args[0])
     axes = node.kwargs["axes"]
     with _heads(kernel, node, axes):
         emit_body(kernel, axes, region)
-        _carry(kernel, region)
+        finish(kernel, region)
     for out, param in zip(node.outs, region.params, strict=True):
         kernel.alias(out, param)
 
 
-def _carry(kernel: Kernel, region: Region) -> None:
-    """Assign the state that the next pass starts with: all at once where one result is another's parameter."""
-    pairs = [
-        (kernel.name_of(param), kernel.operand(result))
-        for param, result in zip(region.params, region.results, strict=True)
-        if kernel.name_of(param) != kernel.operand(result)
-    ]
-    targets = {target for target, _ in pairs}
-    if any(source in targets for _, source in pairs):
-        kernel.lines.write(f"{', '.join(target for target, _ in pairs)} = {', '.join(source for _, source in pairs)}")
-    else:
-        for target, source in pairs:
-            kernel.lines.write(f"{target} = {source}")
+def emit_while(kernel: Kernel, node: Node) -> None:
+    """Write a loop that runs while its first region says so; the region is written before it and at its end."""
+    kernel.lines.origin = node.line
+    test, region = node.regions
+    start(kernel, region, node.args[0])
+    emit_region(kernel, test)
+    (condition,) = test.results
+    kernel.lines.write(f"while {kernel.operand(condition)}:")
+    with kernel.lines.indented():
+        emit_region(kernel, region)
+        finish(kernel, region)
+        emit_region(kernel, test)
+    for out, param in zip(node.outs, region.params, strict=True):
+        kernel.alias(out, param)
+
+
+def emit_if(kernel: Kernel, node: Node) -> None:
+    """Write a branch."""
+    kernel.lines.origin = node.line
+    names = [kernel.name_of(out) for out in node.outs]
+    for at, region in enumerate(node.regions):
+        if at and not region.nodes and not names:
+            continue
+        kernel.lines.write("else:" if at else f"if {kernel.operand(node.args[0])}:")
+        made = {out.id for inner in region.nodes if not inner.regions for out in inner.outs}
+        for name, result in zip(names, region.results, strict=True):
+            if result.id in made and region.results.count(result) == 1:
+                kernel.values[result.id] = name
+        with kernel.lines.indented():
+            emit_region(kernel, region)
+            for name, out, result in zip(names, node.outs, region.results, strict=True):
+                if kernel.values.get(result.id) != name:
+                    kernel.lines.write(f"{name} = {kernel.typed(result, out.dtype)}")
+            if not region.nodes and not names:
+                kernel.lines.write("pass")
 
 
 @contextmanager
@@ -88,3 +114,6 @@ def _heads(kernel: Kernel, node: Node, axes: list[Axis]) -> Iterator[None]:
             kernel.lines.write(f"for {name} in tl.range({first}, {last}, {block}):")
             stack.enter_context(kernel.lines.indented())
         yield
+
+
+_CONTROL: dict[str, Callable[[Kernel, Node], None]] = {"loop": emit_loop, "while": emit_while, "if": emit_if}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
 from dataclasses import dataclass
 
+from tilewright.hl.emit.carry import count_readers
 from tilewright.hl.emit.grid import emit_grid, grid_text
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.emit.lines import Line, Lines
@@ -12,6 +14,7 @@ from tilewright.hl.emit.loops import emit_body, emit_region
 from tilewright.hl.graph.nodes import Graph, Region
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.pipeline import prepare
+from tilewright.hl.symbols import substitute, text
 from tilewright.hl.trace.host import Traced
 
 _HEAD = ("import torch", "import tilewright", "import tilewright.language as tl")
@@ -42,7 +45,7 @@ def emit_module(traced: Traced, decision: Decision) -> Module:
         launches[graph.line] = launch
     if any("libdevice." in line.text for line in kernels):
         lines.append(Line("from tilewright.language.extra import libdevice"))
-    lines += [*kernels, Line(""), Line(""), *_host(traced, launches)]
+    lines += [*kernels, Line(""), Line(""), *_host(traced, launches, decision)]
     return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
 
 
@@ -50,6 +53,7 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     """(lines of a kernel, the statement that launches it)."""
     kernel = Kernel(name, decision)
     region = prepare(graph, decision)
+    kernel.readers = count_readers(region)
     loop = region.nodes[-1]
     axes = loop.kwargs["axes"]
     kernel.lines.origin = graph.line
@@ -91,15 +95,42 @@ def _commented(lines: list[Line], traced: Traced) -> list[Line]:
 class _Launcher(ast.NodeTransformer):
     """The user's function with launches in the place of its loops."""
 
-    def __init__(self, traced: Traced, launches: dict[int, str]) -> None:
-        self.traced, self.launches = traced, launches
+    def __init__(self, traced: Traced, launches: dict[int, str], decision: Decision) -> None:
+        self.traced, self.launches, self.decision = traced, launches, decision
+        self.constants = iter(traced.constants)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if self._marked(node.func, "host_constant"):
+            value = self._constant(next(self.constants))
+            return ast.copy_location(ast.parse(value, mode="eval").body, node)
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        if isinstance(node.value, ast.Call) and self._marked(node.value.func, "host_nothing"):
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
+
+    def _constant(self, value: object) -> str:
+        if isinstance(value, tuple):
+            return f"({', '.join(map(self._constant, value))},)"
+        return text(substitute(value, self.decision.number), lambda atom: atom.text)
+
+    def _marked(self, function: ast.expr, mark: str) -> bool:
+        """Whether an expression names a function of the language with this attribute."""
+        if not isinstance(function, ast.Name | ast.Attribute):
+            return False
+        try:
+            found = eval(ast.unparse(function), dict(self.traced.scope))
+        except (NameError, AttributeError):
+            return False
+        return bool(getattr(found, mark, False))
 
     def visit_For(self, node: ast.For) -> ast.AST:
         launch = self.launches.get(node.lineno)
-        return ast.copy_location(ast.parse(launch).body[0], node) if launch is not None else node
+        return ast.copy_location(ast.parse(launch).body[0], node) if launch is not None else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        arm = self.traced.folded.get(id(node))
+        arm = copy.deepcopy(self.traced.folded.get(node.lineno))
         if arm is None:
             return self.generic_visit(node)
         made: list[ast.stmt] = []
@@ -109,15 +140,15 @@ class _Launcher(ast.NodeTransformer):
         return made
 
 
-def _host(traced: Traced, launches: dict[int, str]) -> list[Line]:
+def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[Line]:
     tree = traced.source.tree
-    launcher = _Launcher(traced, launches)
+    launcher = _Launcher(traced, launches, decision)
     lines = Lines()
     parameters = ast.unparse(_without_annotations(tree.args))
     lines.write(f"def {tree.name}({parameters}):")
     with lines.indented():
         for statement in tree.body:
-            visited = launcher.visit(statement)
+            visited = launcher.visit(copy.deepcopy(statement))
             for made in visited if isinstance(visited, list) else [visited]:
                 lines.origin = statement.lineno
                 for text in ast.unparse(made).splitlines():

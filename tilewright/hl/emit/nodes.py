@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.hl.emit.access import emit_load, emit_store, mask_text
+from tilewright.hl.emit.access import emit_atomic, emit_load, emit_store, mask_text
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.graph.nodes import Node
 from tilewright.hl.rows.dtypes import literal
@@ -14,7 +14,7 @@ from tilewright.hl.rows.table import ROWS
 def emit_node(kernel: Kernel, node: Node) -> None:
     """Write a node, with the user's line above the first one of each."""
     kernel.lines.origin = node.line
-    handler = _OWN.get(node.op)
+    handler = emit_atomic if node.op.startswith("atomic_") else _OWN.get(node.op)
     if handler is not None:
         handler(kernel, node)
     else:

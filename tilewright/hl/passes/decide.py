@@ -57,7 +57,10 @@ class Decision:
         """Whether lanes of the last tile along `atom` may be invalid."""
         if atom.kind != "block":
             return True
-        axis = self.axes[int(atom.key)]
+        return any(self._cut(axis) for axis in self.axes if axis.size == atom and axis.kind != "block")
+
+    def _cut(self, axis: Axis) -> bool:
+        """Whether the last tile of an axis may have fewer valid lanes."""
         block = self.block(axis)
         if block == 1:
             return False

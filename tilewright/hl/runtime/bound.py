@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
+from tilewright.hl.constexpr import plain
 from tilewright.hl.emit.module import Module, emit_module
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.trace.host import trace_kernel
@@ -34,9 +35,14 @@ class BoundKernel:
         self.kernel, self.settings = kernel, kernel.settings
         arguments = dict(zip(kernel.signature.parameters, args, strict=True))
         self.traced = trace_kernel(kernel.source, kernel.scope, arguments, kernel.settings)
+        self._guard = _guard(list(arguments), self.traced.guards)
         self.config_spec = ConfigSpec(self.traced)
         self._run: Callable[..., Any] | None = None
         self._compiled: dict[Config, Callable[..., Any]] = {}
+
+    def holds(self, args: Sequence[Any]) -> bool:
+        """Whether what the trace assumed of the arguments is true of these."""
+        return self._guard is None or self._guard(*map(plain, args))
 
     def default_config(self) -> Config:
         """The configuration that is taken when none was chosen."""
@@ -82,7 +88,16 @@ class BoundKernel:
     def __call__(self, *args: Any) -> Any:
         if self._run is None:
             self._run = self.compile_config()
-        return self._run(*args)
+        return self._run(*map(plain, args))
+
+
+def _guard(parameters: list[str], guards: list[tuple[str, Any]]) -> Callable[..., bool] | None:
+    """A function of the arguments that says whether every guard holds; None where there are none."""
+    if not guards:
+        return None
+    checks = " and ".join(f"({text}) == {expected!r}" for text, expected in guards)
+    made: Callable[..., bool] = eval(f"lambda {', '.join(parameters)}: {checks}")
+    return made
 
 
 def _with_places(function: Callable[..., Any], module: Module, generated: str, file: str) -> Callable[..., Any]:

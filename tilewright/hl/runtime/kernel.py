@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.hl.config import Config
+from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.keys import key_of
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.source import Source
+
+_CONSTANT = ("constexpr", "ConstExpr")
 
 
 class Kernel:
@@ -41,7 +44,7 @@ class Kernel:
         self.signature = inspect.signature(fn)
         self.configs, self.settings, self.key = list(configs), settings or Settings(), key
         self.source = Source(fn)
-        self._bound: dict[Any, BoundKernel] = {}
+        self._bound: dict[Any, list[BoundKernel]] = {}
         self._lock = threading.RLock()
 
     @property
@@ -67,15 +70,27 @@ class Kernel:
 
     def bind(self, args: Sequence[Any]) -> BoundKernel:
         """The kernel for arguments like these, traced when they are new."""
-        args = self.normalize_args(*args)
+        args = tuple(map(self._marked, self.signature.parameters.values(), self.normalize_args(*args)))
         key = self.specialization_key(args)
-        found = self._bound.get(key)
+        found = self._find(key, args)
         if found is None:
             with self._lock:
-                found = self._bound.get(key)
+                found = self._find(key, args)
                 if found is None:
-                    found = self._bound[key] = BoundKernel(self, args)
+                    found = BoundKernel(self, args)
+                    self._bound.setdefault(key, []).append(found)
         return found
+
+    def _find(self, key: Any, args: Sequence[Any]) -> BoundKernel | None:
+        """The binding with this key whose guards hold."""
+        return next((bound for bound in self._bound.get(key, ()) if bound.holds(args)), None)
+
+    @staticmethod
+    def _marked(parameter: inspect.Parameter, argument: Any) -> Any:
+        """An argument; one of a parameter that is declared a constant is marked as one."""
+        declared = parameter.annotation
+        constant = declared is ConstExpr or (isinstance(declared, str) and declared.split(".")[-1] in _CONSTANT)
+        return ConstExpr(argument) if constant and not isinstance(argument, ConstExpr) else argument
 
     def reset(self) -> None:
         """Forget every binding."""

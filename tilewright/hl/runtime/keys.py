@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.constexpr import ConstExpr
+
 
 def key_of(argument: Any, static: bool) -> Any:
     """What of one argument the compiled code depends on.
@@ -21,6 +23,8 @@ def key_of(argument: Any, static: bool) -> Any:
         return argument.dtype, argument.device, argument.dim(), ones
     if type(argument) is int:
         return int
+    if isinstance(argument, ConstExpr):
+        return argument
     if isinstance(argument, list | tuple):
         return type(argument), tuple(key_of(item, static) for item in argument)
     if isinstance(argument, dict):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +12,12 @@ import torch
 
 from tilewright import errors
 from tilewright.hl import exc
+from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
-from tilewright.hl.symbols import Sym, number_needed, set_hooks
-from tilewright.hl.trace import builtins, loops, statements
+from tilewright.hl.symbols import Sym, number_needed, set_hooks, show, substitute
+from tilewright.hl.trace import branches, builtins, loops, statements
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.samples import Sampling, literals
 from tilewright.hl.trace.source import Source
@@ -22,6 +25,8 @@ from tilewright.hl.trace.state import Trace, current, tracing
 from tilewright.hl.trace.statements import Interpreter
 
 statements.provide("run", loops.run_loop)
+statements.provide("if", branches.run_if)
+statements.provide("while", branches.run_while)
 
 
 @dataclass
@@ -34,6 +39,9 @@ class Traced:
         axes: every axis.
         slots: the axes that the configuration sizes.
         folded: host `if` statements that hold loops, with the arm that was taken.
+        scope: names that the function sees besides its own.
+        constants: results of calls that the launcher has constants for, in order.
+        guards: (expression of the arguments, what it must be).
     """
 
     source: Source
@@ -41,6 +49,17 @@ class Traced:
     axes: list[Axis]
     slots: list[Axis]
     folded: dict[int, list[ast.stmt]]
+    scope: dict[str, Any]
+    constants: list[Any]
+    guards: list[tuple[str, Any]]
+
+
+class _Equal(Exception):
+    """Two expressions of the host are equal: the trace starts again with one sample for both."""
+
+    def __init__(self, left: str, right: str) -> None:
+        super().__init__(left, right)
+        self.pair = left, right
 
 
 def trace_kernel(source: Source, scope: dict[str, Any], arguments: dict[str, Any], options: Any) -> Traced:
@@ -58,10 +77,29 @@ def trace_kernel(source: Source, scope: dict[str, Any], arguments: dict[str, Any
     constants = set(source.integers())
     for argument in arguments.values():
         constants.update(_integers(argument))
-    first = _trace(source, scope, arguments, options, Sampling(constants, 0))
+    equal: dict[str, str] = {}
+    first = _settled(source, scope, arguments, options, constants, equal, 0)
     if options.check_trace:
-        _compare(first, _trace(source, scope, arguments, options, Sampling(constants, 1)))
+        _compare(first, _settled(source, scope, arguments, options, constants, equal, 1))
     return first
+
+
+def _settled(
+    source: Source,
+    scope: dict[str, Any],
+    arguments: dict[str, Any],
+    options: Any,
+    constants: set[int],
+    equal: dict[str, str],
+    round: int,
+) -> Traced:
+    """A trace in which every size that the host found equal to another one is that one."""
+    while True:
+        try:
+            return _trace(source, scope, arguments, options, Sampling(constants, round), equal)
+        except _Equal as found:
+            left, right = found.pair
+            equal[right] = equal.get(left, left)
 
 
 def _integers(argument: Any) -> list[int]:
@@ -75,10 +113,17 @@ def _integers(argument: Any) -> list[int]:
 
 
 def _trace(
-    source: Source, scope: dict[str, Any], arguments: dict[str, Any], options: Any, sampling: Sampling
+    source: Source,
+    scope: dict[str, Any],
+    arguments: dict[str, Any],
+    options: Any,
+    sampling: Sampling,
+    equal: dict[str, str],
 ) -> Traced:
     device = device_of(arguments)
     trace = Trace(sampling, device)
+    trace.equal = equal
+    trace.guards = [(f"{left} == {right}", True) for right, left in equal.items()]
     names = {name: value for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
     with tracing(trace), torch.no_grad():
@@ -93,7 +138,8 @@ def _trace(
             source.location(source.tree),
             hint="write `for tile in hl.tile(x.size(0)):` around the work of the device",
         )
-    return Traced(source, trace.graphs, trace.axes, trace.slots, interpreter.folded)
+    guards = list(dict.fromkeys(trace.guards))
+    return Traced(source, trace.graphs, trace.axes, trace.slots, interpreter.folded, scope, trace.constants, guards)
 
 
 def device_of(arguments: Any) -> Any:
@@ -124,8 +170,10 @@ def _argument(trace: Trace, argument: Any, name: str, options: Any) -> Any:
     """What host code sees for an argument."""
     if isinstance(argument, torch.Tensor):
         return _meta(trace, argument, name, options.static_shapes)
+    if isinstance(argument, ConstExpr):
+        return argument.value
     if isinstance(argument, int) and not isinstance(argument, bool):
-        return trace.host_symbol(name, name)
+        return trace.host_symbol(name, name, argument)
     if isinstance(argument, dict):
         items = {key: _argument(trace, item, f"{name}_{key}", options) for key, item in argument.items()}
         return type(argument)(items)
@@ -139,7 +187,10 @@ def _meta(trace: Trace, tensor: Any, name: str, static: bool) -> Any:
     with trace.silence():
         if static:
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-        shape = [trace.host_symbol(f"{name}_size_{dim}", f"{name}.size({dim})").sample for dim in range(tensor.dim())]
+        shape = [
+            trace.host_symbol(f"{name}_size_{dim}", f"{name}.size({dim})", extent).sample
+            for dim, extent in enumerate(tensor.shape)
+        ]
         order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
         strides, step = [0] * tensor.dim(), 1
         for dim in order:
@@ -167,11 +218,39 @@ def _compare(first: Traced, second: Traced) -> None:
 
 def _compare_symbols(op: str, left: Any, right: Any) -> Any:
     trace = current()
-    if trace is None or trace.region is None:
+    if trace is None:
         raise number_needed(left if isinstance(left, Sym) else right)
+    if trace.region is None:
+        return _host_compare(trace, op, left, right)
     with trace.silence():
         made = torch.full((), True)
     return trace.record("compare", (op, left, right), made)
+
+
+_TRUTH: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _host_compare(trace: Trace, op: str, left: Any, right: Any) -> bool:
+    """A comparison on the host: what it is in the call that binds; calls where it differs bind anew."""
+    pair = [substitute(item, trace.actual.get) for item in (left, right)]
+    if any(isinstance(item, Sym) for item in pair):
+        raise number_needed(left if isinstance(left, Sym) else right)
+    truth = _TRUTH[op](*pair)
+    trace.guards.append((f"({show(left)}) {op} ({show(right)})", truth))
+    if truth == (op == "==") and op in ("==", "!=") and all(_is_atom(item) for item in (left, right)):
+        raise _Equal(show(left), show(right))
+    return truth
+
+
+def _is_atom(value: Any) -> bool:
+    return isinstance(value, Sym) and len(value.terms) == 1 and value.constant == 0 and 1 in value.terms.values()
 
 
 def _divide_symbols(left: Any, right: Any) -> Any:

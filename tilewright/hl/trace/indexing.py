@@ -207,6 +207,18 @@ def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None) -
     trace.record("store", (made.tensor, made.entries, value), None, kwargs)
 
 
+def update(trace: Trace, name: str, tensor: Any, index: Any, values: tuple[Any, ...], sem: str) -> Any:
+    """Record an atomic update of `tensor[index]`; the result is what was there before."""
+    made = access(trace, tensor, index)
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            _must_fit(trace, value, made.shape, "the value")
+    with trace.silence():
+        out = trace.sampling.tensor(made.shape, made.tensor.dtype)
+    given = [trace.scalar(value) if isinstance(value, Sym) else value for value in values]
+    return trace.record(name, (made.tensor, made.entries, *given), out, {"sem": sem})
+
+
 def _must_fit(trace: Trace, value: Any, shape: list[int], what: str) -> None:
     mine = raw_shape(value)
     fits = len(mine) <= len(shape) and all(

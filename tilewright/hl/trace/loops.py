@@ -7,12 +7,15 @@ The pass that discovers something new is thrown away, and the body runs again wi
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Sym, same
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace, raw_shape
@@ -41,12 +44,12 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
     register_hosts(trace, before)
     trace.region = Region()
     try:
-        loop, axes = _open(interpreter, node, items, top=True)
+        loop, axes = _open(interpreter, node, items, _bounds(trace, items), top=True)
         outer = trace.region
         body = trace.region = Region()
         interpreter.assign(node.target, _target(items, axes))
         trace.loops.append(loop)
-        interpreter.run(node.body)
+        interpreter.body(node.body, "a loop over tiles")
         trace.loops.pop()
         loop.regions.append(body)
         outer.nodes.append(loop)
@@ -98,20 +101,29 @@ def _names(target: ast.expr, count: int) -> list[str]:
     return [base] if count == 1 else [f"{base}_{at}" for at in range(count)]
 
 
-def _open(interpreter: Interpreter, node: ast.For, items: Range, top: bool) -> tuple[Node, list[Axis]]:
+def _bounds(trace: Trace, items: Range) -> tuple[list[Any], list[Any]]:
+    """The bounds of a loop as the graph holds them; a jagged one runs to the end of its longest lane."""
+    ends = [torch.amax(items.end[0])] if items.kind == "jagged" else list(items.end)
+    return trace.lift(list(items.begin)), trace.lift(ends)
+
+
+def _open(
+    interpreter: Interpreter, node: ast.For, items: Range, bounds: tuple[list[Any], list[Any]], top: bool
+) -> tuple[Node, list[Axis]]:
     trace = interpreter.trace
     if isinstance(node.target, ast.Tuple | ast.List) and not items.several:
         raise exc.FailedToUnpackTile(
             f"{len(node.target.elts)} loop variables, and one range", hint="give hl.tile a list of extents"
         )
     names = _names(node.target, len(items.end))
-    axes = [
-        trace.add_axis(name, items.kind, begin, end, block, top)
-        for name, begin, end, block in zip(names, items.begin, items.end, items.block, strict=True)
-    ]
-    loop = Node("loop", (), {}, node.lineno)
-    loop.kwargs = {"axes": axes, "begin": trace.lift(list(items.begin)), "end": trace.lift(list(items.end))}
-    return loop, axes
+    begins, ends = bounds
+    axes = []
+    for at, name in enumerate(names):
+        axis = trace.add_axis(name, items.kind, begins[at], ends[at], items.block[at], top)
+        axis.parent = trace.lift(items.end[at]) if items.kind == "jagged" else None
+        trace.bounds[axis.id] = items.begin[at], items.end[at]
+        axes.append(axis)
+    return Node("loop", (), {"axes": axes, "begin": begins, "end": ends}, node.lineno), axes
 
 
 def _target(items: Range, axes: list[Axis]) -> Any:
@@ -123,60 +135,74 @@ def _target(items: Range, axes: list[Axis]) -> Any:
 
 
 def _inner(interpreter: Interpreter, node: ast.For, items: Range) -> None:
-    trace, scope = interpreter.trace, interpreter.scope
+    bounds = _bounds(interpreter.trace, items)
+
+    def body() -> Node:
+        loop, axes = _open(interpreter, node, items, bounds, top=False)
+        interpreter.assign(node.target, _target(items, axes))
+        interpreter.trace.loops.append(loop)
+        interpreter.body(node.body, "a loop over tiles")
+        interpreter.trace.loops.pop()
+        return loop
+
+    carry(interpreter, node, body)
+
+
+Before = dict[carried.Path, Any]
+
+
+def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) -> Node:
+    """Record a loop: run `body`, which makes its node, until what it carries is known.
+
+    Args:
+        interpreter: whose variables are the state.
+        node: the statement; what it was found to carry is remembered for later passes and traces.
+        body: interprets the statements of the loop once.
+    """
+    trace = interpreter.trace
     outer = trace.region
+    assert outer is not None
     start = interpreter.variables
-    known = trace.carried.setdefault(id(node), set())
-    snapshot = trace.snapshot()
+    known = interpreter.source.carried.setdefault(id(node), set())
+    snapshot, length = trace.snapshot(), len(outer.nodes)
     while True:
-        scope.update(carried.copied(start))
-        body, loop, inits, fresh = _pass(interpreter, node, items, known)
+        interpreter.rebind(carried.copied(start))
         trace.region = outer
-        changed = _changed(interpreter, fresh)
+        inits, region = _enter(interpreter, known)
+        before = _state(interpreter)
+        loop = body()
+        changed = _changed(before, _state(interpreter))
+        trace.region = outer
         if changed <= known:
             break
         known |= changed
         trace.restore(snapshot)
-        for name in interpreter.variables.keys() - start.keys():
-            del scope[name]
+        del outer.nodes[length:]
     for name, value in start.items():
-        if carried.alike(value, scope[name]):
-            scope[name] = value  # not a copy of it
-    paths = sorted((path for path in known if path in fresh), key=repr)
-    _close(interpreter, paths, body, loop, inits)
+        if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
+            interpreter.scope[name] = value  # not a copy of it
+    _close(interpreter, region, loop, inits)
+    return loop
 
 
-Fresh = dict[carried.Path, tuple[Any, Value]]
-
-
-def _pass(
-    interpreter: Interpreter, node: ast.For, items: Range, known: set[Any]
-) -> tuple[Region, Node, list[Value], Fresh]:
-    """Run the body once with samples for the leaves in `known`."""
+def _enter(interpreter: Interpreter, known: set[carried.Path]) -> tuple[dict[carried.Path, Value], Region]:
+    """Open a region whose parameters stand for the leaves in `known`."""
     trace = interpreter.trace
-    loop, axes = _open(interpreter, node, items, top=False)
-    body = trace.region = Region()
-    inits = []
-    present = dict(carried.tensors(interpreter.variables))
-    for path in sorted((path for path in known if path in present), key=repr):
-        value = trace.value(present[path])
-        assert value is not None
-        inits.append(value)
+    present = dict(carried.leaves(interpreter.variables))
+    paths = sorted((path for path in known if path in present), key=repr)
+    inits = {}
+    for path in paths:
+        leaf = present[path]
+        value = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
+        inits[path] = value if isinstance(value, Value) else trace.lift(trace.number(value))
+    region = trace.region = Region()
+    for path, value in inits.items():
         sample = trace.sample(value)
         param = trace.fresh(sample)
-        param.name = value.name
-        body.params.append(param)
+        param.name = value.name or str(path[0])
+        region.params.append(param)
         _put(interpreter, path, sample)
-    before = {
-        path: (tensor, value)
-        for path, tensor in carried.tensors(interpreter.variables)
-        if (value := trace.value(tensor)) is not None
-    }
-    interpreter.assign(node.target, _target(items, axes))
-    trace.loops.append(loop)
-    interpreter.run(node.body)
-    trace.loops.pop()
-    return body, loop, inits, before
+    return inits, region
 
 
 def _put(interpreter: Interpreter, path: carried.Path, leaf: Any) -> None:
@@ -184,34 +210,49 @@ def _put(interpreter: Interpreter, path: carried.Path, leaf: Any) -> None:
     interpreter.scope[head] = carried.put(interpreter.scope[head], tuple(rest), leaf)
 
 
-def _changed(interpreter: Interpreter, before: Fresh) -> set[carried.Path]:
-    """The leaves that stand for other values than before the body."""
+def _state(interpreter: Interpreter) -> Before:
+    """What every leaf of the variables stands for: the value of a tensor, numbers and symbols themselves."""
     trace = interpreter.trace
-    after = dict(carried.tensors(interpreter.variables))
     return {
-        path
-        for path, (tensor, value) in before.items()
-        if path in after and trace.value(after[path]) is not value and not after[path].is_meta
+        path: (trace.value(leaf) or leaf) if isinstance(leaf, torch.Tensor) else leaf
+        for path, leaf in carried.leaves(interpreter.variables)
     }
 
 
-def _close(interpreter: Interpreter, paths: list[carried.Path], body: Region, loop: Node, inits: list[Value]) -> None:
+def _changed(before: Before, after: Before) -> set[carried.Path]:
+    """The leaves that stand for something else than before."""
+    return {path for path, leaf in before.items() if path in after and _differs(leaf, after[path])}
+
+
+def _differs(left: Any, right: Any) -> bool:
+    if isinstance(left, Sym) or isinstance(right, Sym):
+        return not (isinstance(left, int) and isinstance(right, int) and same(left, right))
+    if isinstance(left, bool | int | float) and isinstance(right, bool | int | float):
+        return type(left) is not type(right) or left != right
+    return isinstance(left, Value | bool | int | float) and left is not right
+
+
+def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[carried.Path, Value]) -> None:
     """Check what the body carries, and give the variables their values behind the loop."""
     trace = interpreter.trace
     assert trace.region is not None
-    after = dict(carried.tensors(interpreter.variables))
-    for path, param in zip(paths, body.params, strict=True):
-        result = trace.lift(after[path])
+    after = dict(carried.leaves(interpreter.variables))
+    outer = trace.region
+    for path, param in zip(inits, region.params, strict=True):
+        leaf = after[path]
+        trace.region = region  # numbers become values of the body
+        result = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
+        trace.region = outer
         if (param.dims, param.dtype) != (result.dims, result.dtype):
             raise exc.ControlFlowTensorMismatch(
                 f"{carried.path_text(path)} is {type_text(trace, param)} before the loop and "
                 f"{type_text(trace, result)} after a pass over its body",
                 hint="give it its final type and shape before the loop, or convert it back with .to(...)",
             )
-        body.results.append(result)
-    loop.args, loop.regions = (inits,), [body]
-    trace.region.nodes.append(loop)
-    for path, param in zip(paths, body.params, strict=True):
+        region.results.append(result)
+    loop.args, loop.regions = (list(inits.values()),), [region]
+    outer.nodes.append(loop)
+    for path, param in zip(inits, region.params, strict=True):
         sample = trace.sample(param)
         out = trace.fresh(sample)
         out.name = param.name

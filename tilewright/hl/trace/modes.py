@@ -48,6 +48,8 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
             answer = handler(trace, *args, **kwargs)
             if answer is not NotImplemented:
                 return answer
+        if name in shape_arguments.QUESTIONS:
+            return function(*args, **kwargs)
         if trace.region is None:
             return self._host(function, name, args, kwargs)
         return self._device(function, name, args, kwargs)
@@ -118,6 +120,13 @@ def _size(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
     return torch.Size([trace.factors.size(extent) for extent in shape])
 
 
+def _stride(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
+    host = trace.hosts.get(id(tensor))
+    if host is None:
+        return NotImplemented
+    return host.stride if dim is None else host.stride[dim]
+
+
 def _length(trace: Trace, tensor: Any) -> Any:
     return _size(trace, tensor, 0)
 
@@ -145,8 +154,22 @@ def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
     return store(trace, tensor, index, value)
 
 
+def _product(name: str) -> Handler:
+    """Products whose types PyTorch's CPU code refuses: a float32 accumulator with 16-bit operands, `out_dtype`."""
+
+    def answer(trace: Trace, *args: Any, **kwargs: Any) -> Any:
+        mixed = len({arg.dtype for arg in args if isinstance(arg, torch.Tensor)}) > 1
+        if trace.region is None or not (mixed or kwargs.get("out_dtype")):
+            return NotImplemented
+        return RECIPES[name](*args, **kwargs)
+
+    return answer
+
+
 _ANSWERS: dict[str, Handler] = {
+    **{name: _product(name) for name in ("mm", "bmm", "addmm", "baddbmm")},
     "size": _size,
+    "stride": _stride,
     "__len__": _length,
     "numel": _count,
     "nelement": _count,

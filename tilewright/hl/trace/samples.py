@@ -30,16 +30,20 @@ class Sampling:
         free = [prime for prime in _AXES if all(n % prime for n in numbers)]
         extents = [prime for prime in _EXTENTS if all(n % prime for n in numbers)]
         self.round = round
-        self._axes = iter(free[round:])
-        self._extents = iter(extents[round:])
+        self._axes, self._extents = free[round:], extents[round:]
+        self.taken = 0, 0  # axes and extents; a pass that is thrown away gives its own back
 
     def axis(self) -> int:
         """The size of the next tile axis."""
-        return next(self._axes)
+        axes, extents = self.taken
+        self.taken = axes + 1, extents
+        return self._axes[axes]
 
     def extent(self) -> int:
         """The size of the next dynamic extent."""
-        return next(self._extents)
+        axes, extents = self.taken
+        self.taken = axes, extents + 1
+        return self._extents[extents]
 
     def scalar(self, dtype: Any) -> Any:
         """The datum of sample tensors: never 0, as integers are divided by it."""

@@ -15,6 +15,11 @@ SIZES = _names(
     """
 )
 
+# Questions about a tensor that are answered without its elements, of host tensors as well.
+QUESTIONS = _names(
+    "dim ndimension is_contiguous element_size is_floating_point is_complex is_signed storage_offset is_same_size"
+)
+
 FACTORIES = _names("empty zeros ones full arange rand randn randint empty_strided eye linspace tensor")
 
 LIKE = _names("empty_like zeros_like ones_like full_like rand_like randn_like")

@@ -23,6 +23,7 @@ class Source:
         tree: the parsed definition; line numbers are those of the file.
         file: path of the file.
         locals: names that the function assigns, parameters included.
+        carried: for each loop statement, the leaves of variables that it was found to carry.
 
     Raises:
         SourceNotAvailable: the text cannot be read.
@@ -48,6 +49,7 @@ class Source:
             )
         ast.increment_lineno(definition, first - 1 - len(head))
         self.tree = definition
+        self.carried: dict[int, set[Any]] = {}
         self._codes: dict[int, CodeType] = {}
 
     def expression(self, node: ast.expr) -> CodeType:

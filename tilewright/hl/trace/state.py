@@ -12,7 +12,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
-from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.symbols import Atom, Sym, same, show, substitute
 from tilewright.hl.trace.samples import Sampling
 
 _LOCAL = threading.local()
@@ -32,6 +32,11 @@ class Trace:
         graphs: finished top-level loops.
         slots: for each entry of the configuration's `block_sizes`, the axes and bounds that it sizes.
         hosts: host tensors by the identity of their meta tensors.
+        constants: results of the calls that the launcher has constants for, in order.
+        guards: (expression of the arguments, what it was): the trace holds only for calls where it is the same.
+        actual: what symbols of the host are in the call that binds.
+        equal: expressions of the host that are known to be equal to another one.
+        bounds: for each axis the bounds as the user's code has them.
     """
 
     def __init__(self, sampling: Sampling, device: Any) -> None:
@@ -45,7 +50,12 @@ class Trace:
         self.slots: list[Axis] = []
         self.loops: list[Node] = []
         self.hosts: dict[int, HostTensor] = {}
-        self.carried: dict[int, set[Any]] = {}
+        self.constants: list[Any] = []
+        self.guards: list[tuple[str, Any]] = []
+        self.actual: dict[Atom, int | None] = {}
+        self.host_symbols: dict[str, Sym] = {}
+        self.equal: dict[str, str] = {}
+        self.bounds: dict[int, tuple[Any, Any]] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._count = 0
@@ -95,14 +105,23 @@ class Trace:
 
     def snapshot(self) -> tuple[Any, ...]:
         """The state to which a discarded pass over a loop body returns."""
-        return dict(self._values), len(self.axes), len(self.slots), dict(self.factors.atoms)
+        counts = len(self.axes), len(self.slots), self._count, self.sampling.taken
+        return dict(self._values), dict(self.factors.atoms), counts
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
-        values, axes, slots, atoms = snapshot
+        values, atoms, (axes, slots, self._count, self.sampling.taken) = snapshot
         self._values = dict(values)
         self.factors.atoms = dict(atoms)
         del self.axes[axes:], self.slots[slots:]
+
+    def bindings(self) -> dict[int, Value]:
+        """What every sample stands for now."""
+        return dict(self._values)
+
+    def rebind(self, bindings: dict[int, Value]) -> None:
+        """Samples that `bindings` knows stand for what they stood for then."""
+        self._values.update(bindings)
 
     # --- nodes -------------------------------------------------------------------------------------
 
@@ -162,12 +181,24 @@ class Trace:
             total = Sym.of(self.axes[int(atom.key)].valid if atom.kind == "block" else atom) * total
         return total
 
+    def number(self, number: Any) -> Any:
+        """A number or symbol as a 0-d tensor with the type that PyTorch gives it."""
+        if isinstance(number, Sym):
+            return self.scalar(number)
+        dtype = torch.bool if isinstance(number, bool) else torch.int64 if isinstance(number, int) else torch.float32
+        with self.silence():
+            made = torch.full((), number, dtype=dtype, device="cpu")
+        return self.record("full", (number,), made)
+
     # --- axes ----------------------------------------------------------------------------------------
 
     def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
         """A new axis with a prime of its own and, where the configuration sizes it, a slot."""
         axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, top)
-        if kind != "grid":
+        if isinstance(block, Sym) and len(block.terms) == 1 and same(block, Sym.of(next(iter(block.terms)))):
+            axis.shared = next(iter(block.terms))
+            axis.prime = axis.shared.sample
+        elif kind != "grid":
             axis.prime = self.sampling.axis()
             self.factors.atoms[axis.prime] = axis.size
             if block is None:
@@ -176,12 +207,37 @@ class Trace:
         self.axes.append(axis)
         return axis
 
-    def host_symbol(self, name: str, text: str) -> Sym:
-        """A number that the launcher knows: `text` is its expression, `name` the kernel's parameter."""
+    def host_symbol(self, name: str, text: str, actual: int | None = None) -> Sym:
+        """A number that the launcher knows.
+
+        Args:
+            name: the kernel's parameter.
+            text: expression of the launcher.
+            actual: what it is in the call that binds the kernel.
+        """
+        first = self.equal.get(text, text)
+        if first in self.host_symbols:  # a check of the host says that they are equal
+            return self.host_symbols[first]
         prime = self.sampling.extent()
         atom = Atom("host", name, text, sample=prime)
         self.factors.atoms[prime] = atom
-        return Sym.of(atom)
+        self.actual[atom] = actual
+        self.host_symbols[text] = Sym.of(atom)
+        return self.host_symbols[text]
+
+    def decide(self, value: Any) -> int:
+        """The number that a symbol of the host is in the call that binds; other numbers bind anew.
+
+        Raises:
+            SpecializeArgType: the binding call does not determine it.
+        """
+        found = substitute(value, self.actual.get)
+        if isinstance(found, Sym):
+            raise exc.SpecializeArgType(
+                f"{value!r} is not determined by the arguments", hint="specialize sizes, strides and integer arguments"
+            )
+        self.guards.append((show(value), int(found)))
+        return int(found)
 
 
 def raw_shape(tensor: Any) -> tuple[int, ...]:

@@ -36,12 +36,14 @@ class Interpreter:
 
     Attributes:
         device_names: variables that existed only inside a loop that has ended.
-        folded: host `if` statements that hold loops, with the arm that was taken.
+        one_arm: variables that only one arm of a branch assigned.
+        folded: lines of host `if` statements that hold loops, with the arm that was taken.
     """
 
     def __init__(self, trace: Trace, source: Source, scope: dict[str, Any]) -> None:
         self.trace, self.source, self.scope = trace, source, scope
         self.device_names: set[str] = set()
+        self.one_arm: set[str] = set()
         self.folded: dict[int, list[ast.stmt]] = {}
 
     @property
@@ -53,6 +55,21 @@ class Interpreter:
         """Run statements in order."""
         for statement in statements:
             self.statement(statement)
+
+    def body(self, statements: list[ast.stmt], what: str) -> None:
+        """Run the body of a loop or branch that stays one in the kernel: nothing may jump out of it."""
+        try:
+            self.run(statements)
+        except (_Break, _Continue):
+            raise exc.NotAllowedOnDevice(
+                f"`break` or `continue` out of {what}", hint="mask what must not happen with torch.where or hl.store"
+            ) from None
+
+    def rebind(self, variables: dict[str, Any]) -> None:
+        """Make `variables` all there are."""
+        for name in self.variables.keys() - variables.keys():
+            del self.scope[name]
+        self.scope.update(variables)
 
     def evaluate(self, expression: ast.expr) -> Any:
         """The value of an expression."""
@@ -103,7 +120,8 @@ class Interpreter:
                 place,
                 hint="store it into a tensor of the host inside the loop",
             )
-        return exc.UndefinedVariable(str(error), place)
+        hint = "assign it in both branches" if error.name in self.one_arm else None
+        return exc.UndefinedVariable(str(error), place, hint=hint)
 
     def _name_values(self, node: ast.stmt) -> None:
         """Values take the names of the variables they are first assigned to."""
@@ -178,7 +196,7 @@ def _if(interpreter: Interpreter, node: ast.If) -> None:
         return
     arm = node.body if test else node.orelse
     if interpreter.trace.region is None:
-        interpreter.folded[id(node)] = arm
+        interpreter.folded[node.lineno] = arm
     interpreter.run(arm)
 
 

@@ -42,10 +42,11 @@ class Tile:
     @property
     def end(self) -> Any:
         """The index behind the last; of the last tile the end of the range."""
-        end = self.axis.end
+        _, end = device_trace("tile.end").bounds[self.axis.id]
+        behind = Sym.of(self.axis.offset) + self.block_size
         if isinstance(end, torch.Tensor):
-            return torch.minimum(torch.full((), self.begin + self.block_size), end)
-        return minimum(Sym.of(self.axis.offset) + self.block_size, end) + self.offset
+            return torch.minimum(end, torch.zeros((), dtype=end.dtype) + behind) + self.offset
+        return minimum(behind, end) + self.offset
 
     @property
     def block_size(self) -> Any:
@@ -55,12 +56,14 @@ class Tile:
     @property
     def id(self) -> Any:
         """Number of the tile in its range."""
-        return (Sym.of(self.axis.offset) - self.axis.begin) // self.block_size
+        begin, _ = device_trace("tile.id").bounds[self.axis.id]
+        return (Sym.of(self.axis.offset) - begin) // self.block_size
 
     @property
     def count(self) -> Any:
         """How many tiles the range has."""
-        return (self.axis.end - self.axis.begin + self.block_size - 1) // self.block_size
+        begin, end = device_trace("tile.count").bounds[self.axis.id]
+        return (end - begin + self.block_size - 1) // self.block_size
 
     def __add__(self, offset: Any) -> Tile:
         return Tile(self.axis, self.offset + offset)

@@ -7,20 +7,27 @@ symbol. Elsewhere, what has a mathematical operation is that operation, what can
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import with_shape_of
 from tilewright.base.errors import DTypeError, UnsupportedError
+from tilewright.base.lazy import lazy_module
 from tilewright.language.extern import extern_call
-from tilewright.language.extra import bessel, special
-from tilewright.language.extra import libdevice_functions as functions
 from tilewright.ops.broadcast import broadcast_tensors
 from tilewright.ops.builtin import Builtin, Emitter, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.math import OPS
 from tilewright.ops.values import tensor
+
+if TYPE_CHECKING:
+    from tilewright.language.extra import bessel, special
+    from tilewright.language.extra import libdevice_functions as functions
+else:  # the first kernel that calls one of their functions loads them
+    functions = lazy_module("tilewright.language.extra.libdevice_functions")
+    special = lazy_module("tilewright.language.extra.special")
+    bessel = lazy_module("tilewright.language.extra.bessel")
 
 _LETTERS = {
     "b": dtypes.int1, "i": dtypes.int32, "I": dtypes.uint32, "l": dtypes.int64, "L": dtypes.uint64,
@@ -151,7 +158,6 @@ def _signatures(text: str) -> dict[tuple[dtypes.dtype, ...], dtypes.dtype]:
 
 def _compute(name: str) -> Compute | None:
     """How `name` is computed from checked operands: ``f(b, result type, *operands)``; None if it is refused."""
-    stem, _, mode = name.rpartition("_")
     operation = _OPERATIONS.get(name)
     if name in REFUSED:
         return None
@@ -159,11 +165,18 @@ def _compute(name: str) -> Compute | None:
         return lambda b, result, *xs: b.emit(OPS[operation], result, *[cast_to(b, x, result.scalar) for x in xs])
     if name in _BITCASTS:
         return lambda b, result, x: bitcast_to(b, x, result.scalar)
-    written = next((vars(room)[name] for room in (functions, special, bessel) if name in vars(room)), None)
+    return lambda b, result, *xs: _call_written(b, name, xs)
+
+
+def _call_written(b: Emitter, name: str, operands: Sequence[tensor]) -> tensor:
+    """Call the function that is written in the language: of this name, or of its stem with a rounding mode."""
+    written = next(filter(None, (getattr(room, name, None) for room in (functions, special, bessel))), None)
     if written is not None:
-        return lambda b, result, *xs: b.call(written, xs)
-    directed = getattr(functions, stem)
-    return lambda b, result, *xs: b.call(directed, [*xs, mode, *_target(stem)])
+        made: tensor = b.call(written, operands)
+        return made
+    stem, _, mode = name.rpartition("_")
+    directed: tensor = b.call(getattr(functions, stem), [*operands, mode, *_target(stem)])
+    return directed
 
 
 def _target(stem: str) -> tuple[dtypes.dtype, ...]:

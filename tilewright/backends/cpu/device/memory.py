@@ -12,9 +12,10 @@ import ctypes
 import mmap
 import threading
 
+from tilewright.backends.cpu import tuning
+
 PAGE = 4096
 HUGE = 2 << 20
-_KEPT_ARENAS = 16
 
 
 class Memory:
@@ -86,7 +87,7 @@ class ArenaPool:
 
     def give(self, arena: Memory) -> None:
         """Return a block taken before."""
-        if len(self._free) < _KEPT_ARENAS:
+        if len(self._free) < tuning.KEPT_ARENAS:
             self._free.append(arena)
 
     def bytes(self) -> int:

@@ -12,11 +12,11 @@ import os
 import sys
 from typing import Any
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.memory import Memory
 
 _STACK_BYTES = 4 << 20
-_SPIN = 2000  # pauses; about 50 microseconds, measured to cover launches in a Python loop
 
 
 class ThreadPool:
@@ -27,7 +27,7 @@ class ThreadPool:
         spin: pauses before an idle worker sleeps.
     """
 
-    def __init__(self, worker: int, *, spin: int = _SPIN) -> None:
+    def __init__(self, worker: int, *, spin: int = tuning.SPIN_PAUSES) -> None:
         self._worker = worker
         self._system = _Windows() if sys.platform == "win32" else _Posix()
         self._threads: list[tuple[int, Memory]] = []

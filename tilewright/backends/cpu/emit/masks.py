@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import Form, Poly
 from tilewright.backends.cpu.plan.index import Index, pattern
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
@@ -26,8 +27,6 @@ from tilewright.ir.decisions import spoken
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.evaluator import Evaluator
-
-_MOST = 6  # comparisons worth testing; kernels have one or two
 
 
 class Masks:
@@ -48,9 +47,9 @@ class Masks:
         self.forms: list[Form] = []
         holds: list[tuple[SSAValue, Index]] = []
         answers = [(key, self._known_below(*key), asked) for key, asked in _comparisons(ev, step, index).items()]
-        many = sum(isinstance(answer, Yes) for _, answer, _ in answers) > _MOST
+        many = sum(isinstance(answer, Yes) for _, answer, _ in answers) > tuning.MASK_COMPARISONS
         for key, answer, asked in answers:
-            answer = No(f"more than {_MOST} comparisons make up the masks") if many else answer
+            answer = No(f"more than {tuning.MASK_COMPARISONS} comparisons make up the masks") if many else answer
             if asked or isinstance(answer, Yes):
                 ev.decisions.note(UNMASKED, owner_of(key[0]), answer)
             if isinstance(answer, Yes):
@@ -152,7 +151,7 @@ def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
     op = owner_of(value)
     assert op is not None
     if op.name != "arith.cmpi":
-        return No(f"a part of the mask is a {spoken(op)}, no comparison of integers", op, "(i < m) & (j < n)")
+        return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, "(i < m) & (j < n)")
     predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
     if predicate in ("eq", "ne"):
         return No("it is true or false of single elements")

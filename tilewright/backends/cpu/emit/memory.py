@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import Form, PointerForm, Poly
 from tilewright.backends.cpu.plan.index import Coord, Index
 from tilewright.backends.cpu.plan.recompute import constant_elements
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 Offsets = tuple[int, ...]
-_MIN_RUN = 4
 LINE = 64
 
 
@@ -207,7 +207,7 @@ def _read(ev: Evaluator, t: T, address: Address, mask: V | None, other: V | None
     whole = address.varying is None and not address.base.type.lanes and address.offsets is not None
     if whole and address.offsets is not None:
         run = _runs(address.offsets, size)
-        if run == lanes or (run >= _MIN_RUN and run * size >= 8):
+        if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
             return _read_runs(ev, t, address, run, mask, other)
         if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
             return shuffled
@@ -344,7 +344,7 @@ def _write(ev: Evaluator, value: V, address: Address, mask: V | None) -> None:
     size = max(1, value.type.bits // 8)
     if address.varying is None and address.offsets is not None and not address.base.type.lanes:
         run = _runs(address.offsets, size)
-        if run == lanes or (run >= _MIN_RUN and run * size >= 8):
+        if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
             for start in range(0, lanes, run):
                 pointer, part = f.gep(address.base, address.offsets[start]), f.slice(value, start, run)
                 if mask is None and ev.streaming and part.type.bytes % LINE == 0:

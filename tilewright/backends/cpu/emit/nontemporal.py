@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.lanes import Chunking
@@ -24,8 +25,6 @@ from tilewright.ir.types import pointee_bytes
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.evaluator import Evaluator
-
-_MANY_BYTES = 48 << 20
 
 
 def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]:
@@ -50,7 +49,7 @@ def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]
         if chunking.lanes * size % memory.LINE:
             return No(f"a chunk of {chunking.lanes * size} bytes is no whole line", sink.op)
     stored = sum(step.shape[0] * pointee_bytes(sink.roots[0].type) for sink in step.sinks)
-    return Yes(stored, f"where a launch stores {_MANY_BYTES >> 20} MiB or more, in whole lines")
+    return Yes(stored, f"where a launch stores {tuning.PAST_CACHES_BYTES >> 20} MiB or more, in whole lines")
 
 
 def streams(ev: Evaluator, step: Step, chunking: Chunking, stored: int) -> V:
@@ -64,7 +63,7 @@ def streams(ev: Evaluator, step: Step, chunking: Chunking, stored: int) -> V:
         whole = f.icmp("eq", f.and_(f.cast("ptrtoint", start, I64), memory.LINE - 1), 0)
         aligned = whole if aligned is None else f.and_(aligned, whole)
     assert aligned is not None
-    return f.and_(f.icmp("sge", f.mul(ev.programs, stored), _MANY_BYTES), aligned)
+    return f.and_(f.icmp("sge", f.mul(ev.programs, stored), tuning.PAST_CACHES_BYTES), aligned)
 
 
 def fence(f: Function) -> None:

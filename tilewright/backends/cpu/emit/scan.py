@@ -10,11 +10,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import enter_nest
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.reduce import apply_body
-from tilewright.backends.cpu.plan.lanes import NATIVE_VECTORS, Chunking, make_chunking, survey
+from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
 from tilewright.backends.cpu.plan.recompute import is_tile, property_int
 from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.llvm.casts import storage
@@ -49,7 +50,7 @@ class _Scan:
         along = not others or (votes[self.axis] > votes[others[0]] and shape[self.axis] >= native)
         if along:
             return make_chunking(shape, [self.axis], native, native, self.axis)
-        return make_chunking(shape, others, NATIVE_VECTORS * native, native, self.axis)
+        return make_chunking(shape, others, tuning.NATIVE_VECTORS * native, native, self.axis)
 
     def emit(self) -> None:
         """Emit the nest."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
@@ -25,7 +26,6 @@ from tilewright.ir.types import is_integer
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 
 _ARITHMETIC = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.extsi"})
-_PANEL_BYTES = 32 << 10  # of one packed panel, so that it stays in the first cache
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +52,7 @@ def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> An
         return No("it is not in the body of a for loop", loop if isinstance(loop, WhileOp | IfOp) else None)
     if plan.k != plan.padded_k(plan.k):
         return No(f"a K block of {plan.k} is no multiple of the {plan.k_block} that an instruction takes")
-    factor = _PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes) // plan.k
+    factor = tuning.JOINED_PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes) // plan.k
     if factor < 2:
         return No(f"a K block of {plan.k} is large enough by itself")
     if a.conditions or b.conditions:
@@ -99,7 +99,7 @@ def _something_else(loop: ForOp, dot: Operation) -> No | None:
             continue
         tile = any(is_tile(result) for result in op.results)
         if op.regions or not is_lazy(op.name) or (op.name == "tt.load" and not tile):
-            return No(f"the loop also has a {spoken(op)}", op, "it outside of the loop")
+            return No(f"the loop also has {spoken(op)}", op, "it outside of the loop")
     return None
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
+from tilewright.base.assumptions import NO_OVERLAP, holds
+
 Address = tuple[SSAValue, object]
 """Root argument, and affine address, of a tile of pointers."""
 
@@ -103,6 +105,8 @@ class Accesses:
             return False
         if self.unknown or other.unknown:
             return True
+        if not holds(NO_OVERLAP):
+            return len(set().union(*self.touched.values(), *other.touched.values())) > 1
         return any(
             len(group.touched[root] | there.touched.get(root, set())) > 1
             for group, there in ((self, other), (other, self))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.minifloat import FORMATS
@@ -250,9 +251,7 @@ def _choose_family(isa: CpuFeatures, a: str, b: str, acc: str, precision: str) -
     if both <= {"bf16", *_MINIFLOATS}:  # bf16 holds every 8-bit float exactly
         if isa.has("amx-bf16", "amx-tile"):
             return "amx-bf16", "bf16", "f32"
-        # On Intel cores vdpbf16ps has half the rate of the f32 FMA or less; on Zen 4 and 5 it has the same rate and
-        # does twice the work (measured: 495 against 247 GF/s on one Zen 5 core).
-        if isa.has("avx512bf16") and isa.has_zmm and isa.cpu.startswith("znver"):
+        if isa.has("avx512bf16") and isa.has_zmm and isa.cpu.startswith(tuning.FAST_BF16_CPUS):
             return "dpbf16", "bf16", "f32"
     can_split = isa.has("amx-bf16", "amx-tile", "avx512bf16") and isa.has_zmm
     if can_split and ("f32" not in both or precision in _SPLIT_PRECISIONS):
@@ -295,8 +294,7 @@ def _micro_shape(registers: int, m: int, vectors: int) -> tuple[int, int]:
     Any shape with 8 or more accumulators that fit beside `nv + 1` operand registers reaches the FMA limit from L1;
     8x2 divides power-of-two tiles and reads the least of B per product.
     """
-    room, enough = (24, 12) if registers >= 32 else (12, 8)
-    mr = 8 if registers >= 32 else 6
+    room, enough, mr = tuning.MICRO_KERNELS[registers >= 32]
     if vectors == 1:
         mr *= 2
     mr = min(mr, m)

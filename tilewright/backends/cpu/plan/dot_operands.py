@@ -110,7 +110,7 @@ def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) 
     if source in demands.placed or load is None:
         return No("it has been computed to scratch before")
     if load.name != "tt.load":
-        return No(f"it is computed, by a {spoken(load)}", load, "arithmetic after the product, where that is the same")
+        return No(f"it is computed, by {spoken(load)}", load, "arithmetic after the product, where that is the same")
     if len(shape) != 2:
         return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
     elem = ir_name(element_type(source.type))
@@ -164,7 +164,7 @@ class _Mask:
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
         if op.name != "arith.cmpi" or not is_integer(element_type(op.operands[0].type)):
-            return No(f"a part of its mask is a {spoken(op)}, no comparison of integers", op, _MASK)
+            return No(f"a part of its mask is {spoken(op)}, no comparison of integers", op, _MASK)
         bound = _comparison(op, [analysis.integer(v, i) for v, i in operand_indices(value, index)], shape)
         if isinstance(bound, No):
             return bound

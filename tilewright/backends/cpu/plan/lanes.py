@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import AffineAnalysis
 from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu.plan.recompute import is_tile, operand_indices
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes
-
-NATIVE_VECTORS = 4
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], an
     votes, widest = survey(step, placed, analysis)
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
-    cap = max(4, NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
+    cap = max(4, tuning.NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
     return make_chunking(shape, order, cap, max(1, isa.vector_bytes // 4), step.axis)
 
 

@@ -7,7 +7,7 @@
 
 The key holds every value on which the operand depends apart from the trip number. Programs of a grid run in no order,
 so a kernel without atomics cannot see whether another program stored to B before or after it was packed; stores of the
-same program must come after the loop. Memory is bounded: at most `_CAPACITY` bytes for each dot.
+same program must come after the loop. Memory is bounded: at most `tuning.KEPT_BYTES` bytes for each dot.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.backends.llvm.types import I1, I64, V, const
+from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ops.control import ForOp
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu.emit.lower import FunctionLowering
     from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
 
-_CAPACITY = 3 << 20  # three planes of 2048x256 elements of bf16
 _FENCES = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.call"})
 
 
@@ -64,6 +65,8 @@ def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined:
         slot_bytes: packed bytes of a trip.
         joined: whether a slot holds several trips, and so depends on the number of trips that are left.
     """
+    if not holds(UNORDERED_PROGRAMS):
+        return No("other programs may store to the operand")
     loop = block.parent_op()
     if not isinstance(loop, ForOp):
         return No("it is not in the body of a for loop")
@@ -73,9 +76,9 @@ def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined:
     keys = _keys(operand, loop, [loop.ub] if joined else [])
     if isinstance(keys, No):
         return keys
-    slots = min(256, _CAPACITY // slot_bytes)
+    slots = min(tuning.KEPT_TRIPS, tuning.KEPT_BYTES // slot_bytes)
     if slots < 2:
-        return No(f"two trips of {slot_bytes} packed bytes are more than the {_CAPACITY} that are kept")
+        return No(f"two trips of {slot_bytes} packed bytes are more than the {tuning.KEPT_BYTES} that are kept")
     size = (slots + 1) * slot_bytes
     words = 8 * (2 + len(keys))
     panels, state = Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)
@@ -92,7 +95,7 @@ def _disturbed(loop: ForOp) -> No | None:
     before = True
     for op in function.walk():
         if op.name in _FENCES or (op.name == "tt.load" and "isVolatile" in op.properties):
-            return No(f"a {spoken(op)} may wait for what other programs store", op)
+            return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is loop:
             before = False
         if op.name == "tt.store" and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
@@ -159,7 +162,7 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
                 stack += [loop.iter_args[number - 1], last.operands[number - 1]]
         elif op is not None and op.parent is body:
             if op.regions or op.name == "tt.load" or any(is_tile(o) for o in op.operands):
-                return No(f"where the operand lies depends on a {spoken(op)} in the loop", op)
+                return No(f"where the operand lies depends on {spoken(op)} in the loop", op)
             stack += op.operands
         elif not is_invariant(value, invariants):
             keys[value] = None

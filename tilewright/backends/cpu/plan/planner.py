@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import root_argument
 from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
@@ -25,6 +26,7 @@ from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
 from tilewright.backends.cpu.plan.subjects import FUSION
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, spoken
@@ -32,7 +34,6 @@ from tilewright.ir.types import shape_of
 from tilewright.ops.function import FuncOp
 
 _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
-_LOOK_BACK = 6
 
 
 def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
@@ -232,7 +233,8 @@ class _Grouping:
         for load in self.loads[step]:
             pointer = load.operands[0]
             loaded = self._address(pointer, shape_of(pointer.type))
-            if self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) and (stored is None or loaded != stored):
+            same = self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) or not holds(NO_OVERLAP)
+            if same and (stored is None or loaded != stored):
                 late.append(load)
 
     def _root_of(self, pointer: SSAValue) -> SSAValue | None:
@@ -294,7 +296,7 @@ class _Grouping:
             if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
                 continue
             own = self._group_of(step)
-            host = self._host(own, groups[-_LOOK_BACK:], dependents)
+            host = self._host(own, groups[-tuning.FUSION_LOOK_BACK :], dependents)
             if host is None:
                 groups.append(own)
                 continue
@@ -406,7 +408,7 @@ def _place_of(step: Step) -> Operation | None:
 def _described(step: Step) -> str:
     """A group in a sentence, by its first sink."""
     op = step.sinks[0].op
-    return f"the {spoken(op)}" if op is not None else "the pass that keeps a tile"
+    return f"{spoken(op)}" if op is not None else "the pass that keeps a tile"
 
 
 def _merged(host: Step, members: list[Step]) -> Step:

@@ -12,6 +12,7 @@ import math
 
 from xdsl.ir import SSAValue
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.index import Index, identity, whole
@@ -20,12 +21,6 @@ from tilewright.backends.cpu.plan.recompute import is_tile, operand_indices, own
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.ir.types import pointee_bytes, shape_of
 
-# Costs, in element-wise operations, above which a value is kept rather than computed again: by another group, by
-# every trip of a loop, and as one scalar per row where a vector could have been computed.
-_SHARED = 4.0
-_LOOP = 2.5
-_ROWS = 1.9
-_WORTH_STAGING = 256  # elements
 _PLAIN = frozenset({"store", "spill", "reduce"})
 
 
@@ -70,7 +65,7 @@ class _Sharing:
                     break
         else:
             for value in [value for value in step.needs if is_tile(value) and step.kind != "dot"]:
-                costly = value not in self.demands.placed and self.demands.cost(value) > _LOOP
+                costly = value not in self.demands.placed and self.demands.cost(value) > tuning.LOOP_COST
                 if costly and step.kind in ("for", "while"):
                     self._keep_before(value, step)
                 shape = shape_of(value.type)
@@ -84,7 +79,7 @@ class _Sharing:
         The spill reads whole vectors; picking from scratch, in the first cache, replaces picking from memory.
         """
         shape = step.shape
-        if len(shape) < 2 or math.prod(shape) < _WORTH_STAGING:
+        if len(shape) < 2 or math.prod(shape) < tuning.STAGED_ELEMENTS:
             return False
         with self.context.computing(step):
             votes, _ = survey(step, self.demands.placed, self.context.analysis)
@@ -108,7 +103,11 @@ class _Sharing:
         size = Poly.of(pointee_bytes(pointer.type))
         strides = {d: form.offset.coords.get(whole(d, n)) for d, n in enumerate(shape) if n > 1}
         along = strides.get(dim)
-        return along is not None and along != size and any(s == size and shape[d] >= 8 for d, s in strides.items())
+        return (
+            along is not None
+            and along != size
+            and any(s == size and shape[d] >= tuning.STAGED_RUN for d, s in strides.items())
+        )
 
     def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
         """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""
@@ -123,9 +122,9 @@ class _Sharing:
             cost = self.demands.cost(value)
             host = self.first.get(value)
             kept = _Kept.NOT
-            if host is not None and host is not step and cost > _SHARED:
+            if host is not None and host is not step and cost > tuning.SHARED_COST:
                 kept = self._keep_in(value, host)
-            elif self._repeated(value, shape) and cost > _ROWS:
+            elif self._repeated(value, shape) and cost > tuning.ROW_COST:
                 kept = self._keep_before(value, step)
             if kept is _Kept.BEFORE:
                 return False
@@ -141,7 +140,7 @@ class _Sharing:
     def _repeated(self, value: SSAValue, shape: tuple[int, ...]) -> bool:
         """Whether a group over `shape` computes much smaller `value` again for each row or column."""
         extent = math.prod(shape_of(value.type))
-        return 8 * extent <= math.prod(shape) and extent > 1
+        return tuning.ROW_SHARE * extent <= math.prod(shape) and extent > 1
 
     def _keep_in(self, value: SSAValue, host: Step) -> _Kept:
         """Spill `value` in the earlier step `host` that computes it, or before that."""
@@ -217,7 +216,7 @@ class _Sharing:
         leaves = self.demands.leaves(value)
         if self.demands.loads(value):
             return None
-        for step in reversed(self.order[max(0, at - 4) : at]):
+        for step in reversed(self.order[max(0, at - tuning.SPILL_LOOK_BACK) : at]):
             written = {root for sink in step.sinks for root in sink.roots if sink.kind == "spill"}
             results = set(step.op.results) if step.op is not None else set()
             results |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}

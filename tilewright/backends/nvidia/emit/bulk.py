@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, I64, VOID, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
-from tilewright.backends.nvidia.plan.tma import CopyPlan, plan_of
+from tilewright.backends.nvidia.plan.tma import CopyPlan, made_plan
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_count
 from tilewright.ops.descriptor import MakeTensorDescOp
@@ -82,7 +82,7 @@ def _stage(k: Kernel, barrier: Buffer, stage: V) -> V:
 def emit_load(k: Kernel, op: Operation) -> None:
     """Start the copies of a block to a buffer."""
     assert isinstance(op, TmaLoadOp)
-    f, plan = k.f, _plan(op.desc)
+    f, plan = k.f, made_plan(op.desc.type)
     with f.if_(f.and_(k.first_thread(), k.scalar(op.pred))):
         place = _stage(k, k.buffer(op.barrier), k.scalar(op.stage))
         size = const(I32, plan.boxes * plan.box_bytes)
@@ -96,19 +96,13 @@ def emit_load(k: Kernel, op: Operation) -> None:
 def emit_store(k: Kernel, op: Operation) -> None:
     """Copy a buffer to a block, and wait until it is there."""
     assert isinstance(op, TmaStoreOp)
-    f, plan = k.f, _plan(op.desc)
+    f, plan = k.f, made_plan(op.desc.type)
     with f.if_(k.first_thread()):
         name = f"{_TENSOR}.s2g.tile.{len(plan.box)}d"
         for source, corner in _boxes(k, plan, k.buffer(op.src), op.indices):
             f.call(name, VOID, (source, k.scalar(op.desc), *corner, *_NO_HINT))
         f.call("llvm.nvvm.cp.async.bulk.commit.group", VOID, ())
         f.call("llvm.nvvm.cp.async.bulk.wait.group", VOID, (const(I32, 0),))
-
-
-def _plan(desc: SSAValue) -> CopyPlan:
-    plan = plan_of(desc.type)
-    assert plan is not None, "a descriptor was kept that the copy engine does not serve"
-    return plan
 
 
 def _boxes(k: Kernel, plan: CopyPlan, buffer: Buffer, indices: Sequence[SSAValue]) -> list[tuple[V, list[V]]]:

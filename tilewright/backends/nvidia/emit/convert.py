@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.types import T, V
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers, join, part
 from tilewright.backends.nvidia.plan.allocate import scratch
@@ -27,17 +28,15 @@ from tilewright.layouts.exchange import SharedPlan
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shuffle import Swap, WarpPlan
 
-# Larger tiles go through scratch in slices: small enough to leave room on every target, and so large that moving one
-# takes a thousand cycles, beside which the barriers between slices are nothing.
-SLICE_BYTES = 64 * 1024
-
 
 def plan_of(source: LinearLayout, destination: LinearLayout, bits: int) -> WarpPlan | SharedPlan:
     """How elements of `bits` bits get from one layout to the other."""
     size = bits // 8
     for _, width in source.outs:
         size <<= width
-    return plan_conversion(source, destination, bits, SLICE_BYTES if size > SLICE_BYTES else None)
+    return plan_conversion(
+        source, destination, bits, tuning.CONVERSION_SLICE_BYTES if size > tuning.CONVERSION_SLICE_BYTES else None
+    )
 
 
 def conversion_bytes(source: LinearLayout, destination: LinearLayout, type_: Attribute) -> int:
@@ -159,7 +158,6 @@ def _through_memory(k: Kernel, plan: SharedPlan, registers: Sequence[V], room: V
 
 
 __all__ = [
-    "SLICE_BYTES",
     "conversion_bytes",
     "conversion_scratch",
     "convert_registers",

@@ -17,6 +17,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, const
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.scratch import (
@@ -39,8 +40,6 @@ from tilewright.layouts.linear import LinearLayout, log2
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.gather import GatherOp, HistogramOp
-
-_MOST_SHUFFLES = 4  # per register; beyond, shared memory is cheaper
 
 # --- gather -------------------------------------------------------------------------------------------
 
@@ -203,7 +202,7 @@ def plan_within_warp(source: LinearLayout, index: LinearLayout, axis: int) -> Wi
     bits = axis_bits(source, axis)
     if bits is None or any(dim == "warp" for dim, _ in bits):
         return None
-    if 1 << sum(dim == "register" for dim, _ in bits) > _MOST_SHUFFLES:
+    if 1 << sum(dim == "register" for dim, _ in bits) > tuning.GATHER_SHUFFLES:
         return None
     own, need = _without(source, axis), _without(index, axis)
     if any(own.columns_of(dim) != need.columns_of(dim) for dim in ("lane", "warp")):

@@ -23,6 +23,7 @@ from itertools import pairwise
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCopyOp,
     AsyncWaitOp,
@@ -42,7 +43,6 @@ Waits = Callable[[Operation], bool]
 _LARGEST_ALIGNMENT = max(SWIZZLE_ALIGNMENT.values())
 _LEAST_ALIGNMENT = 16  # the widest access of a thread
 _LINE = 128  # bytes of all banks: plans of accesses count on offsets in a line
-_SMALL = 4096  # bytes of scratch that is placed apart from its neighbours
 
 
 # --- scratch ------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _handed_on(op: Operation, index: int) -> list[SSAValue]:
 
 def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation, Operation]]:
     """Pairs of small scratch used one after the other: in program order, or by the last of a loop and its first."""
-    used = [piece.op for piece in pieces if piece.size <= _SMALL and not isinstance(piece.op, LocalAllocOp)]
+    used = [piece.op for piece in pieces if piece.size <= tuning.APART_BYTES and not isinstance(piece.op, LocalAllocOp)]
     pairs = set(pairwise(used))
     members = set(used)
     for loop in function.walk():

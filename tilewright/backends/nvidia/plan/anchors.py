@@ -15,6 +15,7 @@ from typing import TypeVar
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from tilewright.analysis.solver import Facts
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.relations import ATOMICS
 from tilewright.backends.nvidia.tgir.types import memory_bits
@@ -31,13 +32,10 @@ from tilewright.ops.facts import AxisFacts
 _WIDEST = 16  # bytes of one lane's access
 _SECTOR = 32  # bytes
 _LINE = 128  # bytes that shared memory moves per cycle
-_BARRIER = 32  # cycles, roughly, that a warp waits for the others
 _ADDRESSING = frozenset(
     {"tt.addptr", "tt.bitcast", "ttg.convert_layout", SplatOp.name, BroadcastOp.name, ExpandDimsOp.name}
     | {MakeTensorDescOp.name}
 )
-# Accesses share a layout unless that makes one of them this much dearer: a conversion costs about as much.
-_TOLERANCE = 2.0
 
 blocked = functools.lru_cache(maxsize=1024)(default_blocked)
 
@@ -183,7 +181,7 @@ def conversion_cycles(source: LinearLayout, destination: LinearLayout, value: SS
         value: the tile, for the size of its elements.
     """
     size = memory_bits(element_type(value.type)) / 8
-    return (_held(source) + _held(destination)) * size / _LINE + _BARRIER
+    return (_held(source) + _held(destination)) * size / _LINE + tuning.BARRIER_CYCLES
 
 
 def arithmetic_cycles(op: Operation, layout: LinearLayout) -> float:
@@ -221,7 +219,7 @@ def common_layouts(accesses: Mapping[_Key, Access], num_warps: int) -> dict[_Key
             together = {
                 key: access
                 for key, access in left.items()
-                if cycles(access, best) <= _TOLERANCE * cycles(access, access.layout(num_warps))
+                if cycles(access, best) <= tuning.SHARED_LAYOUT_TOLERANCE * cycles(access, access.layout(num_warps))
             } or left
             best = _cheapest(together.values(), num_warps)
             chosen.update(dict.fromkeys(together, best))

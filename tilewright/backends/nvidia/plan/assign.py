@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tilewright.analysis.axis import axis_facts
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.anchors import (
     access_of,
@@ -63,10 +64,6 @@ from tilewright.passes.dce import is_removable
 DotPlanner = Callable[[DotOp], DotPlan]
 
 _MEMORY, _LIBRARY, _ACCUMULATOR = 1, 2, 3
-# A flexible value that a loop carries is settled on one layout once it would be carried in more than this many.
-_MOST_CARRIED = 4
-# How many operations back a tile may be computed once more rather than converted.
-_DEEPEST = 4
 _VECTOR_BITS = 128  # of one thread's access to shared memory
 
 
@@ -413,7 +410,7 @@ class _Demands:
         state = self.states.known[value]
         if not state.strength or state.layout is None:
             return True
-        return self._remake(value, layout, _DEEPEST) < conversion_cycles(state.layout, layout, value)
+        return self._remake(value, layout, tuning.REMADE_DEPTH) < conversion_cycles(state.layout, layout, value)
 
     def _cost(self, value: SSAValue, layout: LinearLayout, depth: int) -> float:
         """Cycles, for one warp's share, of having a tile in a layout as well."""
@@ -477,7 +474,7 @@ class _Demands:
         for value in values:
             made = self.plan.made.setdefault(value, {})
             made[layout] = None
-            if len(made) > _MOST_CARRIED:
+            if len(made) > tuning.CARRIED_LAYOUTS:
                 self.too_many.add(value)
 
     def _sources(self, values: Sequence[SSAValue], layout: LinearLayout) -> None:
@@ -518,5 +515,5 @@ class _Demands:
         access, best = self.states.accesses[op], self.states.access_layouts[op]
         if held is None or held == best:
             return best
-        moved = cycles(access, best) + self._cost(value, best, _DEEPEST)
+        moved = cycles(access, best) + self._cost(value, best, tuning.REMADE_DEPTH)
         return held if cycles(access, held) <= moved else best

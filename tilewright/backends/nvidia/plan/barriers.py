@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.states import Loop, StateWalk
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.plan.allocate import Allocation, allocate, waits_between
 from tilewright.backends.nvidia.plan.building import Builder
@@ -54,7 +55,6 @@ from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
 
 assert families.LOADED, "the emitters tell which operations need scratch"
-_MOST_GROUPS = 8  # under way at once that are told apart; older ones are taken together
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _joined(first: Groups, second: Groups) -> Groups:
 
 def _appended(groups: Groups, group: Accesses) -> Groups:
     longer = (*groups, group)
-    extra = len(longer) - _MOST_GROUPS
+    extra = len(longer) - tuning.COPY_GROUPS
     return longer if extra <= 0 else (_NOTHING.union(*longer[: extra + 1]), *longer[extra + 1 :])
 
 
@@ -154,7 +154,7 @@ def _waits(later: Access, earlier: Access) -> No:
     """Why the block waits between two accesses."""
     verbs = ["write" if access.writes else "read" for access in (earlier, later)]
     same = "the same" if later.owner is earlier.owner else "the same place of"
-    return No(f"the {spoken(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
+    return No(f"{spoken(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
 
 
 def _moved(loop: Loop, state: State, move: Move) -> State:

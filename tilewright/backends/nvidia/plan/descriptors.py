@@ -22,15 +22,17 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import axis_facts
 from tilewright.analysis.solver import Facts
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.anchors import bases_of
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
 from tilewright.backends.nvidia.plan.relations import ACCESSES
 from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
-from tilewright.backends.nvidia.plan.tma import buffer_type, is_movable
+from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
+from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import element_type, i1
@@ -46,7 +48,6 @@ from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.rewriting import erase, replace
 
 _ALIGNMENT = 16  # bytes
-_SHARE = 2  # blocks of all accesses together take at most one of so many parts of shared memory
 
 
 # --- choice -------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, An
     if not tensors:
         return
     ordinary = [op for op in function.walk() if op.name in ACCESSES]
-    facts, room = axis_facts(function), arch.shared_limit // _SHARE
+    facts, room = axis_facts(function), arch.shared_limit // tuning.DESCRIPTOR_SHARE
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
         no = _unmovable(makers, arch) or _mixed(base, users, ordinary)
@@ -89,10 +90,9 @@ def _unmovable(makers: Sequence[MakeTensorDescOp], arch: Arch) -> No | None:
             return No(
                 "the kernel makes the descriptor", maker, "TensorDescriptor.from_tensor(...) in front of the launch"
             )
-        if not is_movable(maker):
-            return No(
-                "it cannot move such a block", maker, "rows of 16 bytes or more, powers of two of at most 256 elements"
-            )
+        answer = plan_blocks(maker)
+        if isinstance(answer, No):
+            return answer
     return None
 
 
@@ -102,7 +102,7 @@ def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operat
     for op in ordinary:
         loads = op.name == LoadOp.name
         if (stores or not loads) and _may_reach(op, base):
-            return No(f"an ordinary {spoken(op)} may reach the same tensor", op, "all accesses through descriptors")
+            return No(f"{spoken(op)} by pointers may reach the same tensor", op, "all accesses through descriptors")
     return None
 
 
@@ -127,7 +127,7 @@ def _too_large(users: Sequence[Operation], room: int) -> No | None:
 def _may_reach(op: Operation, base: SSAValue) -> bool:
     """Whether an access may be to the tensor of an argument."""
     bases = bases_of(op.operands[0])
-    return bases is None or base in bases
+    return bases is None or base in bases or not holds(NO_OVERLAP)
 
 
 def block_bytes(op: Operation) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.dots import fast_dim
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp
 from tilewright.backends.nvidia.tgir.types import (
@@ -31,7 +32,6 @@ from tilewright.ops.dot import DotOp
 from tilewright.passes.rewriting import erase
 
 _LAYOUTS = ("tw.layout_a", "tw.layout_b")
-_MOST_WORDS = 32  # registers of a thread that an operand from before a loop may hold through it
 _CHUNK = 16  # bytes that a swizzle keeps together
 
 
@@ -67,7 +67,7 @@ def _wants_buffer(convert: ConvertLayoutOp, dot: DotOp) -> bool:
     element = element_type(convert.result.type)
     wanted, bits = layout_of(convert.result), memory_bits(element)
     words = unique_registers(wanted)[0].in_sizes["register"] * bits // 32
-    if convert.parent_block() is not dot.parent_block() and words <= _MOST_WORDS:
+    if convert.parent_block() is not dot.parent_block() and words <= tuning.OPERAND_REGISTERS:
         return False
     return plan_conversion(layout_of(convert.src), wanted, bits).kind == "shared"
 

@@ -25,6 +25,7 @@ from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.relations import ATOMICS
 from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
 from tilewright.backends.nvidia.tgir.types import layout_of
+from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.ir.types import shape_of
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import FuncOp
@@ -53,7 +54,7 @@ class _Access:
         """Whether a barrier must stand between two accesses."""
         if self.kind == other.kind and (self.kind != "write" or self.by is other.by):
             return False
-        if self.base is not other.base and _ANYWHERE not in (self.base, other.base):
+        if self.base is not other.base and _ANYWHERE not in (self.base, other.base) and holds(NO_OVERLAP):
             return False
         return self.pointer is None or self.pointer is not other.pointer
 

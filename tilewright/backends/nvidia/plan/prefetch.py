@@ -122,7 +122,7 @@ def _unfit(loop: ForOp | WhileOp) -> No | None:
     writer = next((op for op in loop.walk() if op is not loop and _may_write(op)), None)
     if writer is not None:
         return No(
-            f"a {spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop"
+            f"{spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop"
         )
     return None
 
@@ -196,7 +196,7 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
                 todo.append(end.operands[index - 1])
         elif isinstance(owner, Operation) and owner.parent_block() is body and owner not in ops:
             if owner.regions or owner.name in _DEAR or not is_side_effect_free(owner):
-                return No(f"its address or mask needs a {spoken(owner)}, too dear to be done for a trip ahead", owner)
+                return No(f"its address or mask needs {spoken(owner)}, too dear to be done for a trip ahead", owner)
             ops.add(owner)
             todo += owner.operands
     return ops, carried

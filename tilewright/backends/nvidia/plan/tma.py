@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.device.tensormap import Recipe
 from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_type, memory_bits
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled, row_major, widest_swizzle
@@ -28,7 +30,6 @@ from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 _LONGEST = 256  # elements of a box along a dim
 _LEAST = 128  # bytes of a block: the alignment of what the engine writes
 _LEAST_ROW = 16  # bytes
-_MOST_BOXES = 32
 _FLOATS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64"}  # those that can be padded with NaN
 
 
@@ -54,8 +55,8 @@ class CopyPlan:
 
 
 @functools.lru_cache(maxsize=512)
-def plan_copy(shape: tuple[int, ...], bits: int) -> CopyPlan | None:
-    """The plan for a block, or None if the engine cannot move it.
+def plan_copy(shape: tuple[int, ...], bits: int) -> Answer[CopyPlan]:
+    """The plan for a block, if the engine can move it.
 
     Args:
         shape: of the block.
@@ -63,21 +64,26 @@ def plan_copy(shape: tuple[int, ...], bits: int) -> CopyPlan | None:
     """
     *outer, row = shape
     size, rows = math.prod(shape) * bits // 8, math.prod(outer)
-    powers = not any(n & (n - 1) for n in shape)
-    if not powers or size < _LEAST or row * bits // 8 < _LEAST_ROW or max(outer, default=1) > _LONGEST:
-        return None
+    if any(n & (n - 1) for n in shape):
+        return No("the extents of its block are not powers of two", instead="blocks of powers of two")
+    if size < _LEAST:
+        return No(f"a block of {size} bytes is too small", instead=f"blocks of {_LEAST} bytes or more")
+    if row * bits // 8 < _LEAST_ROW:
+        return No(f"a row of {row * bits // 8} bytes is too short", instead=f"rows of {_LEAST_ROW} bytes or more")
+    if max(outer, default=1) > _LONGEST:
+        return No(f"a block has more than {_LONGEST} rows", instead=f"{_LONGEST} rows or fewer")
     swizzle = widest_swizzle(shape, bits)
     if rows > 1 and swizzle > _LEAST_ROW and size >= SWIZZLE_ALIGNMENT[swizzle]:
         width, layout = swizzle * 8 // bits, hardware_swizzled(shape, bits, swizzle)
     else:
         width, layout, swizzle = min(row, _LONGEST), row_major(shape), 0
     boxes = row // width
-    if boxes > (_MOST_BOXES if swizzle or rows == 1 else 1):
-        return None
-    return CopyPlan(shape, layout, swizzle, (*outer, width), boxes, size // boxes)
+    if boxes > (tuning.COPY_ENGINE_BOXES if swizzle or rows == 1 else 1):
+        return No(f"a block has {boxes} pieces, which is too many", instead="smaller blocks")
+    return Yes(CopyPlan(shape, layout, swizzle, (*outer, width), boxes, size // boxes))
 
 
-def plan_of(type_: Attribute) -> CopyPlan | None:
+def plan_of(type_: Attribute) -> Answer[CopyPlan]:
     """The plan for the blocks of a descriptor type."""
     block = _block(type_)
     return plan_copy(shape_of(block), memory_bits(element_type(block)))
@@ -85,9 +91,15 @@ def plan_of(type_: Attribute) -> CopyPlan | None:
 
 def buffer_type(type_: Attribute) -> MemDescType:
     """The buffer for a block of a descriptor type that has a plan."""
-    plan, block = plan_of(type_), _block(type_)
-    assert plan is not None
-    return memdesc_type(shape_of(block), element_type(block), plan.layout)
+    block = _block(type_)
+    return memdesc_type(shape_of(block), element_type(block), made_plan(type_).layout)
+
+
+def made_plan(type_: Attribute) -> CopyPlan:
+    """The plan for the blocks of a descriptor type that was left to the engine."""
+    answer = plan_of(type_)
+    assert isinstance(answer, Yes), "a descriptor was kept that the copy engine does not serve"
+    return answer.plan
 
 
 def _block(type_: Attribute) -> TensorType[Attribute]:
@@ -101,16 +113,17 @@ def _element_name(type_: Attribute) -> str:
     return _FLOATS.get(ir_name(element)) or f"u{memory_bits(element)}"
 
 
-def is_movable(maker: MakeTensorDescOp) -> bool:
-    """Whether the engine can move the blocks of a descriptor, padding included."""
+def plan_blocks(maker: MakeTensorDescOp) -> Answer[CopyPlan]:
+    """The plan for the blocks of a descriptor, if the engine can move them, padding included."""
     type_ = maker.result.type
-    return plan_of(type_) is not None and not (maker.pads_nan and _element_name(type_) not in _FLOATS.values())
+    if maker.pads_nan and _element_name(type_) not in _FLOATS.values():
+        return No(f"it does not pad {_element_name(type_)} with NaN", instead='padding_option="zero"')
+    return plan_of(type_)
 
 
 def recipe_of(maker: MakeTensorDescOp) -> Recipe:
     """How a launch makes the tensor map of a descriptor of the host."""
-    plan = plan_of(maker.result.type)
-    assert plan is not None
+    plan = made_plan(maker.result.type)
     return {
         "element": _element_name(maker.result.type),
         "base": _source(maker.base),
@@ -131,4 +144,4 @@ def _source(value: SSAValue) -> list[int | None]:
     return [None, int(number)]
 
 
-__all__ = ["CopyPlan", "buffer_type", "is_movable", "plan_copy", "plan_of", "recipe_of"]
+__all__ = ["CopyPlan", "buffer_type", "made_plan", "plan_blocks", "plan_copy", "plan_of", "recipe_of"]

@@ -35,6 +35,7 @@ from tilewright.backends.nvidia.tgir.types import (
     memdesc_shape,
     with_layout,
 )
+from tilewright.base.decision import Yes
 from tilewright.base.errors import VerificationError
 from tilewright.ir.levels import Level, tile_type_rule
 from tilewright.ir.levels import verify as verify_level
@@ -165,7 +166,7 @@ def _check_movement(op: TileOp) -> None:
         _require(op, op.result.type == op.src.type)
     elif isinstance(op, (TmaLoadOp, TmaStoreOp)):
         plan, buffer = plan_of(op.desc.type), op.dst if isinstance(op, TmaLoadOp) else op.src
-        _require(op, plan is not None and sorted(_extent(buffer)) == sorted(plan.shape))
+        _require(op, isinstance(plan, Yes) and sorted(_extent(buffer)) == sorted(plan.plan.shape))
     elif isinstance(op, WarpGroupDotWaitOp):
         _require(op, list(op.operand_types) == list(op.result_types))
     num = op.properties.get("num") or op.properties.get("pendings")

@@ -1,0 +1,25 @@
+"""All kernels whose decisions are kept as texts, by family, and the targets of each family."""
+
+from __future__ import annotations
+
+from tests.decisions.add import ADD
+from tests.decisions.examples import example_kernels
+from tests.decisions.harness import Spelling
+from tests.decisions.layer_norm import LAYER_NORM
+from tests.decisions.matmul import MATMUL
+from tests.decisions.softmax import SOFTMAX
+
+FAMILIES = {
+    "add": ("avx2", "avx512", "cuda90"),
+    "softmax": ("avx512", "cuda90"),
+    "layer_norm": ("avx512", "cuda90"),
+    "matmul": ("avx512", "amx", "cuda90"),
+    "examples": ("avx2", "avx512", "amx", "cuda90"),
+}
+CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
+_SPELLINGS = {"add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL}
+
+
+def kernels_of(family: str) -> list[Spelling]:
+    """The kernels of a family."""
+    return _SPELLINGS.get(family) or example_kernels()

@@ -1,0 +1,329 @@
+"""`triton_op`: gradients, export, short cuts, declarations that do not hold, names."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tilewright
+import tilewright.torch as tt
+from tests.torch import kernels
+from tests.torch.kernels import add2, no_gradient, pair, raise_by
+from tilewright.base.errors import ArgumentError
+from tilewright.torch.triton_op import TileOp
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+
+
+def by_object(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return add2(x, y) + 1
+
+
+def by_name(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.ops.twtest.add2(x, y) + 1
+
+
+def in_place(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    raise_by(x, 1.0)
+    z = y + 1
+    raise_by(z, 2.0)
+    return x + z
+
+
+@pytest.mark.parametrize("f", [by_object, by_name, in_place])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_compiled_as_in_eager(f: Function, dynamic: bool) -> None:
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    for g in (compiled, make_fx(f, tracing_mode="symbolic")(*pair())):
+        for n in (300, 301, 128):
+            theirs, ours = pair(n), pair(n)
+            assert torch.equal(f(*theirs), g(*ours)) and torch.equal(theirs[0], ours[0])
+
+
+def graphs(f: Function, *args: Any) -> list[torch.fx.GraphModule]:
+    """What AOTAutograd hands to a backend."""
+    found: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, example: Any) -> Any:
+        found.append(graph)
+        return graph.forward
+
+    torch.compile(f, backend=torch._dynamo.backends.common.aot_autograd(fw_compiler=keep), fullgraph=True)(*args)
+    return found
+
+
+def test_compilers_see_inside() -> None:
+    (graph,) = graphs(by_object, *pair())
+    assert "twtest" not in graph.code and "tilewright_kernels" in graph.code and "aten.mul" in graph.code
+
+
+def test_inductor_copies_nothing() -> None:
+    """The output that the operator allocates is written in place, and neighbours are there to be fused."""
+    from torch._inductor.utils import run_and_get_code
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        o, n = torch.empty_like(x), x.numel()
+        kernels.add[(5,)](x, y, o, n, B=64)
+        return o
+
+    x, y = pair()
+    found, code = run_and_get_code(torch.compile(f, fullgraph=True), x, y)
+    text = "\n".join(code)
+    assert torch.equal(found, x + y)
+    assert text.count("torch.ops.tilewright_kernels") == 1 and "clone" not in text and "cpp_fused" not in text
+
+
+def test_gradients() -> None:
+    for f in (by_object, torch.compile(by_object, backend="aot_eager", fullgraph=True)):
+        x, y = (t.requires_grad_() for t in pair())
+        f(x, y).sum().backward()
+        assert (x.grad == 2).all() and (y.grad == 2).all()
+
+
+def test_checkpointing() -> None:
+    x, y = (t.requires_grad_() for t in pair())
+    torch.utils.checkpoint.checkpoint(by_object, x, y, use_reentrant=False).sum().backward()
+    assert (x.grad == 2).all()
+
+
+def test_without_a_formula_a_backward_pass_raises() -> None:
+    x = pair()[0].requires_grad_()
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        no_gradient(x).sum().backward()
+    with pytest.raises(ArgumentError, match="changes arguments, so it has no backward"):
+        raise_by.register_autograd(lambda ctx: None)
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [(add2, (torch.randn(5, requires_grad=True), torch.randn(5))), (raise_by, (torch.randn(5), 1.0))],
+)
+def test_opcheck(op: TileOp, args: Any) -> None:
+    assert set(torch.library.opcheck(op.overload, args).values()) == {"SUCCESS"}
+
+
+def test_vmap_loops() -> None:
+    x, y = torch.randn(2, 3, 40)
+    assert torch.equal(torch.vmap(add2)(x, y), add2(x, y))
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+class Module(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = add2(x, y)
+        return kernels.plain(x, z)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_export(strict: bool) -> None:
+    x, y = pair()
+    size = torch.export.Dim("n", min=3, max=4096)
+    program = torch.export.export(Module(), (x, y), dynamic_shapes=({0: size}, {0: size}), strict=strict)
+    targets = [str(node.target) for node in program.graph.nodes]
+    assert targets.count("twtest.add2.default") == 1 and sum("tilewright_kernels" in t for t in targets) == 1
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    for loaded in (program, torch.export.load(file), program.run_decompositions({})):
+        assert "twtest.add2.default" in [str(node.target) for node in loaded.graph.nodes]
+        a, b = pair(77)
+        assert torch.equal(loaded.module()(a, b), Module()(a, b))
+    opened = program.run_decompositions({}, decompose_custom_triton_ops=True)
+    assert "twtest" not in opened.graph_module.code
+    assert torch.equal(opened.module()(x, y), Module()(x, y))
+
+
+# --- the short cut ---------------------------------------------------------------------------------------------------
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+class SeenFunctions(torch.overrides.TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+class Subclass(torch.Tensor):
+    seen = 0
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen += "twtest" in str(func)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatched: list[str] = []
+    real = add2.overload
+    monkeypatch.setattr(add2, "overload", lambda *args: dispatched.append("op") or real(*args))
+    x, y = pair()
+    want = real(x, y)
+    assert torch.equal(add2(x, y), want) and not dispatched
+    with torch.no_grad():
+        assert torch.equal(add2(x.requires_grad_(), y), want) and not dispatched
+    assert torch.equal(add2(x, y).detach(), want) and len(dispatched) == 1
+    x.requires_grad_(False)
+    with Seen() as mode:
+        add2(x, y)
+    assert len(dispatched) == 2 and "twtest.add2.default" in mode.names
+    with SeenFunctions() as functions:
+        add2(x, y)
+    assert len(dispatched) == 3 and any("twtest" in name for name in functions.names)
+    with torch.autocast("cpu"):
+        add2(x, y)
+    torch.func.vmap(add2)(x.reshape(2, 150), y.reshape(2, 150))
+    add2(x.as_subclass(Subclass), y)
+    assert len(dispatched) == 6 and Subclass.seen == 1
+
+
+def test_another_implementation_for_a_device() -> None:
+    @tt.triton_op("twtest::replaced", mutates_args=())
+    def replaced(x: torch.Tensor) -> torch.Tensor:
+        return kernels.plain(x, x)
+
+    assert torch.equal(replaced(torch.ones(3)), torch.full((3,), 4.0))
+    replaced.register_kernel("cpu", lambda x: x - 1)
+    for f in (replaced, torch.ops.twtest.replaced, torch.compile(replaced, backend="eager", fullgraph=True)):
+        assert torch.equal(f(torch.ones(3)), torch.zeros(3))
+
+
+# --- declarations and names -----------------------------------------------------------------------------------------
+
+
+def test_an_argument_that_is_written_must_be_declared() -> None:
+    @tt.triton_op("twtest::hides", mutates_args=())
+    def hides(x: torch.Tensor) -> torch.Tensor:
+        kernels.increase[(1,)](x[2:], 3, 1.0)
+        return x + 1
+
+    x = torch.zeros(9)
+    for call in (hides, torch.ops.twtest.hides, make_fx(hides)):
+        with pytest.raises(tt.MutationError) as caught:
+            call(x)
+    text = str(caught.value)
+    assert "changes its argument `x`" in text and "tl.store(x + i" in text and 'mutates_args={"x"}' in text
+    assert not x.any()
+
+    @tt.triton_op("twtest::hides_aten", mutates_args=())
+    def hides_aten(x: torch.Tensor) -> torch.Tensor:
+        return kernels.plain(x.add_(1), x)
+
+    with pytest.raises(tt.MutationError, match=r"aten.add_.Tensor writes it"):
+        hides_aten(x)
+
+
+def test_an_argument_that_is_not_written_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    @tt.triton_op("twtest::boasts", mutates_args={"y"})
+    def boasts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return kernels.plain(x, y)
+
+    with caplog.at_level(logging.WARNING, "tilewright.torch"):
+        boasts(*pair())
+        boasts(*pair())
+    assert [record.getMessage() for record in caplog.records] == [
+        "operator twtest::boasts declares to change `y`, but did not write it"
+    ]
+
+
+def test_a_schema_of_ones_own() -> None:
+    def body(x, scale=2.0):  # type: ignore[no-untyped-def]
+        return kernels.plain(x, x) * scale
+
+    op = tt.triton_op("twtest::schema", body, mutates_args=(), schema="(Tensor a, float scale=2.0) -> Tensor")
+    assert torch.equal(torch.ops.twtest.schema(torch.ones(3)), torch.full((3,), 8.0))
+    assert str(op.overload._schema).startswith("twtest::schema(Tensor a, float scale=2.")
+
+
+def test_names() -> None:
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    with pytest.raises(ArgumentError, match=r"twtest::add2 already, made of tests.torch.kernels.add2"):
+        tt.triton_op("twtest::add2", other, mutates_args=())
+    with pytest.raises(ArgumentError, match="already"):
+        tt.triton_op("aten::add", other, mutates_args=())
+    with pytest.raises(ArgumentError, match="names no operator"):
+        tt.triton_op("add", other, mutates_args=())
+
+
+def test_a_definition_that_runs_again_replaces_the_operator() -> None:
+    def make(kernel: Any) -> TileOp:
+        @tt.triton_op("twtest::again", mutates_args=())
+        def again(x: torch.Tensor) -> torch.Tensor:
+            o = torch.zeros_like(x)
+            kernel[(1,)](x, x, o, x.numel(), B=64)
+            return o
+
+        return again
+
+    space = {"op": make(kernels.add)}
+    compiled = torch.compile(lambda x: space["op"](x), backend="aot_eager", fullgraph=True)
+    x = torch.ones(40)
+    assert torch.equal(compiled(x), x * 2)
+    space["op"] = make(less)
+    for f in (compiled, space["op"], torch.ops.twtest.again):
+        assert torch.equal(f(x), torch.zeros(40))
+
+
+@tilewright.jit
+def less(x, y, o, n, B: tilewright.language.constexpr):
+    i = tilewright.language.arange(0, B)
+    value = tilewright.language.load(x + i, i < n) - tilewright.language.load(y + i, i < n)
+    tilewright.language.store(o + i, value, i < n)
+
+
+def test_a_kernel_that_was_not_found_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    hidden = {"k": [kernels.increase]}
+
+    @tt.triton_op("twtest::hidden", mutates_args=())
+    def op(x: torch.Tensor) -> torch.Tensor:
+        o = torch.zeros_like(x)
+        made = type("Box", (), {"kernel": [*hidden.values()][0][0]})
+        made.kernel[(1,)](o, 3, 1.0)
+        return o
+
+    space = op.fn.__closure__
+    hidden["k"] = [tilewright.jit(kernels.increase.fn)]
+    before = op.content()
+    hidden["k"] = [tilewright.jit(less.fn)] if space is None else [kernels.increase]
+    with caplog.at_level(logging.WARNING, "tilewright.torch"):
+        op(torch.zeros(3))
+        op(torch.zeros(3))
+    assert sum("was not found in its source" in record.getMessage() for record in caplog.records) == 1
+    assert kernels.increase in op.kernels() and op.content() != before
+
+
+def test_wrap_triton() -> None:
+    for kernel in (kernels.add, kernels.doubled, kernels.tripled):
+        assert tt.wrap_triton(kernel) is kernel is tt.capture_triton(tt.wrap_triton(kernel))
+    for other in (kernels.add.fn, 3, kernels.plain, None):
+        with pytest.raises(RuntimeError, match="wrap_triton takes a kernel"):
+            tt.wrap_triton(other)

@@ -1,0 +1,78 @@
+"""Numbers of the host that a kernel is compiled with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.hl import exc
+from tilewright.hl.symbols import Sym
+from tilewright.hl.trace.state import Trace, current
+
+
+def _host(name: str) -> Trace:
+    trace = current()
+    if trace is None:
+        raise exc.NotInsideKernel(f"hl.{name} means something only inside a function with @hl.kernel")
+    if trace.region is not None:
+        raise exc.SpecializeOnDevice(f"hl.{name} inside a loop over tiles", hint="call it before the loop")
+    return trace
+
+
+def _constant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls are replaced by their results in the generated launcher."""
+    function.host_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@_constant
+def specialize(value: Any) -> Any:
+    """Make a size a constant of the compiled kernel; another size is compiled anew.
+
+    Args:
+        value: a size, a stride, an integer argument, or a tuple of them.
+
+    Returns:
+        The number, or a tuple of numbers.
+    """
+    trace = _host("specialize")
+    made = _specialized(trace, value)
+    trace.constants.append(made)
+    return made
+
+
+def _specialized(trace: Trace, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_specialized(trace, item) for item in value)
+    if isinstance(value, Sym):
+        return trace.decide(value)
+    if not isinstance(value, int):
+        raise exc.SpecializeArgType(
+            f"hl.specialize of {value!r} of type {type(value).__name__}", hint="give it sizes, strides or integers"
+        )
+    return value
+
+
+@_constant
+def register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:
+    """A block size that the configuration chooses: for `block_size=` of several loops, and for shapes.
+
+    Args:
+        min_or_max: the largest size that makes sense, or the smallest where another follows.
+        max_or_none: the largest.
+    """
+    trace = _host("register_block_size")
+    low, high = (1, min_or_max) if max_or_none is None else (min_or_max, max_or_none)
+    axis = trace.add_axis(f"block_{len(trace.slots)}", "block", low, high, None, False)
+    trace.constants.append(Sym.of(axis.size))
+    return Sym.of(axis.size)
+
+
+def barrier() -> None:
+    """Between two top-level loops: the second sees what the first stored. As each loop is a launch, it always does."""
+    trace = current()
+    if trace is not None and trace.region is not None:
+        raise exc.BarrierOnlyAllowedAtTopLevel("hl.barrier inside a loop over tiles", hint="put it between two loops")
+
+
+barrier.host_nothing = True  # type: ignore[attr-defined]

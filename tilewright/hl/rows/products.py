@@ -1,0 +1,134 @@
+"""Products of matrices: all become one node of ours, `product`, whose accumulator is float32 for 16-bit operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.graph.nodes import Node, Value
+from tilewright.hl.rows.table import Emitter, Need, Row, recipe, row
+from tilewright.hl.trace.messages import type_text
+from tilewright.hl.trace.state import Trace, device_trace, raw_shape
+
+
+@dataclass(frozen=True)
+class Dot(Row):
+    """`product(a, b, acc)`: the product of the last two dimensions, added to `acc` where it is not None."""
+
+    def needs(self, node: Node) -> list[Need]:
+        a, b, _ = node.args
+        rank = len(a.dims)
+        return [Need(a, (rank - 1,), 0), Need(b, (rank - 2,), 0)]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        a, b, acc = node.args
+        out = node.out
+        inner = accumulator_type(out.dtype)
+        texts = [emitter.operand(a), emitter.operand(b)]
+        if acc is not None:
+            texts.append(emitter.operand(acc, inner))
+        flat = len(a.dims) == 3 and emitter.extent(a.dims[0]) == 1
+        if flat:  # one matrix in a batch of one
+            tiles = (a, b, out)[: len(texts)]
+            texts = [
+                f"tl.reshape({text}, {emitter.shape(tile.dims[1:])})" for text, tile in zip(texts, tiles, strict=True)
+            ]
+        made = f"tl.dot({', '.join(texts)}{_precision(node)})"
+        if inner != torch.float32:
+            made = f"{made[:-1]}, out_dtype={emitter.dtype(inner)})"
+        if flat:
+            made = f"tl.reshape({made}, {emitter.shape(out.dims)})"
+        if inner != out.dtype:
+            made = f"{made}.to({emitter.dtype(out.dtype)})"
+        emitter.assign(out, made)
+
+
+def _precision(node: Node) -> str:
+    asked = node.kwargs.get("precision")
+    return f', input_precision="{asked}"' if asked else ""
+
+
+row(Dot("product"))
+
+
+def accumulator_type(dtype: Any) -> Any:
+    """The type in which products of which the result is `dtype` are summed."""
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
+
+
+def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
+    """Record a product.
+
+    Args:
+        a: tile of shape [m, k] or [batch, m, k].
+        b: tile of shape [k, n] or [batch, k, n].
+        acc: tile that the product is added to, or None.
+        out_dtype: type of the result; None for the operands' own.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit together.
+    """
+    trace = device_trace("a product of matrices")
+    left, right = raw_shape(a), raw_shape(b)
+    fits = len(left) == len(right) in (2, 3) and left[-1] == right[-2]
+    if fits and len(left) == 3 and left[0] != right[0]:
+        a, b = _common_batch(trace, a, b)
+        left, right = raw_shape(a), raw_shape(b)
+    if not fits:
+        raise exc.ShapeMismatch(
+            f"the product of {_shown(trace, a)} and {_shown(trace, b)}",
+            hint="the last extent of the first and the one before the last of the second must be one and the same axis",
+        )
+    shape = (*left[:-1], right[-1])
+    dtype = out_dtype or a.dtype
+    if acc is not None and raw_shape(acc) != shape:
+        acc = acc.expand(shape)
+    with trace.silence():
+        sample = trace.sampling.tensor(shape, dtype)
+    return trace.record("product", (a, b, acc), sample)
+
+
+def _common_batch(trace: Trace, a: Any, b: Any) -> tuple[Any, Any]:
+    left, right = raw_shape(a), raw_shape(b)
+    if 1 not in (left[0], right[0]):
+        raise exc.DotBatchDimensionMismatch(
+            f"the product of {_shown(trace, a)} and {_shown(trace, b)}: the batches differ",
+            hint="the first extents must be equal, or one of them 1",
+        )
+    batch = max(left[0], right[0])
+    return a.expand(batch, *left[1:]), b.expand(batch, *right[1:])
+
+
+def _shown(trace: Trace, tensor: Any) -> str:
+    value = trace.lift(tensor)
+    return type_text(trace, value) if isinstance(value, Value) else repr(value)
+
+
+@recipe("mm", "bmm")
+def mm(a: Any, b: Any, out_dtype: Any = None) -> Any:
+    """Product of two matrices, or of two batches of them."""
+    return dot(a, b, None, out_dtype)
+
+
+@recipe("addmm", "baddbmm")
+def addmm(c: Any, a: Any, b: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """`beta * c + alpha * (a @ b)`."""
+    if beta == 1 and alpha == 1:
+        return dot(a, b, c, out_dtype or c.dtype)
+    wide = accumulator_type(c.dtype)
+    return (dot(a, b, None, wide) * alpha + c.to(wide) * beta).to(out_dtype or c.dtype)
+
+
+@recipe("mv")
+def mv(a: Any, v: Any) -> Any:
+    """Product of a matrix and a vector."""
+    return (a.to(accumulator_type(a.dtype)) * v).sum(-1).to(a.dtype)
+
+
+@recipe("dot")
+def inner(u: Any, v: Any) -> Any:
+    """Product of two vectors."""
+    return (u.to(accumulator_type(u.dtype)) * v).sum().to(u.dtype)

@@ -1,0 +1,161 @@
+"""`if` and `while` over values of the device.
+
+Both arms of an `if` run, each from the same state; a variable that they leave with different values becomes a result
+of the branch. What a `while` carries is found as for loops.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.graph.nodes import Node, Region, Value
+from tilewright.hl.symbols import Sym, same
+from tilewright.hl.trace import carried
+from tilewright.hl.trace.loops import carry
+from tilewright.hl.trace.messages import type_text
+from tilewright.hl.trace.state import Trace
+from tilewright.hl.trace.statements import Interpreter
+
+
+@dataclass
+class _Arm:
+    """What an arm leaves: its region, the variables, and the value of every tensor among them."""
+
+    region: Region
+    variables: dict[str, Any]
+    values: dict[carried.Path, Value]
+
+
+def run_if(interpreter: Interpreter, node: ast.If, test: Any) -> None:
+    """Interpret an `if` whose condition is known when the kernel runs."""
+    trace = interpreter.trace
+    outer = trace.region
+    assert outer is not None
+    made = Node("if", (condition(trace, test),), {}, node.lineno)
+    start, bindings = interpreter.variables, trace.bindings()
+    arms = []
+    for body in (node.body, node.orelse):
+        interpreter.rebind(carried.copied(start))
+        trace.rebind(bindings)
+        trace.region = Region()
+        interpreter.body(body, "a branch on values of tiles")
+        variables = interpreter.variables
+        values = {path: trace.lift(leaf) for path, leaf in carried.tensors(variables) if not leaf.is_meta}
+        arms.append(_Arm(trace.region, variables, values))
+        trace.region = outer
+    trace.rebind(bindings)
+    outer.nodes.append(made)
+    made.regions = [arm.region for arm in arms]
+    interpreter.rebind(_merged(interpreter, made, arms))
+    for name, value in start.items():
+        if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
+            interpreter.scope[name] = value
+
+
+def condition(trace: Trace, test: Any) -> Value:
+    """The value that decides a branch.
+
+    Raises:
+        ControlFlowTensorMismatch: it has more than one element.
+    """
+    value = trace.lift(test if test.dtype == torch.bool else test != 0)
+    if not isinstance(value, Value) or any(not dim.is_one for dim in value.dims):
+        shown = type_text(trace, value) if isinstance(value, Value) else repr(value)
+        raise exc.ControlFlowTensorMismatch(
+            f"the condition is {shown}: each element would go its own way",
+            hint="use torch.where, or loop with hl.grid so that the condition is one element",
+        )
+    return value
+
+
+def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str, Any]:
+    """The variables behind a branch: those that both arms have, joined leaf by leaf."""
+    left, right = arms
+    merged = {}
+    for name in left.variables.keys() & right.variables.keys():
+        ours = dict(carried.leaves(left.variables[name], (name,)))
+        theirs = dict(carried.leaves(right.variables[name], (name,)))
+        if ours.keys() != theirs.keys():
+            interpreter.one_arm.add(name)
+            continue
+        tree = left.variables[name]
+        for path in ours:
+            leaf = _leaf(interpreter.trace, node, arms, path, ours[path], theirs[path])
+            tree = carried.put(tree, path[1:], leaf)
+        merged[name] = tree
+    interpreter.one_arm |= left.variables.keys() ^ right.variables.keys()
+    return merged
+
+
+def _leaf(trace: Trace, node: Node, arms: list[_Arm], path: carried.Path, ours: Any, theirs: Any) -> Any:
+    """What one leaf is behind a branch."""
+    values = [arm.values.get(path) for arm in arms]
+    if values[0] is values[1] and (ours is theirs or values[0] is not None):
+        return ours
+    if isinstance(ours, Sym) and isinstance(theirs, Sym) and same(ours, theirs):
+        return ours
+    if type(ours) is type(theirs) and not isinstance(ours, torch.Tensor | Sym) and ours == theirs:
+        return ours
+    pair = [
+        _in_arm(trace, arm.region, leaf, value) for arm, leaf, value in zip(arms, (ours, theirs), values, strict=True)
+    ]
+    if pair[0].dims != pair[1].dims or pair[0].dtype != pair[1].dtype:
+        raise exc.ControlFlowTensorMismatch(
+            f"{carried.path_text(path)} is {type_text(trace, pair[0])} where the condition holds and "
+            f"{type_text(trace, pair[1])} where it does not",
+            hint="give it one type and shape in both branches",
+        )
+    for arm, value in zip(arms, pair, strict=True):
+        arm.region.results.append(value)
+    sample = trace.sample(pair[0])
+    out = trace.fresh(sample)
+    out.name = pair[0].name or pair[1].name
+    node.outs.append(out)
+    return sample
+
+
+def _in_arm(trace: Trace, region: Region, leaf: Any, value: Value | None) -> Value:
+    """The value of a leaf; numbers become 0-d values in their arm."""
+    if value is not None:
+        return value
+    if isinstance(leaf, bool | int | float):
+        outer, trace.region = trace.region, region
+        made = trace.number(leaf)
+        trace.region = outer
+        found = trace.value(made)
+        assert found is not None
+        return found
+    raise exc.ControlFlowTensorMismatch(
+        f"a variable of type {type(leaf).__name__} differs between the branches",
+        hint="only tiles and numbers may depend on values of tiles",
+    )
+
+
+# --- while -----------------------------------------------------------------------------------------------
+
+
+def run_while(interpreter: Interpreter, node: ast.While) -> None:
+    """Interpret a `while` whose condition is known when the kernel runs."""
+    if node.orelse:
+        raise exc.DeviceLoopElseBlock("`else` of a loop on values of tiles", hint="put the statements behind the loop")
+    trace = interpreter.trace
+    tests: list[Region] = []
+
+    def body() -> Node:
+        region = trace.region
+        test = trace.region = Region()
+        trace.line = node.lineno
+        result = interpreter.evaluate(node.test)
+        test.results = [condition(trace, result)]
+        tests.append(test)
+        trace.region = region
+        interpreter.body(node.body, "a loop on values of tiles")
+        return Node("while", (), {}, node.lineno)
+
+    loop = carry(interpreter, node, body)
+    loop.regions = [tests[-1], *loop.regions]

@@ -1,0 +1,41 @@
+"""Tile kernels as operators of PyTorch.
+
+With this package imported, `kernel[grid](...)` is recorded by whoever traces: `torch.compile`, `torch.export`,
+`make_fx`, fake tensors. `triton_op` makes a function that launches kernels an operator of its own, with gradients.
+"""
+
+import torch
+
+from tilewright.analysis import effects
+from tilewright.devices import host_descriptor
+from tilewright.frontend import entry
+from tilewright.launch import door
+from tilewright.passes import pipeline
+from tilewright.torch import manifest
+from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
+from tilewright.torch.gradients import GradientError
+from tilewright.torch.manifest import MissingKernelError
+from tilewright.torch.mutation import MutationError
+from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
+from tilewright.torch.tracing import tracer
+from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
+
+# Tracers replace functions of Python's own while they run, so the compiler's front end is loaded before.
+assert entry and pipeline and effects
+door.install(tracer)
+manifest.install()
+host_descriptor.is_traced = torch.compiler.is_dynamo_compiling
+
+__all__ = [
+    "GradientError",
+    "MissingKernelError",
+    "MutationError",
+    "TileOp",
+    "capture_triton",
+    "get_inner_triton_kernels",
+    "get_triton_kernels_for_op",
+    "is_wrap_triton_enabled",
+    "set_wrap_triton_enabled",
+    "triton_op",
+    "wrap_triton",
+]

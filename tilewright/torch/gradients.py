@@ -1,0 +1,72 @@
+"""Gradients do not flow through launches: a launch that looks as if they should is reported, or refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._library.autograd import make_autograd_impl
+
+from tilewright.base.errors import ArgumentError, TilewrightError
+from tilewright.base.knobs import knobs
+from tilewright.launch.jit import JITFunction
+
+log = logging.getLogger("tilewright.torch")
+_advised: set[str] = set()
+below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
+"""A context in which operators record no gradients."""
+
+
+class GradientError(TilewrightError, RuntimeError):
+    """A kernel was launched on tensors that require gradients, which do not flow through it."""
+
+
+def advise(kernel: JITFunction) -> None:
+    """Say that gradients are lost in a launch of `kernel`: once, or as an error; see the knob `torch.gradients`.
+
+    Raises:
+        GradientError: the knob is "error".
+        ArgumentError: the knob has no such value.
+    """
+    wanted = knobs.torch.gradients
+    if wanted not in ("error", "warn", "silent"):
+        raise ArgumentError(f"the knob torch.gradients is error, warn or silent, not {wanted!r}")
+    if wanted == "silent" or (wanted == "warn" and kernel.number in _advised):
+        return
+    message = f"kernel `{kernel.fn.__name__}` was launched on tensors that require gradients: none flow through it"
+    hint = (
+        "put the launch into a tilewright.torch.triton_op and give it a backward with register_autograd; "
+        "or launch inside torch.no_grad(), or on detached tensors"
+    )
+    if wanted == "error":
+        raise GradientError(message, hint=hint)
+    _advised.add(kernel.number)
+    log.warning("%s\nhint: %s", message, hint)
+
+
+def with_gradients(operator: Any, formula: Any) -> Callable[..., Any]:
+    """The implementation of an operator for tensors that may require gradients.
+
+    Where none does the operator is called at once. Else PyTorch records it with the formula, and a backward pass raises
+    if there is none.
+
+    Args:
+        operator: the overload.
+        formula: has `_backward_fn` and `_setup_context_fn`, which may be set later.
+    """
+    recorded = make_autograd_impl(operator, formula)
+    below: Any = torch._C._after_autograd_keyset
+
+    def implementation(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, torch.Tensor) and value.requires_grad:
+                    return recorded(keys, *args, **kwargs)
+                if isinstance(value, (list, tuple)):
+                    return recorded(keys, *args, **kwargs)
+        with below_autograd():
+            return operator.redispatch(keys & below, *args, **kwargs)
+
+    return implementation

@@ -1,0 +1,170 @@
+"""Operators by name, in processes that have not traced their launches: saved programs and graphs found in caches.
+
+Each operator leaves a small file beside the disk cache, `operators/<name>.json`, that says in which module its kernel
+is and what the signature was. When PyTorch asks for an operator that is not defined, the namespace looks there, imports
+the module, and defines the operator anew. If the kernel has changed since, its name is another one: old code is never
+called under a new name, nor new code under an old one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._ops import _OpNamespace
+
+from tilewright.base.callable import BlockFunction, by_number
+from tilewright.base.errors import TilewrightError
+from tilewright.base.knobs import knobs
+from tilewright.launch.interface import KernelInterface
+from tilewright.torch import operators
+from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, base_of
+
+log = logging.getLogger("tilewright.torch")
+
+
+class MissingKernelError(TilewrightError, AttributeError):
+    """A saved program or a cached graph calls a kernel that is not there, or not there any more."""
+
+
+class _NoContent(Exception):
+    """A signature holds what cannot be written down."""
+
+
+def _file(name: str) -> Path:
+    return knobs.cache.dir / "operators" / f"{name}.json"
+
+
+def write(operator: KernelOperator) -> None:
+    """Leave word of where the kernel of an operator is; quietly not where that cannot be said.
+
+    Args:
+        operator: just defined.
+    """
+    signature = operator.signature
+    try:
+        entry = {
+            **_place(operator.kernel),
+            "tokens": _encoded(signature.tokens),
+            "options": _encoded(signature.options),
+            "computed": _encoded(signature.computed),
+        }
+        text = json.dumps(entry)
+    except (_NoContent, TypeError, ValueError):
+        return
+    file = _file(operator.name)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+        os.replace(temporary, file)
+    except OSError as error:  # a full or read-only disk is no reason to fail
+        log.warning("cannot write %s: %s", file, error)
+
+
+def resolve(name: str) -> bool:
+    """Define the operator `name` by what its file says.
+
+    Returns:
+        False where there is no file.
+
+    Raises:
+        MissingKernelError: its kernel cannot be found, or has changed.
+    """
+    try:
+        entry = json.loads(_file(name).read_text())
+    except (OSError, ValueError):
+        return False
+    kernel = _kernel_at(entry, name)
+    tokens, options, computed = (_decoded(entry[key], name) for key in ("tokens", "options", "computed"))
+    try:
+        found = operators.define(Signature(kernel.number, tokens, options, computed)).name
+    except TilewrightError as error:
+        raise _changed(entry, name) from error
+    if found != name:
+        raise _changed(entry, name)
+    return True
+
+
+def _changed(entry: dict[str, Any], name: str) -> MissingKernelError:
+    return MissingKernelError(
+        f"{NAMESPACE}::{name} launches kernel `{entry['name']}` of module {entry['module']} as it was when the graph "
+        "was made; the kernel has changed since",
+        hint="compile or export anew; where a cache still holds the graph, remove the folder of "
+        "TORCHINDUCTOR_CACHE_DIR. Call the object that triton_op returned, not torch.ops: then caches notice",
+    )
+
+
+def _kernel_at(entry: dict[str, Any], name: str) -> Any:
+    """The kernel, or function, that an entry names."""
+    value: Any = sys.modules.get(entry["module"])
+    try:
+        value = importlib.import_module(entry["module"]) if value is None else value
+        for part in entry["name"].split("."):
+            value = getattr(value, part)
+    except Exception as error:  # whatever the import of a user's module raises
+        raise MissingKernelError(
+            f"{NAMESPACE}::{name} launches kernel `{entry['name']}` of module {entry['module']}, which cannot be "
+            f"found: {error}",
+            hint=f"put the module on the path, or import {entry['module']} before this program is loaded",
+        ) from error
+    if not isinstance(value, (KernelInterface, BlockFunction)):
+        raise _changed(entry, name)
+    return value
+
+
+def _place(kernel: Any) -> dict[str, str]:
+    """Module and name of a kernel that can be found by them."""
+    fn = (base_of(kernel) if isinstance(kernel, KernelInterface) else kernel).fn
+    if "<locals>" in fn.__qualname__:
+        raise _NoContent
+    return {"module": fn.__module__, "name": fn.__qualname__}
+
+
+def _encoded(token: Any) -> Any:
+    """Tokens as JSON has them: functions by their place, and tuples as lists."""
+    if isinstance(token, tuple):
+        if token[:2] == ("c", "function"):
+            return {"function": _place(by_number(token[2]))}
+        if token[:2] == ("c", "object"):
+            raise _NoContent
+        return [_encoded(part) for part in token]
+    if token is None or isinstance(token, (bool, int, float, str)):
+        return token
+    raise _NoContent
+
+
+def _decoded(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return tuple(_decoded(part, name) for part in value)
+    if isinstance(value, dict):
+        return ("c", "function", _kernel_at(value["function"], name).number)
+    return value
+
+
+class _Namespace(_OpNamespace):  # type: ignore[misc]  # torch is not checked
+    """`torch.ops.tilewright_kernels`: it knows operators that other processes defined."""
+
+    __module__ = _OpNamespace.__module__  # the names of operators are made of it, and saved
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__") or name in operators.begun or not resolve(name):
+                raise
+        return super().__getattr__(name)
+
+
+def install() -> None:
+    """Have operators written down as they are defined, and looked up when PyTorch asks."""
+    operators.on_definition.append(write)
+    setattr(torch.ops, NAMESPACE, _Namespace(NAMESPACE))

@@ -1,0 +1,334 @@
+"""`triton_op`: a function that launches kernels as an operator of PyTorch.
+
+The function is its own fake kernel and its own decomposition: compilers see the launches inside and fuse around them,
+exports keep the operator whole. `TileOp` is what the user holds:
+
+    op(x) in eager, plain tensors, nobody looks on   -> the function at once
+    op(x) while Dynamo traces                        -> the twin  lib::name__<hash of its kernels>
+    op(x) otherwise, and torch.ops.lib.name(x)       -> the dispatcher
+
+Caches of compiled graphs know an operator by its name alone, so the twin's name holds what its kernels are: an edited
+kernel is another operator to them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, overload
+
+import torch
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+
+from tilewright.base.callable import by_number, give_number
+from tilewright.base.errors import ArgumentError
+from tilewright.frontend.hashing import lasting_hash
+from tilewright.launch.interface import KernelInterface
+from tilewright.launch.jit import JITFunction
+from tilewright.torch import discovery
+from tilewright.torch.arguments import untraced
+from tilewright.torch.discovery import kernels_in
+from tilewright.torch.gradients import below_autograd, with_gradients
+from tilewright.torch.mutation import checked_writes
+from tilewright.torch.signature import base_of
+from tilewright.torch.state import inside, set_wrap_triton_enabled, state
+
+try:  # private: without it operators stay whole where they might be opened, which is correct too
+    from torch.export._trace import custom_triton_ops_decomposition_disabled as _stays_whole
+except ImportError:
+
+    def _stays_whole() -> bool:
+        return True
+
+
+log = logging.getLogger("tilewright.torch")
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_plain = frozenset({torch.Tensor, torch.nn.Parameter})
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
+OPERATORS: dict[str, TileOp] = {}
+
+
+class TileOp:
+    """An operator that launches kernels; call it like the function.
+
+    Args:
+        name: "library::name".
+        fn: the function: it allocates, launches, and returns tensors, and can be traced.
+        mutates_args: names of the arguments that it changes.
+        schema: "(Tensor x, float eps) -> Tensor"; made of the annotations by default.
+
+    Attributes:
+        number: tells it from every other operator of this process.
+    """
+
+    def __init__(
+        self, name: str, fn: Callable[..., Any], mutates_args: str | Iterable[str], schema: str | None
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self.name, self.fn = name, fn
+        self.number = give_number(self)
+        self.mutates_args = mutates_args if isinstance(mutates_args, str) else tuple(mutates_args)
+        self.schema = schema or torch.library.infer_schema(fn, mutates_args=mutates_args)
+        self._library, self._short = _split(name)
+        self._lib = torch.library.Library(self._library, "FRAGMENT")
+        self._kernels: dict[str, KernelInterface] | None = None
+        self._twins: list[str] = []
+        self._registrations: list[Callable[[str], None]] = []
+        self._backward_fn: Callable[..., Any] | None = None  # these two are what torch's autograd.Function asks for
+        self._setup_context_fn: Callable[..., Any] | None = None
+        self._direct = True
+        self._checked = False
+        self._define(name)
+        self.overload = getattr(getattr(torch.ops, self._library), self._short).default
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            if torch.compiler.is_exporting():
+                return getattr(getattr(torch.ops, self._library), self._short).default(*args, **kwargs)
+            return getattr(getattr(torch.ops, self._library), _twin_of(self.number)).default(*args, **kwargs)
+        if self._direct and not (_dispatch_modes() or _function_modes() or _autocast()) and _transform() is None:
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                if value.__class__ in _plain:
+                    if value.requires_grad and torch.is_grad_enabled():
+                        break
+                elif isinstance(value, (torch.Tensor, list, tuple, dict)):
+                    break
+            else:
+                with below_autograd():
+                    return self._run(*args, **kwargs)
+        return self.overload(*args, **kwargs)
+
+    # --- what it is made of ---------------------------------------------------------------------------------------
+
+    def kernels(self) -> list[Any]:
+        """The kernels that it launches, as far as they were found in its source or were launched."""
+        if self._kernels is None:
+            self._kernels = {base_of(kernel).number: kernel for kernel in kernels_in(self.fn)}
+        return list(self._kernels.values())
+
+    def launched(self, kernel: JITFunction) -> None:
+        """Note that `kernel` is launched inside; report it once if it was not found before."""
+        self.kernels()
+        assert self._kernels is not None
+        if kernel.number in self._kernels:
+            return
+        self._kernels[kernel.number] = kernel
+        log.warning(
+            "operator %s launches kernel `%s`, which was not found in its source: graphs compiled before an edit of "
+            "the kernel are found again in caches, and fail\nhint: call it by a global or local name",
+            self.name,
+            kernel.fn.__name__,
+        )
+
+    def content(self) -> str:
+        """Hash of its kernels."""
+        digests = sorted(lasting_hash(base_of(kernel)) for kernel in self.kernels())
+        return hashlib.sha256("".join(digests).encode()).hexdigest()[:12]
+
+    def twin(self) -> str:
+        """Short name of the operator that Dynamo calls."""
+        name = f"{self._short}__{self.content()}"
+        if name not in self._twins:
+            self._twins.append(name)
+            self._define(f"{self._library}::{name}")
+            for register in self._registrations:
+                register(f"{self._library}::{name}")
+        return name
+
+    def retire(self) -> None:
+        """Take the operator out of PyTorch, because another takes its place."""
+        self._lib._destroy()
+
+    # --- registrations ----------------------------------------------------------------------------------------------
+
+    def _define(self, qualified: str) -> None:
+        short = _split(qualified)[1]
+        self._lib.define(f"{short}{self.schema}", tags=_TAGS)
+        self._lib.impl(short, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(qualified, self._fake, lib=self._lib)
+        torch.library.register_torch_dispatch(qualified, FunctionalTensorMode, self._decompose, lib=self._lib)
+        overload = getattr(getattr(torch.ops, self._library), short).default
+        self._lib.impl(short, with_gradients(overload, self), "Autograd", with_keyset=True)
+
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
+        """Give the operator a backward, as `torch.library.register_autograd` has it.
+
+        Args:
+            backward: `backward(ctx, *grads)` gives a gradient for each input.
+            setup_context: `setup_context(ctx, inputs, output)` saves what it needs.
+        """
+        if self.overload._schema.is_mutable:
+            raise ArgumentError(
+                f"operator {self.name} changes arguments, so it has no backward",
+                hint="give the backward to an operator that returns new tensors",
+            )
+        self._backward_fn, self._setup_context_fn = backward, setup_context
+
+    def register_vmap(self, rule: Callable[..., Any], /) -> None:
+        """Give the operator a rule for `torch.vmap`, as `torch.library.register_vmap` has it; the default is a loop."""
+        self._register(lambda name: torch.library.register_vmap(name, rule, lib=self._lib))
+
+    def register_kernel(self, device: str, fn: Callable[..., Any], /) -> None:
+        """Have tensors of a kind of device served by another function.
+
+        Args:
+            device: "cpu", "cuda", ...
+            fn: takes and returns what the operator does.
+        """
+        self._direct = False
+        self._register(lambda name: torch.library.register_kernel(name, device, fn, lib=self._lib))
+
+    def _register(self, register: Callable[[str], None]) -> None:
+        register(self.name)
+        self._registrations.append(register)
+        for twin in self._twins:
+            register(f"{self._library}::{twin}")
+
+    # --- what the dispatcher calls ----------------------------------------------------------------------------------
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        before = state.recording
+        state.recording = not self._checked  # launches are made at once, without a look at who traces
+        state.operators.append(self)
+        try:
+            return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
+        finally:
+            state.operators.pop()
+            state.recording = before
+
+    def _fake(self, *args: Any, **kwargs: Any) -> Any:
+        with set_wrap_triton_enabled(True), inside(self):
+            return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
+
+    def _run_checked(self, *args: Any, **kwargs: Any) -> Any:
+        """The first run: what it writes is held against `mutates_args`."""
+        with checked_writes(self.overload._schema, self.name, args, kwargs):
+            found = self.fn(*args, **kwargs)
+        self._checked = True
+        return found
+
+    def _decompose(self, mode: Any, op: Any, types: Sequence[type], args: Any, kwargs: Any) -> Any:
+        if _stays_whole():
+            return mode.__torch_dispatch__(op, types, args, kwargs)
+        known = (torch.Tensor, torch.nn.Parameter, FunctionalTensor)
+        if any(not issubclass(kind, FakeTensor) and kind not in known for kind in types):
+            return NotImplemented
+        with mode, set_wrap_triton_enabled(True), inside(self):
+            return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<TileOp {self.name}>"
+
+
+def _split(name: str) -> tuple[str, str]:
+    library, separator, short = name.partition("::")
+    if not (separator and library.isidentifier() and short.isidentifier()):
+        raise ArgumentError(f"{name!r} names no operator", hint='write "library::name"')
+    return library, short
+
+
+@untraced
+def _twin_of(number: str) -> str:
+    op: TileOp = by_number(number)
+    return op.twin()
+
+
+@overload
+def triton_op(
+    name: str, fn: None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None
+) -> Callable[[Callable[..., Any]], TileOp]: ...
+@overload
+def triton_op(
+    name: str, fn: Callable[..., Any], /, *, mutates_args: str | Iterable[str], schema: str | None = None
+) -> TileOp: ...
+def triton_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    schema: str | None = None,
+) -> Any:
+    """Make a function that launches kernels an operator of PyTorch; use it as a decorator, or call it with `fn`.
+
+    Args:
+        name: "library::name"; it is `torch.ops.library.name` afterwards.
+        fn: a function of tensors and numbers, annotated with their types, that can be traced: `make_fx` follows it.
+        mutates_args: names of the arguments that it changes in place, or "unknown" for all.
+        schema: text of the operator's schema, "(Tensor x) -> Tensor"; by default of the annotations.
+
+    Raises:
+        ArgumentError: the name is none, or it is taken.
+    """
+    if fn is None:
+        return functools.partial(_make, name, mutates_args=mutates_args, schema=schema)
+    return _make(name, fn, mutates_args=mutates_args, schema=schema)
+
+
+def _make(name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str], schema: str | None) -> TileOp:
+    before = OPERATORS.get(name)
+    if before is None:
+        library, short = _split(name)
+        if hasattr(getattr(torch.ops, library), short):
+            raise ArgumentError(f"there is an operator {name} already", hint="give this one another name")
+    elif (before.fn.__module__, before.fn.__qualname__) != (fn.__module__, fn.__qualname__):
+        raise ArgumentError(
+            f"there is an operator {name} already, made of {before.fn.__module__}.{before.fn.__qualname__}",
+            hint="give this one another name",
+        )
+    else:  # the same function again: a cell of a notebook, or a module, was run anew
+        before.retire()
+    op = OPERATORS[name] = TileOp(name, fn, mutates_args, schema)
+    return op
+
+
+def wrap_triton(kernel: Any, /) -> Any:
+    """Check that `kernel` can be launched inside of a `triton_op`; launches are recorded with or without this.
+
+    Args:
+        kernel: a kernel, an autotuned one, or one with heuristics.
+
+    Returns:
+        The kernel.
+
+    Raises:
+        RuntimeError: something else was given.
+    """
+    if isinstance(kernel, KernelInterface):
+        return kernel
+    raise KernelExpectedError(
+        f"wrap_triton takes a kernel made by tilewright.jit, autotune or heuristics, got {type(kernel).__name__}",
+        hint="pass the kernel itself, without a grid",
+    )
+
+
+class KernelExpectedError(ArgumentError, RuntimeError):
+    """Something else was given where a kernel is needed."""
+
+
+capture_triton = wrap_triton
+
+
+def get_triton_kernels_for_op(name: str) -> list[Any]:
+    """The kernels that the operator `name` launches; none if `triton_op` made no such operator.
+
+    Args:
+        name: "library::name", or the name of its twin.
+    """
+    op = _by_name(name)
+    return [] if op is None else op.kernels()
+
+
+def _by_name(name: str) -> TileOp | None:
+    return OPERATORS.get(name) or OPERATORS.get(name.rpartition("__")[0])
+
+
+discovery.operator_body = _by_name
