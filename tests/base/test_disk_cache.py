@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.base.disk_cache import DiskCache, Entry
+from tilewright.base.disk_cache import DiskCache, Entry, _encode
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "0123456789abcdef" * 4
@@ -127,6 +128,75 @@ def test_an_entry_that_anybody_may_write_is_not_trusted(tmp_path: Path) -> None:
     cache.put(KEY, b"x")
     entry_file(cache).chmod(0o666)
     assert cache.get(KEY) is None
+
+
+def test_an_entry_of_another_key_is_a_miss(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put(KEY, b"x")
+    other = cache._path("0" + KEY[1:-1] + "0")
+    shutil.copy(entry_file(cache), other)
+    assert cache.get("0" + KEY[1:-1] + "0") is None and cache.get(KEY) and not other.exists()
+
+
+@pytest.mark.parametrize("metadata", [b"[]", b"null", b"{bad", b"\xff\xfe", b"[" * 100_000])
+def test_metadata_that_is_no_object_is_a_miss(tmp_path: Path, metadata: bytes) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put(KEY, b"x")
+    entry_file(cache).write_bytes(_encode(KEY, b"x", metadata))
+    assert cache.get(KEY) is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links, pipes and modes")
+def test_what_is_no_plain_file_of_ours_is_a_miss(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache", 1 << 20)
+    cache.put(KEY, b"x")
+    path, aside = entry_file(cache), tmp_path / "aside"
+    os.rename(path, aside)
+    makers = {
+        "link": lambda: path.symlink_to(aside),
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "pipe": lambda: os.mkfifo(path),
+        "group": lambda: (shutil.copy(aside, path), path.chmod(0o660)),
+        "folder": path.mkdir,
+    }
+    for name, make in makers.items():
+        make()
+        assert cache.get(KEY) is None, name
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    shutil.copy(aside, path)
+    assert cache.get(KEY)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_folders_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache = DiskCache(tmp_path / "a" / "b", 1 << 20)
+        assert cache.put(KEY, b"x")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "a", cache.folder, entry_file(cache).parent, cache.folder / "swept", entry_file(cache)]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o700, 0o700, 0o600, 0o600]
+    for level in (cache.folder, entry_file(cache).parent):
+        level.chmod(0o777)
+        with pytest.warns(RuntimeWarning, match="written by others"):
+            other = DiskCache(cache.folder, 1 << 20)
+            assert other.get(KEY) is None and not other.put(KEY, b"y")
+        level.chmod(0o700)
+    assert DiskCache(cache.folder, 1 << 20).get(KEY)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="root can give files away")
+def test_entries_of_other_users_are_not_trusted(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache", 1 << 20)
+    cache.put(KEY, b"x")
+    os.chown(entry_file(cache), 65534, 65534)
+    assert cache.get(KEY) is None
+    os.chown(entry_file(cache), 0, 0)
+    assert cache.get(KEY)
+    os.chown(entry_file(cache).parent, 65534, 65534)
+    with pytest.warns(RuntimeWarning, match="written by others"):
+        assert DiskCache(cache.folder, 1 << 20).get(KEY) is None
 
 
 WRITER = """

@@ -400,7 +400,9 @@ def functions(x, out, N: tl.constexpr):
 add("functions", functions, integers() % 8 + 1, zeros(dtype=np.int32), N=N)
 
 
-half_of = tl.core.builtin(lambda b, value: tl.mul.fn(b, value, 0.5), export=False)
+@tl.core.builtin
+def half_of(value, _semantic=None):
+    return tl.mul(value, 0.5, _semantic=_semantic)
 
 
 @tl.core.extern

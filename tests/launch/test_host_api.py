@@ -15,7 +15,7 @@ from tilewright.language.extra.cuda.libdevice import rsqrt
 
 
 def named(specialization):
-    return f"fill_{dict(zip(specialization.names, specialization.keys))['BLOCK']}"
+    return f"fill_{specialization.constants['BLOCK']}_{specialization.signature['n']}"
 
 
 def describe(grid, metadata, args):
@@ -74,14 +74,14 @@ def test_warmup_compiles_and_the_kernel_launches_with_all_arguments():
     kernel[(1, 1, 1)](out, 7, 10, 16)
     assert out.tolist() == [7] * 10
     assert (kernel.n_regs, kernel.n_spills, kernel.packed_metadata) == (0, 0, (4, 1, 0))
-    with pytest.raises(ArgumentError, match=r"fill: takes 4 arguments \(out_ptr, value, n, BLOCK\), got 3"):
+    with pytest.raises(ArgumentError, match=r"fill_16_i32: takes 4 arguments \(out_ptr, value, n, BLOCK\), got 3"):
         kernel[(1,)](out, 7, 10)
 
 
 def test_metadata_is_read_by_key_and_by_attribute():
     kernel = fill.warmup(np.zeros(10, np.int32), 7, 10, BLOCK=16, grid=(1,), num_stages=2, enable_fp_fusion=False)
     assert kernel.metadata.num_stages == kernel.metadata["num_stages"] == 2
-    assert kernel.metadata.shared == 0 and kernel.metadata.hash == kernel.hash and kernel.metadata.name == "fill"
+    assert kernel.metadata.shared == 0 and kernel.metadata.hash == kernel.hash and kernel.metadata.name == "fill_16_i32"
     with pytest.raises(AttributeError, match="no 'cluster'"):
         kernel.metadata.cluster
 
@@ -131,7 +131,7 @@ def test_a_file_of_tile_ir_compiles_and_runs(tmp_path):
     path, out = tmp_path / "fill.ttir", np.zeros(10, np.int32)
     path.write_text(fill.warmup(out, 7, 10, BLOCK=16, grid=(1,)).asm["ttir"])
     source = tilewright.compiler.IRSource(path)
-    assert source.name == "fill" and list(source.signature.values()) == ["*i32", "i32", "i32"]
+    assert source.name == "fill_16_i32" and list(source.signature.values()) == ["*i32", "i32", "i32"]
     for made in (source, str(path), source):
         out[:] = 0
         kernel = tilewright.compile(made, options={"num_warps": 8})
@@ -201,7 +201,7 @@ def test_launch_hooks_surround_a_launch(hooks):
     assert isinstance(kernel, tilewright.CompiledKernel)
     assert [seen for seen, _ in events] == [0, 7]
     facts = events[0][1]
-    assert facts["name"] == "fill_16" and facts["grid"] == (1,) and facts["bytes"] == 40 and facts["shared"] == 0
+    assert facts["name"] == "fill_16_i32" and facts["grid"] == (1,) and facts["bytes"] == 40 and facts["shared"] == 0
 
 
 def test_pre_run_hooks_see_the_arguments():
@@ -222,9 +222,7 @@ def test_compile_hooks_are_told_what_is_compiled(hooks):
     facts = seen[0][1]
     assert facts["fn"].jit_function is kernel and facts["fn"].name == "fill" and "n: i32" in facts["repr"]
     assert facts["compile"]["signature"]["out_ptr"] == "*i32" and facts["compile"]["num_warps"] == 4
-    hooks.jit_cache_hook = lambda **facts: True
-    with pytest.raises(UnsupportedError, match="asked not to compile"):
-        kernel[(1,)](np.zeros(4, np.float32), 7.0, 4, BLOCK=4)
+    assert facts["is_manual_warmup"] is facts["compile"]["is_warmup"] is False and facts["compile"]["device"] == 0
 
 
 def test_chains_call_in_order_or_backwards():

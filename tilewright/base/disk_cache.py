@@ -1,8 +1,10 @@
 """The disk cache: content-addressed single files, safe for many processes on a network disk.
 
 An entry is written to a temporary file and renamed into place, so a reader sees all of it or none. A header
-carries a checksum: a truncated or damaged entry is a miss and is removed. Reading an entry refreshes its time;
-when the folder outgrows its cap the oldest entries go. A folder that cannot be written is reported once and then
+carries a checksum over the key and the content: a truncated or damaged entry, or one of another key, is a miss and is
+removed. Entries hold machine code, so files and folders count only if nobody but their owner, who is the user or root,
+could have written them; links are not followed, and what is no plain file is not waited for. Reading an entry refreshes
+its time; when the folder outgrows its cap the oldest entries go. A folder that cannot be used is reported once and then
 left alone: the process keeps what it compiles in memory anyway.
 """
 
@@ -13,6 +15,7 @@ import functools
 import hashlib
 import json
 import os
+import stat
 import struct
 import tempfile
 import threading
@@ -25,11 +28,14 @@ from typing import Any
 
 from tilewright.base.knobs import knobs
 
-_MAGIC = b"TILEWRT1"
-_HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of what follows, bytes of metadata, bytes of payload
+_MAGIC = b"TILEWRT2"
+_HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of key and what follows, bytes of metadata, bytes of payload
 _SUFFIX = ".tile"
 _TOUCH_AFTER = 3600.0  # seconds; how stale the time of a read entry may get
 _SWEEP_AFTER = 3600.0  # seconds between two looks at the size of the whole folder
+_MOST_BYTES = 1 << 30  # a larger file is none of ours
+_GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _GUARDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class DiskCache:
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._warned = False
+        self._trusted: set[Path] = set()
         self._written = 0  # bytes since the last sweep of this process
 
     def get(self, key: str) -> Entry | None:
@@ -67,13 +74,13 @@ class DiskCache:
             key: hexadecimal digest (or other text that is safe in a file name), at least 3 characters.
         """
         path = self._path(key)
+        if not self._is_private(path.parent):
+            return None
         try:
-            with open(path, "rb") as file:
-                status = os.fstat(file.fileno())
-                data = file.read()
+            data, status = _read_plain(path)
         except OSError:
             return None
-        entry = None if _writable_by_others(status) else _decode(data)
+        entry = _decode(key, data)
         if entry is None:
             _remove(path)
         elif time.time() - status.st_mtime > _TOUCH_AFTER:
@@ -85,10 +92,12 @@ class DiskCache:
         if self.max_bytes <= 0:
             return False
         path = self._path(key)
-        data = _encode(payload, json.dumps(dict(metadata or {}), sort_keys=True).encode())
+        data = _encode(key, payload, json.dumps(dict(metadata or {}), sort_keys=True).encode())
         temporary = ""
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(path.parent)
+            if not self._is_private(path.parent):
+                return False
             handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -97,7 +106,7 @@ class DiskCache:
             if temporary:
                 _remove(Path(temporary))
             if not path.exists():  # else another process has just written the same entry
-                self._warn(error)
+                self._warn(f"cannot be written ({error.strerror}); set TILEWRIGHT_CACHE_DIR to a folder that can")
             return False
         self._account(len(data))
         return True
@@ -160,41 +169,87 @@ class DiskCache:
                 return
             self._written = 0
             with contextlib.suppress(OSError):  # without a stamp, the next process sweeps again
-                stamp.touch()
+                _stamp(stamp)
         self.sweep()
 
-    def _warn(self, error: OSError) -> None:
+    def _is_private(self, folder: Path) -> bool:
+        """Whether the folder of an entry, and the cache's own, can be trusted; looked at once per process."""
+        if folder in self._trusted:
+            return True
+        for level in (self.folder, folder):
+            try:
+                status = os.stat(level) if level == self.folder else os.lstat(level)
+            except OSError:
+                return False  # not made yet
+            if not stat.S_ISDIR(status.st_mode) or not _is_only_ours(status):
+                self._warn(f"could be written by others ({level}); chmod go-w it, or set TILEWRIGHT_CACHE_DIR")
+                return False
+        self._trusted.add(folder)
+        return True
+
+    def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"compiled kernels are not kept on disk: {self.folder} cannot be written ({error.strerror}); "
-                "set TILEWRIGHT_CACHE_DIR to a folder that can",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            warnings.warn(f"compiled kernels are not kept on disk: {self.folder} {why}", RuntimeWarning, stacklevel=4)
 
 
-def _encode(payload: bytes, metadata: bytes) -> bytes:
-    digest = hashlib.sha256(metadata + payload).digest()
+def _encode(key: str, payload: bytes, metadata: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode() + metadata + payload).digest()
     return _HEADER.pack(_MAGIC, digest, len(metadata), len(payload)) + metadata + payload
 
 
-def _decode(data: bytes) -> Entry | None:
-    """The entry, or None when the bytes are not exactly what `_encode` made."""
+def _decode(key: str, data: bytes) -> Entry | None:
+    """The entry, or None when the bytes are not exactly what `_encode` made for this key."""
     if len(data) < _HEADER.size:
         return None
     magic, digest, metadata_bytes, payload_bytes = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     if magic != _MAGIC or len(body) != metadata_bytes + payload_bytes:
         return None
-    if hashlib.sha256(body).digest() != digest:
+    if hashlib.sha256(key.encode() + body).digest() != digest:
         return None
-    return Entry(body[metadata_bytes:], json.loads(body[:metadata_bytes]))
+    try:
+        metadata = json.loads(body[:metadata_bytes])
+    except (ValueError, RecursionError):
+        return None
+    return Entry(body[metadata_bytes:], metadata) if isinstance(metadata, dict) else None
 
 
-def _writable_by_others(status: os.stat_result) -> bool:
-    """Entries hold machine code: one that any user could have changed is not trusted."""
-    return os.name == "posix" and bool(status.st_mode & 0o002)
+def _read_plain(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a plain file that only the user or root could have written.
+
+    Raises:
+        OSError: it is missing, a link, a pipe, a device, somebody else's, or too large.
+    """
+    handle = os.open(path, _READ)
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        plain = stat.S_ISREG(status.st_mode) and _is_only_ours(status) and status.st_size <= _MOST_BYTES
+        if not plain:
+            raise PermissionError(f"{path} is not an entry of ours")
+        return file.read(status.st_size + 1), status
+
+
+def _is_only_ours(status: os.stat_result) -> bool:
+    """Whether nobody but the user and root could have written it."""
+    if os.name != "posix":
+        return True
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each for the user alone."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        with contextlib.suppress(FileExistsError):  # another process was faster, or it is no folder
+            os.mkdir(folder, 0o700)
+
+
+def _stamp(path: Path) -> None:
+    """Set the time of an empty file to now, and make it if it is missing."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | _GUARDED, 0o600)
+    os.close(handle)
+    os.utime(path, follow_symlinks=False) if os.utime in os.supports_follow_symlinks else os.utime(path)
 
 
 def _remove(path: Path) -> bool:

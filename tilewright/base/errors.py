@@ -28,6 +28,10 @@ class TilewrightError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
+class KnobError(TilewrightError, ValueError):
+    """A setting has a value that it cannot have; the message names the environment variable."""
+
+
 class InternalError(TilewrightError):
     """A bug of Tilewright itself; the message says what to report."""
 

@@ -15,24 +15,31 @@ class HookChain:
 
     Args:
         reverse: call the one that was added last first (for what closes what another chain opened).
+        on_change: called when the chain changes.
 
     Attributes:
         calls: the functions, in the order in which they were added.
     """
 
-    def __init__(self, reverse: bool = False) -> None:
+    def __init__(self, reverse: bool = False, on_change: Callable[[], None] | None = None) -> None:
         self.calls: list[Callable[..., Any]] = []
-        self._reverse = reverse
+        self._reverse, self._on_change = reverse, on_change
 
     def add(self, function: Callable[..., Any]) -> None:
         """Add `function` once."""
         if function not in self.calls:
             self.calls.append(function)
+            self._changed()
 
     def remove(self, function: Callable[..., Any]) -> None:
         """Take `function` off the chain; nothing happens if it is not on it."""
         if function in self.calls:
             self.calls.remove(function)
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
 
     def __bool__(self) -> bool:
         return bool(self.calls)
@@ -40,6 +47,10 @@ class HookChain:
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         for function in reversed(self.calls) if self._reverse else list(self.calls):
             function(*args, **kwargs)
+
+
+settings_changed = HookChain()
+"""Called when a knob or a chain of launch hooks changes: what a launch remembers may depend on it."""
 
 
 class LazyDict:

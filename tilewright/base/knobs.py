@@ -7,18 +7,42 @@ name in both worlds, a type, a default and a line of help; `tilewright doctor` l
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.hooks import HookChain
+from tilewright.base.errors import KnobError
+from tilewright.base.hooks import HookChain, settings_changed
 
-_TRUE = {"1", "true", "yes", "y", "on"}
+_TRUE, _FALSE = {"1", "true", "yes", "y", "on"}, {"0", "false", "no", "n", "off"}
 
 
 def _bool(text: str) -> bool:
-    return text.strip().lower() in _TRUE
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError("is neither 1 nor 0")
+    return word in _TRUE
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    """A parser of integers that are not below `least`."""
+
+    def parse(text: str) -> int:
+        if not text.strip().isdigit() or int(text) < least:
+            raise ValueError(f"is no whole number of at least {least}")
+        return int(text)
+
+    return parse
+
+
+def _user_cache() -> Path:
+    """The folder for caches of this user; one for temporary files where the user has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"tilewright-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
 
 
 def _knob(env: str, default: Any, parse: Callable[[str], Any], help_text: str) -> Any:
@@ -26,27 +50,42 @@ def _knob(env: str, default: Any, parse: Callable[[str], Any], help_text: str) -
 
     def read() -> Any:
         text = os.environ.get(env)
-        return default if text is None or text == "" else parse(text)
+        if text is None or text == "":
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise KnobError(f"the environment variable {env}={text!r} {error}", hint=help_text) from None
 
     return field(default_factory=read, metadata={"env": env, "help": help_text})
 
 
+class _Group:
+    """A group of knobs; setting one is announced."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        settings_changed()
+
+
 @dataclass(slots=True)
-class CacheKnobs:
+class CacheKnobs(_Group):
     dir: Path = _knob(
         "TILEWRIGHT_CACHE_DIR",
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright",
+        _user_cache(),
         Path,
         "folder of the disk cache",
     )
-    size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, int, "size in bytes above which old entries are dropped")
+    size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, _whole(0), "size in bytes above which old entries are dropped")
     disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
 
 
 @dataclass(slots=True)
-class CpuKnobs:
+class CpuKnobs(_Group):
     num_threads: int | None = _knob(
-        "TILEWRIGHT_NUM_THREADS", None, int, "threads of a launch; default: torch's, else the affinity mask"
+        "TILEWRIGHT_NUM_THREADS", None, _whole(1), "threads of a launch; default: torch's, else the affinity mask"
     )
     threading: str = _knob("TILEWRIGHT_THREADING", "auto", str, "auto, openmp, pool or serial")
     arch: str | None = _knob("TILEWRIGHT_CPU", None, str, "CPU to generate code for, as LLVM names it")
@@ -54,7 +93,7 @@ class CpuKnobs:
 
 
 @dataclass(slots=True)
-class CudaKnobs:
+class CudaKnobs(_Group):
     assembler: str = _knob(
         "TILEWRIGHT_ASSEMBLER", "auto", str, "what makes machine code of PTX: auto, nvjitlink, ptxas or driver"
     )
@@ -64,7 +103,7 @@ class CudaKnobs:
 
 
 @dataclass(slots=True)
-class CompilationKnobs:
+class CompilationKnobs(_Group):
     dump_dir: Path | None = _knob("TILEWRIGHT_DUMP_DIR", None, Path, "write the text of every stage below this folder")
     override_dir: Path | None = _knob(
         "TILEWRIGHT_OVERRIDE_DIR", None, Path, "read stages from this folder instead of computing them"
@@ -74,7 +113,7 @@ class CompilationKnobs:
 
 
 @dataclass(slots=True)
-class RuntimeKnobs:
+class RuntimeKnobs(_Group):
     interpret: bool = _knob("TILEWRIGHT_INTERPRET", False, _bool, "run kernels as Python through the reference")
     debug: bool = _knob("TILEWRIGHT_DEBUG", False, _bool, "default of the `debug` option")
     default_backend: str = _knob(
@@ -86,19 +125,19 @@ class RuntimeKnobs:
     as_triton: bool = _knob("TILEWRIGHT_AS_TRITON", False, _bool, "pose as `triton` from the import of tilewright on")
     jit_cache_hook: Callable[..., Any] | None = None  # before a kernel is compiled
     jit_post_compile_hook: Callable[..., Any] | None = None
-    launch_enter_hook: HookChain = field(default_factory=HookChain)
-    launch_exit_hook: HookChain = field(default_factory=lambda: HookChain(reverse=True))
+    launch_enter_hook: HookChain = field(default_factory=lambda: HookChain(on_change=settings_changed))
+    launch_exit_hook: HookChain = field(default_factory=lambda: HookChain(reverse=True, on_change=settings_changed))
 
 
 @dataclass(slots=True)
-class AutotuningKnobs:
+class AutotuningKnobs(_Group):
     cache: bool = _knob("TILEWRIGHT_CACHE_AUTOTUNING", False, _bool, "keep the choices of autotuners on disk")
     print: bool = _knob("TILEWRIGHT_PRINT_AUTOTUNING", False, _bool, "print what each autotuner chooses")
     listener: Callable[..., Any] | None = None  # called after each search
 
 
 @dataclass(slots=True)
-class LanguageKnobs:
+class LanguageKnobs(_Group):
     fp32_default: str | None = _knob(
         "TILEWRIGHT_F32_DEFAULT", None, str, "precision of tl.dot on f32 when a call does not say: ieee, tf32, ..."
     )

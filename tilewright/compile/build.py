@@ -34,7 +34,7 @@ def compile_request(request: Request) -> CompiledKernel:
         GlobalsChangedError: a variable that the kernel uses has changed since it was first compiled.
     """
     begin = time.perf_counter()
-    request.source.check()
+    request.check()
     backend, key = backend_of(request.target), request.key()
     on_disk = not _bypass_cache() and request.source.has_content() and not request.specialization.without_content()
     kernel = _from_disk(request, key) if on_disk else None
@@ -45,7 +45,7 @@ def compile_request(request: Request) -> CompiledKernel:
         kernel.module = backend.load(kernel.binary, kernel.metadata)
 
     def texts() -> Mapping[str, str | bytes]:
-        request.source.check()
+        request.check()
         return _run(request, key).asm
 
     kernel.asm = StageTexts(kernel.asm, texts, _stages(request).keys(), backend.texts)
@@ -74,17 +74,22 @@ def _from_disk(request: Request, key: str) -> CompiledKernel | None:
         return None
     backend = backend_of(request.target)
     asm: dict[str, str | bytes] = {backend.BINARY: entry.payload}
-    kernel = CompiledKernel(request.source.name, request.target, entry.metadata, key, asm, from_disk=True)
+    kernel = CompiledKernel(request.name, request.target, entry.metadata, key, asm, from_disk=True)
     try:
         kernel.module = backend.load(entry.payload, entry.metadata)
-    except (TilewrightError, KeyError):  # whole by its checksum, and still not loadable: compile anew
+    except (TilewrightError, KeyError, TypeError, ValueError):  # whole, and still not loadable: compile anew
         return None
     return kernel
 
 
 def _run(request: Request, key: str) -> CompiledKernel:
-    """Run the stages."""
-    name, types = request.source.name, list(request.specialization.runtime_types)
+    """Run the stages.
+
+    Raises:
+        GlobalsChangedError: a variable that the kernel uses changed meanwhile, so that key and code disagree.
+    """
+    name, types = request.name, list(request.specialization.runtime_types)
     metadata: dict[str, Any] = {"name": name, "types": types}
     outcome = run_stages(_stages(request), request.source, metadata, name, knobs.compilation)
+    request.check()
     return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

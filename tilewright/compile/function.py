@@ -29,11 +29,11 @@ class KernelFunction(Introspection, BlockFunction):
         self,
         fn: Callable[..., Any],
         *,
-        noinline: bool = False,
-        do_not_specialize: Iterable[int | str] = (),
-        do_not_specialize_on_alignment: Iterable[int | str] = (),
+        noinline: bool | None = None,
+        do_not_specialize: Iterable[int | str] | None = None,
+        do_not_specialize_on_alignment: Iterable[int | str] | None = None,
     ) -> None:
-        super().__init__(fn, noinline=noinline)
+        super().__init__(fn, noinline=bool(noinline))
         source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
         self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
 

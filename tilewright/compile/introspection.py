@@ -14,7 +14,16 @@ from tilewright.compile.specialize import Param
 from tilewright.frontend.hashing import content_hash, used_globals
 from tilewright.frontend.source import KernelSource, source_of
 
-_OF_THIS_PROCESS = ("__wrapped__", "signature", "_binder", "_kernels", "_kernel_source", "_kernel_hash", "hash")
+_OF_THIS_PROCESS = (
+    "__wrapped__",
+    "signature",
+    "_binder",
+    "_kernels",
+    "_kernel_source",
+    "_kernel_hash",
+    "hash",
+    "_compiling",
+)
 
 
 class Introspection:

@@ -53,6 +53,10 @@ class IRSource:
         """Types of the arguments; nothing is a compile-time constant any more."""
         return Specialization(tuple(self.signature), tuple(self.signature.values()), ("",) * len(self.signature))
 
+    def name_for(self, specialization: Specialization) -> str:
+        """Name of the compiled function."""
+        return self.name
+
     def content(self) -> str:
         """Content hash of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()

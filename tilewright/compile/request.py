@@ -25,15 +25,15 @@ from tilewright.base.version import __version__
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import backend_of, options_for
+from tilewright.frontend.hashing import check_globals
 from tilewright.passes.stages import Stage
 
 
 class Source(Protocol):
     """What tile IR is made of: a kernel, a text that defines one, or a file of tile IR."""
 
-    @property
-    def name(self) -> str:
-        """Name of the kernel."""
+    def name_for(self, specialization: Specialization) -> str:
+        """Name of the compiled function."""
 
     def content(self) -> str:
         """Hash of everything that the tile IR depends on, but for the rest of the request."""
@@ -67,9 +67,21 @@ class Request:
     target: Target
     asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def name(self) -> str:
+        """Name of the compiled function."""
+        return self.source.name_for(self.specialization)
+
+    def check(self) -> None:
+        """Raise GlobalsChangedError if the source, or a function among the constants, is no longer what was hashed."""
+        self.source.check()
+        for function in self.specialization.functions():
+            check_globals(function)
+
     def key(self) -> str:
         """Content hash that names the compiled kernel in the disk cache."""
         parts = (
+            self.name,
             fingerprint(),
             backend_of(self.target).versions(),
             self.source.content(),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import linecache
+import re
 import sys
 import types
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,9 +22,30 @@ from tilewright.compile.function import KernelFunction
 from tilewright.compile.late import effects, entry, levels, pipeline
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
+from tilewright.compile.specialize import Specialization
 from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the `repr` of a kernel names a variant by.
+
+    Args:
+        constants: value of each compile-time constant by parameter name.
+        signature: type by parameter name.
+    """
+
+    constants: Mapping[str, Any]
+    signature: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, specialization: Specialization) -> Naming:
+        """The facts of a specialisation; constants inside of tuples are left out."""
+        names = specialization.names
+        constants = {names[path[0]]: value for path, value in specialization.constants.items() if len(path) == 1}
+        return cls(constants, specialization.signature)
 
 
 class FunctionSource:
@@ -38,6 +62,14 @@ class FunctionSource:
     def name(self) -> str:
         """Name of the kernel."""
         return str(self.fn.fn.__name__)
+
+    def name_for(self, specialization: Specialization) -> str:
+        """Name of the compiled function: what the kernel's `repr` makes of the specialisation, as an identifier."""
+        rename = getattr(self.fn, "repr", None)
+        if rename is None:
+            return self.name
+        shown = str(rename(Naming.of(specialization)))
+        return re.sub(r"[^A-Za-z0-9_$]", "_", shown) or self.name
 
     def content(self) -> str:
         """Hash of its source, of everything that it calls, and of the globals that it uses.
@@ -59,7 +91,7 @@ class FunctionSource:
 
         def run(source: FunctionSource, metadata: dict[str, Any]) -> ModuleOp:
             specs = parameter_specs(request.specialization)
-            built = entry.build_module(source.fn, specs, request.options, request.target)
+            built = entry.build_module(source.fn, specs, request.options, request.target, request.name)
             for message in built.warnings:
                 warnings.warn(message, stacklevel=2)
             metadata["params"] = [param.name for param in built.params]

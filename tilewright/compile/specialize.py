@@ -88,8 +88,8 @@ class Param:
 
 def parse_params(
     signature: inspect.Signature,
-    do_not_specialize: Iterable[int | str] = (),
-    do_not_specialize_on_alignment: Iterable[int | str] = (),
+    do_not_specialize: Iterable[int | str] | None = None,
+    do_not_specialize_on_alignment: Iterable[int | str] | None = None,
 ) -> tuple[Param, ...]:
     """Read the parameters of a kernel.
 
@@ -101,7 +101,7 @@ def parse_params(
     Raises:
         ArgumentError: a `**` parameter, or a `constexpr` parameter in one of the two lists.
     """
-    plain, unaligned = set(do_not_specialize), set(do_not_specialize_on_alignment)
+    plain, unaligned = set(do_not_specialize or ()), set(do_not_specialize_on_alignment or ())
     params = []
     for index, (name, param) in enumerate(signature.parameters.items()):
         if param.kind is inspect.Parameter.VAR_KEYWORD:

@@ -138,7 +138,8 @@ def _wrong_device(name: str, device: object) -> DeviceError:
 
 def _read_tensor(value: Any, name: str) -> Array:
     """A torch tensor, or anything that has its `data_ptr()` and `dtype`."""
-    device = HOST if getattr(value, "is_cpu", False) else _device_number(getattr(value, "device", "cpu"), name)
+    known = getattr(value, "is_cpu", False) or not hasattr(value, "device")
+    device = HOST if known else _device_number(value.device, name)
     element = element_type(value.dtype, name)
     if hasattr(value, "fake_mode"):
         raise _no_memory(value, name)
@@ -150,6 +151,8 @@ def _read_tensor(value: Any, name: str) -> Array:
         raise ArgumentError(f"argument `{name}` ({type(value).__name__}) has no plain memory: {error}") from error
     if address == 0 and _has_elements(value):
         raise _no_memory(value, name)
+    if not hasattr(value, "device") and address and gpu.device_count():
+        device = gpu.owner_of(address, HOST)
     return Array(element, address, True, value, device)
 
 

@@ -85,7 +85,9 @@ class BuiltKernel:
     warnings: tuple[str, ...] = ()
 
 
-def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Options, target: Target) -> BuiltKernel:
+def build_module(
+    fn: BlockFunction, signature: Sequence[ParamSpec], options: Options, target: Target, name: str = ""
+) -> BuiltKernel:
     """Compile a block function to tile IR.
 
     Args:
@@ -93,6 +95,7 @@ def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Opt
         signature: one entry per parameter, in order.
         options: compile options.
         target: what is compiled for.
+        name: symbol of the kernel; default is the name of the function.
 
     Raises:
         CompilationError: the kernel is wrong; the error points into its source.
@@ -108,7 +111,8 @@ def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Opt
     module = ModuleOp([])
     builder = IRBuilder(target, options)
     compilation = Compilation(builder, module.body.block)
-    compilation.symbols.add(fn.fn.__name__)
+    symbol = name or fn.fn.__name__
+    compilation.symbols.add(symbol)
     messages: list[str] = []
     builder.caller = lambda callee, args, kwargs: call_value(_innermost(compilation), callee, args, kwargs)
     builder.on_warning = lambda text: messages.append(_located_warning(compilation, text))
@@ -117,7 +121,7 @@ def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Opt
     attributes = [{f"tt.{k}": _int(v) for k, v in p.attrs.items()} for p in params]
     try:
         with deep_calls():
-            made = make_function(compilation, fn, values, fn.fn.__name__, arg_attrs=attributes)
+            made = make_function(compilation, fn, values, symbol, arg_attrs=attributes)
     except CompilationError as error:
         raise error.with_traceback(None) from error.__cause__
     if made.result is not NOTHING:
@@ -126,7 +130,7 @@ def build_module(fn: BlockFunction, signature: Sequence[ParamSpec], options: Opt
             source.location(source.tree),
             hint="store results through a pointer parameter with tl.store",
         )
-    return BuiltKernel(module, fn.fn.__name__, tuple(params), tuple(messages))
+    return BuiltKernel(module, symbol, tuple(params), tuple(messages))
 
 
 def _innermost(compilation: Compilation) -> Any:

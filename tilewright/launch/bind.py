@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ArgumentError, ReadOnlyError, UnknownOptionError
+from tilewright.base.hooks import settings_changed
 from tilewright.base.target import Target
 from tilewright.compile.grid import grid3
 from tilewright.compile.slots import at_path, slot_values
@@ -91,11 +92,12 @@ _binders: weakref.WeakSet[Binder] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    for binder in _binders:
+    for binder in list(_binders):
         binder.forget()
 
 
 driver.on_change.append(_forget_all)  # launches without arrays go to the active driver
+settings_changed.add(_forget_all)  # knobs are defaults of options
 
 
 class Binder:
@@ -107,10 +109,12 @@ class Binder:
         resolve: compiles, or finds what was compiled; called once per new key.
         options: names of the accepted compile options.
         before_launch: called ahead of every launch (checks of captured globals), or None.
+        instead: gives what launches now, called as `(grid, *args, **kwargs)`, while hooks or the interpreter want every
+            launch; else None.
 
     Attributes:
         launch: `launch(grid, *args, **kwargs)`, binds, launches and returns the kernel. It is replaced as
-            argument classes change; fetch it for each launch.
+            argument classes change; one that is kept stays right, and asks for the slow path where it must.
         before_launch: as given.
     """
 
@@ -122,7 +126,10 @@ class Binder:
         *,
         options: Iterable[str] = OPTION_NAMES,
         before_launch: Callable[[], None] | None = None,
+        instead: Callable[[], Callable[..., Any] | None] | None = None,
     ) -> None:
+        self._instead = instead
+        self._generation = 0
         self.name = name
         self.params = tuple(params)
         self._resolve = resolve
@@ -157,6 +164,11 @@ class Binder:
 
     def launch_bound(self, grid: Any, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Launch with arguments by parameter; the way of every call that the fast path did not know."""
+        instead = self._instead() if self._instead is not None else None
+        if instead is not None:
+            args, kwargs = _as_called(self.params, values)
+            return instead(grid, *args, *extra, **kwargs, **options)
+        generation = self._generation
         classes = tuple(map(type, values))
         variant = self._variants.get(classes)
         if variant is None and classes not in self._variants:
@@ -172,7 +184,7 @@ class Binder:
         gx, gy, gz = grid3(grid(call.by_name()) if callable(grid) else grid)
         prepared = self._resolve(call)
         self.check_stores(call, prepared)
-        if variant is not None and prepared.lasting:
+        if variant is not None and prepared.lasting and generation == self._generation:
             paths = call.specialization.runtime_paths
             variant.remember(values, options, prepared.launch, prepared.kernel, [path[0] for path in paths])
         if gx * gy * gz:
@@ -180,9 +192,11 @@ class Binder:
         return prepared.kernel
 
     def forget(self) -> None:
-        """Drop everything that was resolved (the source or a captured global changed)."""
-        self._variants.clear()
-        self.launch = self.launch_slow
+        """Drop everything that was resolved (a setting or the source changed), also from launches that are kept."""
+        self._generation += 1
+        for variant in list(self._variants.values()):
+            if variant is not None:
+                variant.forget()
 
     def _specialize(self, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Call:
         missing = [f"`{p.name}`" for p, value in zip(self.params, values, strict=True) if value is MISSING]
@@ -241,6 +255,22 @@ class Binder:
     def describe(self) -> str:
         """The signature, as `add(x_ptr, n, BLOCK: constexpr = 64)`."""
         return f"{self.name}({', '.join(map(_describe_param, self.params))})"
+
+
+def _as_called(params: Sequence[Param], values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments as a call would pass them; those that are missing are left out."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for param, value in zip(params, values, strict=True):
+        if param.kind is inspect.Parameter.VAR_POSITIONAL:
+            args.extend(value)
+        elif param.kind is inspect.Parameter.KEYWORD_ONLY or kwargs:
+            kwargs.update({} if value is MISSING else {param.name: value})
+        elif value is MISSING:
+            kwargs[param.name] = value
+        else:
+            args.append(value)
+    return args, {name: value for name, value in kwargs.items() if value is not MISSING}
 
 
 def _describe_param(param: Param) -> str:

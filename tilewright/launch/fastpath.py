@@ -114,6 +114,10 @@ class Variant:
         self.launch: Callable[..., Any] = scope["_tw_launch"]
         self._key: Callable[..., tuple[Any, ...]] = scope["_tw_key"]
 
+    def forget(self) -> None:
+        """Drop everything that was remembered; the next launch of each kind takes the slow path."""
+        self._table.clear()
+
     def knows(self, values: tuple[Any, ...], options: dict[str, Any]) -> bool:
         """Whether a call with these arguments and keywords was remembered."""
         try:

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewright.base.callable import BlockFunction
-from tilewright.base.errors import UnsupportedError
 from tilewright.base.hooks import LazyDict
 from tilewright.base.knobs import knobs
-from tilewright.compile.build import compile_request
+from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
+from tilewright.devices.drivers import current_gpu
 from tilewright.devices.registry import USUAL, gpu
 
 
@@ -31,29 +31,31 @@ class JitFunctionInfo:
     jit_function: BlockFunction
 
 
-def compile_watched(fn: BlockFunction, request: Request) -> CompiledKernel:
-    """`compile_request` between the two compile hooks.
+def is_refused(fn: BlockFunction, request: Request, warmup: bool) -> bool:
+    """Whether the hook before a compilation asks that the kernel be not compiled.
 
     Args:
-        fn: the kernel that the hooks are told of.
-        request: what is compiled.
-
-    Raises:
-        UnsupportedError: the first hook asks that the kernel be not compiled.
+        fn: the kernel.
+        request: what would be compiled.
+        warmup: nothing is launched.
     """
-    before, after = knobs.runtime.jit_cache_hook, knobs.runtime.jit_post_compile_hook
-    if before is None and after is None:
-        return compile_request(request)
-    facts = _compile_facts(fn, request)
-    if before is not None and before(**facts, already_compiled=False):
-        raise UnsupportedError("jit_cache_hook asked not to compile", hint="let the hook return None")
-    kernel = compile_request(request)
+    before = knobs.runtime.jit_cache_hook
+    return before is not None and bool(before(**_compile_facts(fn, request, warmup), already_compiled=False))
+
+
+def tell_compiled(fn: BlockFunction, request: Request, warmup: bool, from_disk: bool) -> None:
+    """Call the hook after a compilation.
+
+    Args:
+        fn, request, warmup: as for `is_refused`.
+        from_disk: the disk cache had it.
+    """
+    after = knobs.runtime.jit_post_compile_hook
     if after is not None:
-        after(**facts, already_compiled=kernel.from_disk)
-    return kernel
+        after(**_compile_facts(fn, request, warmup), already_compiled=from_disk)
 
 
-def _compile_facts(fn: BlockFunction, request: Request) -> dict[str, Any]:
+def _compile_facts(fn: BlockFunction, request: Request, warmup: bool) -> dict[str, Any]:
     specialization, options = request.specialization, {**USUAL, **asdict(request.options)}
     signature = {name: str(kind) for name, kind in specialization.signature.items()}
     key = f"{specialization.text()},{request.options.key()}"
@@ -61,19 +63,24 @@ def _compile_facts(fn: BlockFunction, request: Request) -> dict[str, Any]:
     compile_info = {
         "key": key,
         "signature": signature,
-        "device": 0,
+        "device": _device_of(request.target),
         "constants": specialization.constants,
         **options,
         "configs": [specialization.attributes],
-        "is_warmup": False,
+        "is_warmup": warmup,
     }
     return {
         "key": key,
         "repr": f"{fn.fn.__name__}[num_warps={options['num_warps']}, num_stages={options['num_stages']}]({arguments})",
         "fn": JitFunctionInfo(fn.fn.__module__, fn.fn.__qualname__, fn),
         "compile": compile_info,
-        "is_manual_warmup": False,
+        "is_manual_warmup": warmup,
     }
+
+
+def _device_of(target: Target) -> int:
+    """Number of the device in use; 0 for the CPU, and where there is no GPU to compile for."""
+    return current_gpu() if target.backend == "cuda" and gpu.device_count() else 0
 
 
 def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, Any], device: int | None) -> LazyDict:
@@ -86,9 +93,8 @@ def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, 
         args: by name.
         device: number of the GPU, or None for the CPU.
     """
-    name = str(fn.repr(kernel.specialization))
     stream = 0 if device is None else gpu.current_stream(device)
-    facts = LazyDict({"name": name, "function": kernel.module, "stream": stream})
+    facts = LazyDict({"name": kernel.name, "function": kernel.module, "stream": stream})
     if fn.launch_metadata is not None:
         facts.add(fn.launch_metadata, (grid, kernel.metadata, dict(args)))
     return facts

@@ -4,7 +4,7 @@
 
     kernel[grid](*args, **options)
         binder: bind, read arguments, make the key -> table hit: launch
-                                                   -> miss: compile_watched, remember, launch
+                                                   -> miss: compile, remember, launch
     interpreted: bind, then run the Python function for each program (`interpret.py`)
 """
 
@@ -18,6 +18,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
+from tilewright.compile.build import compile_request
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
@@ -25,6 +26,7 @@ from tilewright.compile.introspection import plain_name
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.kinds import kinds_of
 from tilewright.compile.request import Request, complete_options, make_request
+from tilewright.compile.shared import Shared
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import Path, register_constant
 from tilewright.devices.arrays import HOST
@@ -32,7 +34,7 @@ from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
 from tilewright.launch.bind import Binder, Call, Prepared
-from tilewright.launch.hooks import compile_watched, launch_facts
+from tilewright.launch.hooks import is_refused, launch_facts, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.prepared import prepare
@@ -59,7 +61,7 @@ class JITFunction(KernelFunction, KernelInterface):
         debug: keep device assertions; so does the knob `runtime.debug`.
         interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
         version: kept for tools; part of nothing.
-        repr: gives the name that launch hooks see from the specialisation.
+        repr: gives the name of the compiled function; called with the `constants` and the `signature` by name.
         launch_metadata: `f(grid, metadata, args)` gives more facts to launch hooks.
 
     Attributes:
@@ -70,9 +72,9 @@ class JITFunction(KernelFunction, KernelInterface):
         self,
         fn: Callable[..., Any],
         *,
-        noinline: bool = False,
-        do_not_specialize: Iterable[int | str] = (),
-        do_not_specialize_on_alignment: Iterable[int | str] = (),
+        noinline: bool | None = None,
+        do_not_specialize: Iterable[int | str] | None = None,
+        do_not_specialize_on_alignment: Iterable[int | str] | None = None,
         debug: bool | None = None,
         interpret: bool | None = None,
         version: Any = None,
@@ -89,27 +91,30 @@ class JITFunction(KernelFunction, KernelInterface):
         self.interpret = interpret
         self._binder: Binder | None = None
         self._kernels: dict[Any, CompiledKernel] = {}
+        self._compiling: Shared[CompiledKernel | None] = Shared()
         self.version, self.launch_metadata = version, launch_metadata
         self.repr = repr or functools.partial(plain_name, fn.__name__)
         self.pre_run_hooks: list[Callable[..., Any]] = []
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
-        """Have `hook(*args, **kwargs)` called before every launch."""
+        """Have `hook(*args, **kwargs)` called before every launch, and before `warmup`."""
         self.pre_run_hooks.append(hook)
+        if self._binder is not None:
+            self._binder.forget()
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
-        if self.is_interpreted:
-            return functools.partial(self._launch_interpreted, grid)
-        if self.is_watched:
-            return functools.partial(self._launch_watched, grid)
+        instead = self._instead()
+        if instead is not None:
+            return functools.partial(instead, grid)
         return functools.partial((self._binder or self._make_binder()).launch, grid)
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody wants to hear of each launch."""
+    def _instead(self) -> Callable[..., Any] | None:
+        """What launches, `(grid, *args, **kwargs)`, while somebody wants to hear of each launch; else None."""
         watched = knobs.runtime
-        return bool(self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls)
+        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
+            return self._launch_watched
+        return self._launch_interpreted if self.is_interpreted else None
 
     def effects(
         self,
@@ -169,16 +174,21 @@ class JITFunction(KernelFunction, KernelInterface):
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        binder = self._binder or self._make_binder()
-        call = binder.bind(*args, **kwargs)
-        kernel = self._compiled(call)
+        if self.is_interpreted:
+            return self._launch_interpreted(grid, *args, **kwargs)
+        call, prepared = self._resolve_arguments(*args, **kwargs)
+        kernel = prepared.kernel
         programs = grid(call.by_name()) if callable(grid) else grid
+        gx, gy, gz = grid3(programs)
+        if kernel is None:
+            return None
         device = call.place.device_for(kernel.target, self.fn.__name__)
         facts = launch_facts(self, kernel, programs, call.by_name(), device)
         knobs.runtime.launch_enter_hook(facts)
-        launched = binder.launch(grid, *args, **kwargs)
+        if gx * gy * gz:
+            prepared.launch(gx, gy, gz, *call.runtime_values())
         knobs.runtime.launch_exit_hook(facts)
-        return launched
+        return kernel
 
     @property
     def is_interpreted(self) -> bool:
@@ -197,12 +207,14 @@ class JITFunction(KernelFunction, KernelInterface):
         Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
         for; the default is the device of the tensors, or of the active driver. No GPU is needed.
         """
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
         if self.is_interpreted:
             return None
         args = tuple(map(MockTensor.wrap_dtype, args))
         kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
         binder = self._binder or self._make_binder()
-        return self._compiled(binder.bind(*args, **kwargs))
+        return self._compiled(binder.bind(*args, **kwargs), warmup=True)
 
     def clear(self) -> None:
         """Forget every compiled variant held in memory."""
@@ -213,11 +225,13 @@ class JITFunction(KernelFunction, KernelInterface):
     def _make_binder(self) -> Binder:
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
         guard = functools.partial(check_globals, self) if used_globals(self) else None
-        self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard)
+        self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard, instead=self._instead)
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
         kernel = self._compiled(call)
+        if kernel is None:
+            return Prepared(None, _launch_nothing, lasting=False)
         device = call.place.device_for(kernel.target, self.fn.__name__)
         launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
         # Without an array nothing in a later call tells which GPU is meant then.
@@ -225,14 +239,22 @@ class JITFunction(KernelFunction, KernelInterface):
         lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
 
-    def _compiled(self, call: Call) -> CompiledKernel:
+    def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
+        """The kernel for a call; None where a hook asks that it be not compiled."""
         request = self._request(call, call.target or target_at(call.place.device))
         key = (request.specialization, request.options, request.target)
         for function in (self, *call.specialization.functions()):
             check_globals(function)
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels[key] = compile_watched(self, request)
+            kernel = self._compiling.make(key, lambda: self._kernels.get(key) or self._compile(key, request, warmup))
+        return kernel
+
+    def _compile(self, key: Any, request: Request, warmup: bool) -> CompiledKernel | None:
+        if is_refused(self, request, warmup):
+            return None
+        kernel = self._kernels[key] = compile_request(request)
+        tell_compiled(self, request, warmup, kernel.from_disk)
         return kernel
 
     def _request(self, call: Call, target: Target) -> Request:
@@ -241,6 +263,10 @@ class JITFunction(KernelFunction, KernelInterface):
     def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Options of a launch, and those of the decorator."""
         return options if self.debug is None else {"debug": self.debug, **options}
+
+
+def _launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:
+    """The launch of a kernel that a hook kept from being compiled."""
 
 
 register_constant(constexpr, lambda value: value.value)
@@ -252,9 +278,9 @@ def jit(fn: Callable[..., Any]) -> JITFunction: ...
 @overload
 def jit(
     *,
-    noinline: bool = ...,
-    do_not_specialize: Iterable[int | str] = ...,
-    do_not_specialize_on_alignment: Iterable[int | str] = ...,
+    noinline: bool | None = ...,
+    do_not_specialize: Iterable[int | str] | None = ...,
+    do_not_specialize_on_alignment: Iterable[int | str] | None = ...,
     debug: bool | None = ...,
     interpret: bool | None = ...,
     version: Any = ...,

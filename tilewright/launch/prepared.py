@@ -11,10 +11,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.errors import ArgumentError
+from tilewright.base.hooks import settings_changed
 from tilewright.compile.grid import grid3
 from tilewright.compile.kinds import INT, ArgumentKind, arranged, leaves, paths
 from tilewright.compile.specialize import Path
@@ -52,6 +54,17 @@ def prepare(
     return launch
 
 
+_prepared: weakref.WeakSet[_Slow] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for slow in list(_prepared):
+        slow.table.clear()
+
+
+settings_changed.add(_forget_all)  # knobs are defaults of options
+
+
 class _Slow:
     """What a prepared launch does for a key that it has not seen.
 
@@ -63,6 +76,7 @@ class _Slow:
         self._kinds, self._options, self._resolve = kinds, options, resolve
         self._signature = [leaf for param, kind in kinds for leaf in leaves(kind, param.name)]
         self.table: dict[Any, Launch] = {}
+        _prepared.add(self)
 
     def __call__(self, key: tuple[Any, ...], values: tuple[Any, ...]) -> Launch:
         """The launch for these values; remembered if it serves all that have the key."""

@@ -11,6 +11,7 @@ Every stage may be replaced by a file `<override_dir>/<kernel>.<ext>` and is wri
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,8 +89,18 @@ def _run(
     text = stage.render(outcome.artifact)
     outcome.texts[extension] = text
     if knobs.dump_dir is not None:
-        knobs.dump_dir.mkdir(parents=True, exist_ok=True)
-        (knobs.dump_dir / file_name).write_bytes(text.encode() if isinstance(text, str) else text)
+        _dump(knobs.dump_dir, file_name, text.encode() if isinstance(text, str) else text)
+
+
+def _dump(folder: Path, file_name: str, contents: bytes) -> None:
+    """Write a dump; a launch does not fail for want of one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file_name).write_bytes(contents)
+    except OSError as error:
+        warnings.warn(
+            f"stages are not written to TILEWRIGHT_DUMP_DIR={folder}: {error.strerror}", RuntimeWarning, stacklevel=2
+        )
 
 
 def _overridden(stage: Stage, made: Any, folder: Path | None, file_name: str) -> Any:

@@ -66,7 +66,7 @@ class FakeMemory:
         return 1
 
     def _cuPointerGetAttribute(self, out: int, which: int, address: int) -> None:
-        _store(out, ctypes.c_int, 1)
+        _store(out, ctypes.c_int, 2 if which == 2 else 1)  # memory of a GPU, of number 1
 
 
 class FakeCuda(FakeMemory):

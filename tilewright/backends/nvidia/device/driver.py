@@ -32,6 +32,7 @@ _MAX_CARVEOUT = 100  # percent of the memory that L1 and shared memory have toge
 _ERROR_LOG, _ERROR_LOG_BYTES, _LINE_INFO = 5, 6, 13
 _LOG_BYTES = 1 << 14
 _POINTER_DEVICE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_POINTER_MEMORY, _MEMORY_OF_DEVICE = 2, 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
 
 recent: dict[int, str] = {}
 """Name of the kernel that was launched last on each GPU, for errors: a fault shows at some later call."""
@@ -142,6 +143,16 @@ def device_of(address: int) -> int:
     return cuda().integer("cuPointerGetAttribute", _POINTER_DEVICE, address, doing=doing)
 
 
+def owner_of(address: int, host: int) -> int:
+    """The GPU whose memory an address is in, or `host` for memory of the host and what the driver does not know."""
+    doing = f"looking up address {address:#x}"
+    try:
+        kind = cuda().integer("cuPointerGetAttribute", _POINTER_MEMORY, address, doing=doing)
+        return device_of(address) if kind == _MEMORY_OF_DEVICE else host
+    except DriverError:
+        return host
+
+
 def synchronize(ordinal: int) -> None:
     """Wait for everything that was launched on a GPU.
 
@@ -154,19 +165,20 @@ def synchronize(ordinal: int) -> None:
 
 
 def stream_reader() -> Callable[[int], int]:
-    """A function from a GPU's number to its current stream: torch's, if torch is loaded and can use GPUs, else 0."""
-    torch = sys.modules.get("torch")
-    found = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-    return _default_stream if found is None else found
-
-
-def _default_stream(ordinal: int) -> int:
-    return 0
+    """A function from a GPU's number to its current stream; it may be kept, also if torch is imported later."""
+    return _torch_streams() or current_stream
 
 
 def current_stream(ordinal: int) -> int:
-    """Handle of the stream that a launch on a GPU goes to."""
-    return stream_reader()(ordinal)
+    """Handle of the stream that a launch on a GPU goes to: torch's, if torch is loaded and can use GPUs, else 0."""
+    found = _torch_streams()
+    return 0 if found is None else found(ordinal)
+
+
+def _torch_streams() -> Callable[[int], int] | None:
+    found: Callable[[int], int] | None
+    found = getattr(getattr(sys.modules.get("torch"), "_C", None), "_cuda_getCurrentRawStream", None)
+    return found
 
 
 def wait_for_stream(stream: int) -> None:
