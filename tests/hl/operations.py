@@ -1,7 +1,7 @@
 """The table of operations that are tested against eager PyTorch: at least one case per row and recipe of `hl`.
 
 A case is a function on tensors. The runner (`test_operations.py`) calls it in a kernel on whole rows for each of its
-types, and on tiles with a partial last tile for the first.
+types, and on tiles with a partial last tile for the first. The files `operations_*.py` hold more cases.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class Case:
         function: what is computed.
         shapes: shapes of the operands; "m" rows and "n" columns, 1 where they broadcast.
         dtypes: types of the first operand (the others have the same).
-        domain: values: "real", "positive", "unit" (in (-1, 1)) or "small" (integers near 0).
+        domain: values: "real", "positive", "unit" (in (-1, 1)), "probability" (in (0, 1)), "small" (integers near 0),
+            "special" (some NaN, infinities and zeros) or "counts" (0, 1, 2).
         layouts: "rows" and "tiles" (see the runner).
         tag: tells cases of one name apart.
+        slack: factor of the tolerance, for functions whose eager value is itself that inexact.
     """
 
     name: str
@@ -40,12 +42,14 @@ class Case:
     domain: str = "real"
     layouts: tuple[str, ...] = ("rows", "tiles")
     tag: str = ""
+    slack: float = 1
 
     def __str__(self) -> str:
         return f"{self.name}-{self.tag}" if self.tag else self.name
 
 
-def _case(*args: Any, **kwargs: Any) -> None:
+def case(*args: Any, **kwargs: Any) -> None:
+    """Put a case into the table."""
     CASES.append(Case(*args, **kwargs))
 
 
@@ -61,72 +65,72 @@ for _name, _function in {
     "maximum": torch.maximum,
     "minimum": torch.minimum,
 }.items():
-    _case(_name, _function, TWO, NUMBERS)
-_case("add", lambda x, y: torch.add(x, y, alpha=3), TWO, (torch.float32, torch.int32), tag="alpha")
-_case("add", lambda x, y: x + y, ("mn", "1n"), (torch.float32,), tag="broadcast")
-_case("rsub", lambda x: 3 - x, dtypes=(*FLOATS, torch.int32))
-_case("div", lambda x, y: x / y, TWO, NUMBERS, domain="positive")
-_case("neg", lambda x: -x, dtypes=NUMBERS)
-_case("abs", torch.abs, dtypes=(*FLOATS, torch.int32, torch.int64))
-_case("clamp_min", lambda x: x.clamp_min(0.25), dtypes=FLOATS)
-_case("clamp_max", lambda x: x.clamp_max(0.25), dtypes=FLOATS)
-_case("relu", torch.relu, dtypes=(*FLOATS, torch.int32))
+    case(_name, _function, TWO, NUMBERS)
+case("add", lambda x, y: torch.add(x, y, alpha=3), TWO, (torch.float32, torch.int32), tag="alpha")
+case("add", lambda x, y: x + y, ("mn", "1n"), (torch.float32,), tag="broadcast")
+case("rsub", lambda x: 3 - x, dtypes=(*FLOATS, torch.int32))
+case("div", lambda x, y: x / y, TWO, NUMBERS, domain="positive")
+case("neg", lambda x: -x, dtypes=NUMBERS)
+case("abs", torch.abs, dtypes=(*FLOATS, torch.int32, torch.int64))
+case("clamp_min", lambda x: x.clamp_min(0.25), dtypes=FLOATS)
+case("clamp_max", lambda x: x.clamp_max(0.25), dtypes=FLOATS)
+case("relu", torch.relu, dtypes=(*FLOATS, torch.int32))
 for _name in ("exp", "exp2", "sigmoid", "sin", "cos", "erf", "tanh", "expm1"):
-    _case(_name, getattr(torch, _name), dtypes=FLOATS)
+    case(_name, getattr(torch, _name), dtypes=FLOATS)
 for _name in ("log", "log2", "sqrt", "rsqrt", "log1p", "reciprocal"):
-    _case(_name, getattr(torch, _name), dtypes=FLOATS, domain="positive")
-_case("exp", torch.exp, dtypes=(torch.int32,), domain="small", tag="integers")
+    case(_name, getattr(torch, _name), dtypes=FLOATS, domain="positive")
+case("exp", torch.exp, dtypes=(torch.int32,), domain="small", tag="integers")
 for _name in ("gt", "ge", "lt", "le", "eq", "ne"):
-    _case(_name, getattr(torch, _name), TWO, (*FLOATS, torch.int32, torch.uint8), domain="small")
-_case("gt", lambda x: x > 0.5, dtypes=(torch.int32, torch.float16), domain="small", tag="number")
-_case("isnan", torch.isnan, dtypes=FLOATS)
+    case(_name, getattr(torch, _name), TWO, (*FLOATS, torch.int32, torch.uint8), domain="small")
+case("gt", lambda x: x > 0.5, dtypes=(torch.int32, torch.float16), domain="small", tag="number")
+case("isnan", torch.isnan, dtypes=FLOATS)
 for _name, _function in {
     "bitwise_and": lambda x, y: x & y,
     "bitwise_or": lambda x, y: x | y,
     "bitwise_xor": lambda x, y: x ^ y,
 }.items():
-    _case(_name, _function, TWO, (*INTEGERS, *BOOL))
-_case("bitwise_not", lambda x: ~x, dtypes=(*INTEGERS, *BOOL))
-_case("where", lambda x, y: torch.where(x > y, x, y), TWO, NUMBERS)
-_case("where", lambda x: torch.where(x > 0, x, 0.5), tag="number")
+    case(_name, _function, TWO, (*INTEGERS, *BOOL))
+case("bitwise_not", lambda x: ~x, dtypes=(*INTEGERS, *BOOL))
+case("where", lambda x, y: torch.where(x > y, x, y), TWO, NUMBERS)
+case("where", lambda x: torch.where(x > 0, x, 0.5), tag="number")
 
 # --- created -----------------------------------------------------------------------------------------
 
-_case("zeros_like", lambda x: x + torch.zeros_like(x), dtypes=NUMBERS)
-_case("ones_like", lambda x: x + torch.ones_like(x), dtypes=NUMBERS)
-_case("full_like", lambda x: x * torch.full_like(x, 2), dtypes=NUMBERS)
+case("zeros_like", lambda x: x + torch.zeros_like(x), dtypes=NUMBERS)
+case("ones_like", lambda x: x + torch.ones_like(x), dtypes=NUMBERS)
+case("full_like", lambda x: x * torch.full_like(x, 2), dtypes=NUMBERS)
 for _name in ("zeros", "ones"):
-    _case(_name, lambda x, make=getattr(torch, _name): x + make(x.shape), dtypes=(torch.float32, torch.int32))
-    _case(f"new_{_name}", lambda x, name=f"new_{_name}": x + getattr(x, name)(x.shape), dtypes=(torch.float32,))
-_case("full", lambda x: x + torch.full(x.shape, 2.5))
-_case("new_full", lambda x: x + x.new_full(x.shape, 2.5))
-_case("scalar_tensor", lambda x: torch.where(x > 0, 1.5, x))
-_case("_to_copy", lambda x: x.to(torch.int32), dtypes=(torch.float32, torch.int64, torch.bool))
-_case("_to_copy", lambda x: x.to(torch.bfloat16), dtypes=(torch.float32, torch.int32), tag="narrow")
+    case(_name, lambda x, make=getattr(torch, _name): x + make(x.shape), dtypes=(torch.float32, torch.int32))
+    case(f"new_{_name}", lambda x, name=f"new_{_name}": x + getattr(x, name)(x.shape), dtypes=(torch.float32,))
+case("full", lambda x: x + torch.full(x.shape, 2.5))
+case("new_full", lambda x: x + x.new_full(x.shape, 2.5))
+case("scalar_tensor", lambda x: torch.where(x > 0, 1.5, x))
+case("_to_copy", lambda x: x.to(torch.int32), dtypes=(torch.float32, torch.int64, torch.bool))
+case("_to_copy", lambda x: x.to(torch.bfloat16), dtypes=(torch.float32, torch.int32), tag="narrow")
 
 # --- shapes --------------------------------------------------------------------------------------------
 
-_case("unsqueeze", lambda x: (x.unsqueeze(1) + x.unsqueeze(-2)).sum(1))
-_case("squeeze", lambda x: x.unsqueeze(1).squeeze(1))
-_case("view", lambda x: x.view(x.size(0), 1, x.size(1)).sum(1))
-_case("expand", lambda x, y: y.expand(x.shape) + x, ("mn", "1n"))
-_case("permute", lambda x: (x.permute(1, 0) * 2).permute(1, 0))
-_case("transpose", lambda x: (x.transpose(0, 1) * 2).transpose(-1, -2))
-_case("t", lambda x: (x.t() * 2).T)
-_case("slice", lambda x: x[:, :] + x[0:])
+case("unsqueeze", lambda x: (x.unsqueeze(1) + x.unsqueeze(-2)).sum(1))
+case("squeeze", lambda x: x.unsqueeze(1).squeeze(1))
+case("view", lambda x: x.view(x.size(0), 1, x.size(1)).sum(1))
+case("expand", lambda x, y: y.expand(x.shape) + x, ("mn", "1n"))
+case("permute", lambda x: (x.permute(1, 0) * 2).permute(1, 0))
+case("transpose", lambda x: (x.transpose(0, 1) * 2).transpose(-1, -2))
+case("t", lambda x: (x.t() * 2).T)
+case("slice", lambda x: x[:, :] + x[0:])
 
 # --- reductions and what is made of them ---------------------------------------------------------------
 
-_case("sum", lambda x: x.sum(-1), dtypes=NUMBERS + BOOL)
-_case("sum", lambda x: x - x.sum(1, keepdim=True), tag="keepdim")
-_case("amax", lambda x: x.amax(-1), dtypes=NUMBERS)
-_case("amin", lambda x: x.amin(-1), dtypes=NUMBERS)
-_case("amax", lambda x: torch.exp(x - x.amax(1, keepdim=True)), tag="keepdim")
-_case("mean", lambda x: x.mean(-1), dtypes=FLOATS)
-_case("_softmax", lambda x: torch.softmax(x, -1), dtypes=FLOATS)
-_case("_log_softmax", lambda x: torch.log_softmax(x, 1), dtypes=FLOATS)
-_case("native_layer_norm", lambda x: F.layer_norm(x, [x.size(1)]), dtypes=FLOATS)
-_case(
+case("sum", lambda x: x.sum(-1), dtypes=NUMBERS + BOOL)
+case("sum", lambda x: x - x.sum(1, keepdim=True), tag="keepdim")
+case("amax", lambda x: x.amax(-1), dtypes=NUMBERS)
+case("amin", lambda x: x.amin(-1), dtypes=NUMBERS)
+case("amax", lambda x: torch.exp(x - x.amax(1, keepdim=True)), tag="keepdim")
+case("mean", lambda x: x.mean(-1), dtypes=FLOATS)
+case("_softmax", lambda x: torch.softmax(x, -1), dtypes=FLOATS)
+case("_log_softmax", lambda x: torch.log_softmax(x, 1), dtypes=FLOATS)
+case("native_layer_norm", lambda x: F.layer_norm(x, [x.size(1)]), dtypes=FLOATS)
+case(
     "native_layer_norm",
     lambda x, w, b: F.layer_norm(x, [x.size(1)], w.squeeze(0), b.squeeze(0), 1e-3),
     ("mn", "1n", "1n"),
@@ -137,14 +141,14 @@ _case(
 # --- products ----------------------------------------------------------------------------------------------
 
 _WITH = {"layouts": ("rows",)}
-_case("mm", lambda x, y: x @ y, ("mn", "nn"), FLOATS, **_WITH)
-_case("addmm", lambda x, y, c: torch.addmm(c, x, y), ("mn", "nn", "mn"), FLOATS, **_WITH)
-_case("addmm", lambda x, y, c: torch.addmm(c, x, y, beta=2, alpha=3), ("mn", "nn", "mn"), tag="scaled", **_WITH)
-_case("bmm", lambda x, y: torch.bmm(x[None], y[None]).squeeze(0), ("mn", "nn"), **_WITH)
-_case("baddbmm", lambda x, y, c: torch.baddbmm(c[None], x[None], y[None]).squeeze(0), ("mn", "nn", "mn"), **_WITH)
-_case("mv", lambda x, y: torch.mv(x, y.squeeze(0)), ("mn", "1n"), **_WITH)
-_case("dot", lambda x, y: x + torch.dot(y.squeeze(0), y.squeeze(0)), ("mn", "1n"))
+case("mm", lambda x, y: x @ y, ("mn", "nn"), FLOATS, **_WITH)
+case("addmm", lambda x, y, c: torch.addmm(c, x, y), ("mn", "nn", "mn"), FLOATS, **_WITH)
+case("addmm", lambda x, y, c: torch.addmm(c, x, y, beta=2, alpha=3), ("mn", "nn", "mn"), tag="scaled", **_WITH)
+case("bmm", lambda x, y: torch.bmm(x[None], y[None]).squeeze(0), ("mn", "nn"), **_WITH)
+case("baddbmm", lambda x, y, c: torch.baddbmm(c[None], x[None], y[None]).squeeze(0), ("mn", "nn", "mn"), **_WITH)
+case("mv", lambda x, y: torch.mv(x, y.squeeze(0)), ("mn", "1n"), **_WITH)
+case("dot", lambda x, y: x + torch.dot(y.squeeze(0), y.squeeze(0)), ("mn", "1n"))
 
-_case("gelu", F.gelu, dtypes=FLOATS)
-_case("gelu", lambda x: F.gelu(x, approximate="tanh"), dtypes=FLOATS, tag="tanh")
-_case("silu", F.silu, dtypes=FLOATS)
+case("gelu", F.gelu, dtypes=FLOATS)
+case("gelu", lambda x: F.gelu(x, approximate="tanh"), dtypes=FLOATS, tag="tanh")
+case("silu", F.silu, dtypes=FLOATS)

@@ -100,6 +100,22 @@ def test_an_accumulator_is_one_variable():
     assert "acc = tl.dot(" in code and ", acc)" in code and "acc_1" not in code
 
 
+def test_one_loop_variable_for_two_loops():
+    @hl.kernel
+    def kernel(x):
+        out = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            total = hl.zeros([rows])
+            for columns in hl.tile(x.size(1)):
+                total = total + x[rows, columns].sum(-1)
+            for columns in hl.tile(x.size(1)):
+                out[rows, columns] = x[rows, columns] / total[:, None]
+        return out
+
+    x = torch.rand(20, 50)
+    close(kernel, x / x.sum(-1, keepdim=True), x, block_sizes=[8, 16, 32])
+
+
 # --- branches --------------------------------------------------------------------------------------------
 
 

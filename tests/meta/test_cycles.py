@@ -25,8 +25,6 @@ KNOWN = {
     "tilewright.backends.cpu.plan.planner",
     "tilewright.backends.cpu.plan.reuse",
     "tilewright.backends.cpu.plan.scratch",
-    "tilewright.hl.runtime.bound",
-    "tilewright.hl.runtime.kernel",
 }
 
 

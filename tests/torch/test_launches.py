@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
@@ -199,6 +200,8 @@ def test_mistakes_are_found_while_tracing() -> None:
         make_fx(launching(kernels.increase, 3))(x)
     with pytest.raises(ArgumentError, match="1 positional arguments too many"):
         make_fx(launching(kernels.increase, 3, 1.0, 64, 5))(x)
+    with pytest.raises(ArgumentError, match="`increase` cannot be traced"):
+        make_fx(launching(kernels.increase, np.zeros(3), 1.0))(x)
     with pytest.raises(GridError, match="1 to 3 dimensions, got 4"):
         make_fx(launching(kernels.increase, 3, 1.0, grid=(1, 1, 1, 1)))(x)
     with pytest.raises(Exception, match=r"tl.dot\(tl.load\(x\), n\)"):
@@ -274,4 +277,4 @@ def test_recording_can_be_switched_off() -> None:
         assert not tt.is_wrap_triton_enabled()
         graph = make_fx(kernels.plain)(*pair())
     assert tt.is_wrap_triton_enabled() and not launches(graph.graph)
-    assert tracing.tracer(kernels.add, (1,)).func is tracing._launch
+    assert tracing.tracer(kernels.add, (1,)).func is tracing._launch_unless_traced

@@ -159,9 +159,18 @@ class _Namespace(_OpNamespace):  # type: ignore[misc]  # torch is not checked
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("__") or name in operators.begun or not resolve(name):
+            if name.startswith("__") or name in operators.begun or not _resolve_aloud(name):
                 raise
         return super().__getattr__(name)
+
+
+def _resolve_aloud(name: str) -> bool:
+    """`resolve`, whose errors are logged too: loaders of programs drop them and say that there is no operator."""
+    try:
+        return resolve(name)
+    except MissingKernelError as error:
+        log.error("%s", error)
+        raise
 
 
 def install() -> None:

@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from tilewright.base.errors import ArgumentError
 
-increment_version = torch.autograd.graph.increment_version
+increment_version: Any = torch._C._increment_version  # what torch.autograd.graph.increment_version calls
 """Tell autograd that tensors were changed in place, so that a backward pass that saved them before complains."""
 
 

@@ -51,8 +51,16 @@ def operator_for(signature: Signature) -> str:
     Raises:
         CompilationError: the kernel is wrong.
         LanguageValueError: the kernel writes nothing.
+        ArgumentError: an argument is neither a tensor nor a number nor a constant.
     """
-    name = _names.get(signature)
+    try:
+        name = _names.get(signature)
+    except TypeError as error:  # a numpy array, or another object that cannot be a part of a key
+        kernel = base_of(by_number(signature.number)).fn.__name__
+        raise ArgumentError(
+            f"a launch of kernel `{kernel}` cannot be traced: an argument is no tensor, and no constant ({error})",
+            hint="pass torch tensors, numbers, tuples of these or tensor descriptors",
+        ) from None
     if name is None:
         name = _names[signature] = define(signature).name
     return name

@@ -21,6 +21,8 @@ import torch
 
 from tilewright.base.callable import by_number
 from tilewright.base.errors import ArgumentError, DeviceError, GridError
+from tilewright.compile.specialize import Path
+from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients
 from tilewright.torch.arguments import Token, constant, flatten, untraced
@@ -30,6 +32,7 @@ from tilewright.torch.signature import Signature, autotuner_of, base_of, layers
 from tilewright.torch.state import state
 from tilewright.tuning.autotune import Heuristics
 
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
@@ -39,52 +42,75 @@ def tracer(kernel: Any, grid: Any) -> Callable[..., Any]:
     """What `kernel[grid]` gives: see `launch/door.py`."""
     if torch.compiler.is_dynamo_compiling():
         return Recorder(kernel, grid)
-    if state.recording and (_dispatch_modes() or _transform() is not None):
+    if not state.recording:
+        return functools.partial(_launch, kernel, grid)
+    if _dispatch_modes() or _transform() is not None:
         return Recorder(kernel, grid)
-    return functools.partial(_launch, kernel, grid)
+    return functools.partial(_launch_unless_traced, kernel, grid)
+
+
+def _launch_unless_traced(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A launch, unless an argument is a tensor of some tracer."""
+    wants_gradient = False
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        cls = value.__class__
+        if cls is _Tensor or cls is _Parameter:
+            if value.requires_grad:
+                wants_gradient = True
+        elif cls not in _PLAIN and isinstance(value, _Tensor):
+            return Recorder(kernel, grid)(*args, **kwargs)
+    if wants_gradient and torch.is_grad_enabled() and kernel.__class__ is JITFunction and not state.operators:
+        gradients.advise(kernel)
+    try:
+        return _launch(kernel, grid, *args, **kwargs)
+    except DeviceError:
+        if any(isinstance(value, _Tensor) and value.is_meta for value in (*args, *kwargs.values())):
+            return Recorder(kernel, grid)(*args, **kwargs)  # which checks, and launches nothing
+        raise
 
 
 def _launch(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A launch that nobody traces, unless an argument is a tensor of some tracer."""
-    wants_gradient = False
-    for value in (*args, *kwargs.values()):
-        cls = value.__class__
-        if cls is torch.Tensor or cls is torch.nn.Parameter:
-            wants_gradient = wants_gradient or value.requires_grad
-        elif cls not in _PLAIN and isinstance(value, torch.Tensor):
-            return Recorder(kernel, grid)(*args, **kwargs)
-    try:
-        compiled = kernel.launcher(grid)(*args, **kwargs)
-    except DeviceError:
-        if any(isinstance(value, torch.Tensor) and value.is_meta for value in (*args, *kwargs.values())):
-            return Recorder(kernel, grid)(*args, **kwargs)  # which checks, and launches nothing
-        raise
+    """A launch, counted as a change of what it writes; wrappers of kernels launch through the door again."""
+    compiled = kernel.launcher(grid)(*args, **kwargs)
     if kernel.__class__ is JITFunction:
         if state.operators:
             state.operators[-1].launched(kernel)
-        elif wants_gradient and torch.is_grad_enabled():
-            gradients.advise(kernel)
         changed = _changed(kernel, compiled, args, kwargs)
         if changed:
             increment_version(changed)
     return compiled
 
 
+_written: dict[str, tuple[Path, ...] | None] = {}  # by the hash of a compiled kernel; None is everything
+
+
 def _changed(kernel: JITFunction, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that a launch may have written; all of them where that is not known."""
-    given = dict(zip(kernel.arg_names, args)) | kwargs if kwargs else None
-    if compiled is None or compiled.metadata["stores_anywhere"]:
-        return [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-    paths = compiled.specialization.runtime_paths
+    places = None
+    if compiled is not None:  # what is interpreted has no analysis
+        try:
+            places = _written[compiled.hash]
+        except KeyError:
+            places = _written[compiled.hash] = _places_written(compiled)
+    if places is None:
+        return [value for value in (*args, *kwargs.values()) if isinstance(value, _Tensor)]
     found = []
-    for slot in compiled.metadata["stored"]:
-        index, *inner = paths[slot]
-        value = args[index] if given is None else given[kernel.params[index].name]
-        for step in inner:
-            value = value[step]
-        if isinstance(value, torch.Tensor):
+    for path in places:
+        index = path[0]
+        value = args[index] if index < len(args) else kwargs.get(kernel.params[index].name)
+        for step in path[1:]:
+            value = value.base if isinstance(value, TensorDescriptor) else value[step]  # type: ignore[index]
+        if isinstance(value, _Tensor):
             found.append(value)
     return found
+
+
+def _places_written(compiled: Any) -> tuple[Path, ...] | None:
+    """Paths of the arguments that a compiled kernel writes; None where that is not known."""
+    if compiled.metadata["stores_anywhere"]:
+        return None
+    paths = compiled.specialization.runtime_paths
+    return tuple(paths[slot] for slot in compiled.metadata["stored"])
 
 
 class Recorder:

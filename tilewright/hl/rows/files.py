@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.hl.rows import creation, pointwise, products, recipes, reductions, shapes
+from tilewright.hl.rows import creation, pointwise, products, recipes, recipes_math, reductions, shapes
 from tilewright.hl.rows.table import RECIPES, ROWS
 
-FILES = (creation, pointwise, products, recipes, reductions, shapes)
+FILES = (creation, pointwise, products, recipes, recipes_math, reductions, shapes)
 
 __all__ = ["FILES", "RECIPES", "ROWS"]

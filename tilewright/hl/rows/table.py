@@ -118,17 +118,17 @@ class Row:
 
 def row(made: Row) -> Row:
     """Put a row into the table."""
-    assert made.name not in ROWS and made.name not in RECIPES, made.name
+    assert made.name not in ROWS, made.name
     ROWS[made.name] = made
     return made
 
 
 def recipe(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function on tensors that stands for aten operations."""
+    """Register a function on tensors that stands for aten operations; where it returns NotImplemented, a row does."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
-            assert name not in ROWS and name not in RECIPES, name
+            assert name not in RECIPES, name
             RECIPES[name] = function
         return function
 

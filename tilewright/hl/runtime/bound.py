@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilewright import errors
 from tilewright.hl import exc
@@ -12,29 +12,37 @@ from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.emit.module import Module, emit_module
 from tilewright.hl.passes.decide import Decision
+from tilewright.hl.settings import Settings
 from tilewright.hl.trace.host import trace_kernel
+from tilewright.hl.trace.source import Source
 from tilewright.hl.tune.spec import ConfigSpec
-
-if TYPE_CHECKING:
-    from tilewright.hl.runtime.kernel import Kernel
 
 
 class BoundKernel:
     """A kernel for one kind of arguments.
 
     Args:
-        kernel: the kernel.
-        args: its arguments, by position.
+        source: the kernel's text.
+        scope: names that it sees besides its own.
+        arguments: its arguments, by name.
+        settings: how it is treated.
+        configs: configurations given with it; empty for the default.
 
     Attributes:
         traced: the graphs and what they are made of.
         config_spec: the configurations that it has.
     """
 
-    def __init__(self, kernel: Kernel, args: Sequence[Any]) -> None:
-        self.kernel, self.settings = kernel, kernel.settings
-        arguments = dict(zip(kernel.signature.parameters, args, strict=True))
-        self.traced = trace_kernel(kernel.source, kernel.scope, arguments, kernel.settings)
+    def __init__(
+        self,
+        source: Source,
+        scope: dict[str, Any],
+        arguments: dict[str, Any],
+        settings: Settings,
+        configs: Sequence[Config] = (),
+    ) -> None:
+        self.name, self.scope, self.settings, self.configs = source.tree.name, scope, settings, configs
+        self.traced = trace_kernel(source, scope, arguments, settings)
         self._guard = _guard(list(arguments), self.traced.guards)
         self.config_spec = ConfigSpec(self.traced)
         self._run: Callable[..., Any] | None = None
@@ -46,8 +54,7 @@ class BoundKernel:
 
     def default_config(self) -> Config:
         """The configuration that is taken when none was chosen."""
-        configs = self.kernel.configs
-        return configs[0] if configs else self.config_spec.default_config()
+        return self.configs[0] if self.configs else self.config_spec.default_config()
 
     def module(self, config: Config | Mapping[str, Any] | None = None) -> Module:
         """The generated module for a configuration, with its map of lines."""
@@ -74,11 +81,11 @@ class BoundKernel:
     def _execute(self, module: Module) -> Callable[..., Any]:
         if self.settings.print_output_code:
             print(module.text)
-        name = f"<hl {self.kernel.name} {hash(module.text) & 0xFFFFFFFF:08x}>"
+        name = f"<hl {self.name} {hash(module.text) & 0xFFFFFFFF:08x}>"
         linecache.cache[name] = len(module.text), None, module.text.splitlines(keepends=True), name
-        namespace = {**self.kernel.scope, "__name__": "tilewright_hl_generated"}
+        namespace = {**self.scope, "__name__": "tilewright_hl_generated"}
         exec(compile(module.text, name, "exec"), namespace)
-        function: Callable[..., Any] = namespace[self.kernel.name]
+        function: Callable[..., Any] = namespace[self.name]
         return _with_places(function, module, name, self.traced.source.file)
 
     def set_config(self, config: Config | Mapping[str, Any]) -> None:

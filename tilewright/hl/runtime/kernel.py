@@ -77,7 +77,8 @@ class Kernel:
             with self._lock:
                 found = self._find(key, args)
                 if found is None:
-                    found = BoundKernel(self, args)
+                    arguments = dict(zip(self.signature.parameters, args, strict=True))
+                    found = BoundKernel(self.source, self.scope, arguments, self.settings, self.configs)
                     self._bound.setdefault(key, []).append(found)
         return found
 

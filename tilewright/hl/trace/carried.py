@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.trace.tiles import Tile
+
 Path = tuple[Any, ...]
 
 
@@ -19,7 +21,7 @@ def _children(tree: Any) -> list[tuple[Any, Any]]:
         return []
     if isinstance(tree, list | tuple):
         return list(enumerate(tree))
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type | Tile):
         return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
     return []
 

@@ -205,7 +205,9 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         recipe = RECIPES.get(name)
         if recipe is not None:
             with self:
-                return recipe(*args, **kwargs)
+                made = recipe(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
         row = ROWS.get(name)
         if row is None:
             return self._decomposed(function, name, args, kwargs)

@@ -1,0 +1,15 @@
+"""The page for users: its Python runs, block after block."""
+
+from __future__ import annotations
+
+import re
+
+from tests.meta.sources import ROOT
+
+PAGE = (ROOT / "docs" / "hl.md").read_text(encoding="utf-8")
+
+
+def test_python_runs(tmp_path):
+    path = tmp_path / "page.py"
+    path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), encoding="utf-8")
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "page"})
