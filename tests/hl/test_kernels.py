@@ -106,6 +106,23 @@ def test_state_in_a_dictionary_changed_in_place_is_carried(blocks):
     close(row_sums, x.sum(-1), x, block_sizes=blocks)
 
 
+def test_calls_after_the_first_take_the_binding_of_their_own_kind():
+    calls = [
+        (torch.randn(9), torch.randn(9)),
+        (torch.randn(9), torch.randn(9)),
+        (torch.randn(8), torch.randn(8)),
+        (torch.randn(18)[::2], torch.randn(9)),
+        (torch.randn(9).double(), torch.randn(9).double()),
+        (torch.randint(9, (9,)), torch.randint(9, (9,))),
+        (torch.randn(9), torch.randn(9)),
+    ]
+    for x, y in calls:
+        torch.testing.assert_close(add(x, y), x + y)
+    x, weight = torch.randn(5, 4), torch.randn(4)
+    for eps in (1e-5, 1e-5, 0.5, 1e-5):
+        torch.testing.assert_close(layer_norm(x, weight, weight, eps), F.layer_norm(x, [4], weight, weight, eps))
+
+
 def test_empty_tensors():
     assert add(torch.empty(0), torch.empty(0)).shape == (0,)
     assert softmax(torch.empty(0, 5)).shape == (0, 5)

@@ -87,6 +87,7 @@ class Prepared:
 
 
 Resolve = Callable[[Call], Prepared]
+Learn = Callable[[Any, Prepared, Call, tuple[Any, ...], dict[str, Any]], None]
 
 _binders: weakref.WeakSet[Binder] = weakref.WeakSet()
 
@@ -137,6 +138,8 @@ class Binder:
         self.before_launch = before_launch
         self._variants: dict[tuple[type, ...], Variant | None] = {}
         self._bind = generate_bind(name, self.params)
+        self._in_python: Callable[..., Any] = self.launch_slow
+        self.builtin: Any = None
         self.launch: Callable[..., Any] = self.launch_slow
         _binders.add(self)
 
@@ -153,6 +156,13 @@ class Binder:
         except TypeError as error:  # an argument given twice
             raise self._error(str(error)) from None
         return self._specialize(values, extra, options)
+
+    def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise ArgumentError if an argument is given twice."""
+        try:
+            self._bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._error(str(error)) from None
 
     def launch_slow(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`launch` without generated code beyond the signature."""
@@ -175,7 +185,9 @@ class Binder:
             variant = make_variant(self.name, self.params, classes, self.launch_bound, self.before_launch)
             self._variants[classes] = variant
         if variant is not None:
-            self.launch = variant.launch
+            self._in_python = variant.launch
+            if self.builtin is None:
+                self.launch = variant.launch
             if not extra and variant.knows(values, options):
                 return variant.launch(grid, **{p.name: v for p, v in zip(self.params, values, strict=True)}, **options)
         if self.before_launch is not None:
@@ -191,9 +203,40 @@ class Binder:
             prepared.launch(gx, gy, gz, *call.runtime_values())
         return prepared.kernel
 
+    def use(self, make: Callable[[Callable[..., Any]], Any], learn: Learn) -> None:
+        """Launch through a built-in function, unless there can be none.
+
+        Args:
+            make: gives it, from what it calls for a call that it does not know.
+            learn: tells it of a call, `(builtin, prepared, call, args, kwargs)`.
+        """
+        if self.builtin is not None:
+            return
+
+        def missed(grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+            generation = self._generation
+            try:
+                launched = self._in_python(grid, *args, **kwargs)
+            except TypeError:
+                self._check_signature(args, kwargs)
+                raise
+            watched = self._instead is not None and self._instead() is not None
+            if not self.builtin.is_full and not watched:
+                call = self.bind(*args, **kwargs)
+                prepared = self._resolve(call)
+                if prepared.lasting and generation == self._generation:
+                    learn(self.builtin, prepared, call, args, kwargs)
+            return launched
+
+        self.builtin = make(missed)
+        if self.builtin is not None:
+            self.launch = self.builtin.call
+
     def forget(self) -> None:
         """Drop everything that was resolved (a setting or the source changed), also from launches that are kept."""
         self._generation += 1
+        if self.builtin is not None:
+            self.builtin.forget()
         for variant in list(self._variants.values()):
             if variant is not None:
                 variant.forget()

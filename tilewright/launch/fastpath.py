@@ -71,6 +71,11 @@ _LASTING = (bool, int, str)
 _LASTING_KINDS = (Type, BlockFunction, enum.Enum, type)
 
 
+def is_lasting(value: Any) -> bool:
+    """Whether a compile-time constant surely is the same as long as it is the same object."""
+    return value is None or type(value) in (*_LASTING, float) or isinstance(value, _LASTING_KINDS)
+
+
 def _reader(param: Param, cls: type) -> _Reader | None:
     """The reader for arguments of class `cls`, or None when they take the slow path."""
     fixed = param.fixed_type

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
@@ -31,8 +32,10 @@ from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import Path, register_constant
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
+from tilewright.devices.registry import cpu
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
+from tilewright.launch import door
 from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.hooks import is_refused, launch_facts, tell_compiled
 from tilewright.launch.host_copies import on_host
@@ -42,8 +45,9 @@ from tilewright.ops.values import constexpr
 
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
     from tilewright.analysis import effects as analysis
-    from tilewright.launch import interpret
+    from tilewright.launch import interpret, learned
 else:
+    learned = lazy_module("tilewright.launch.learned")
     interpret = lazy_module("tilewright.launch.interpret")
 
 
@@ -92,6 +96,7 @@ class JITFunction(KernelFunction, KernelInterface):
         self._binder: Binder | None = None
         self._kernels: dict[Any, CompiledKernel] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
+        self._ready: Callable[..., Any] | None = None  # the built-in launch function, once there is one
         self.version, self.launch_metadata = version, launch_metadata
         self.repr = repr or functools.partial(plain_name, fn.__name__)
         self.pre_run_hooks: list[Callable[..., Any]] = []
@@ -101,6 +106,12 @@ class JITFunction(KernelFunction, KernelInterface):
         self.pre_run_hooks.append(hook)
         if self._binder is not None:
             self._binder.forget()
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        ready = self._ready
+        if ready is None or door.tracer is not None or self.pre_run_hooks or self.interpret or grid is None:
+            return super().__getitem__(grid)
+        return MethodType(ready, grid)  # less than a partial
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
@@ -235,6 +246,10 @@ class JITFunction(KernelFunction, KernelInterface):
         device = call.place.device_for(kernel.target, self.fn.__name__)
         launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
         # Without an array nothing in a later call tells which GPU is meant then.
+        if hasattr(launch, "target"):  # the launch can be packed by machine code
+            binder = self._binder or self._make_binder()
+            binder.use(cpu.builtin, functools.partial(_teach, binder.before_launch))
+            self._ready = None if binder.builtin is None else binder.launch
         lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
         lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
@@ -263,6 +278,16 @@ class JITFunction(KernelFunction, KernelInterface):
     def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Options of a launch, and those of the decorator."""
         return options if self.debug is None else {"debug": self.debug, **options}
+
+
+def _teach(
+    before: Callable[[], None] | None, builtin: Any, prepared: Prepared, call: Call, args: Any, kwargs: Any
+) -> None:
+    """Tell a built-in launch function of a call that was launched."""
+    target = getattr(prepared.launch, "target", None)
+    found = None if target is None else learned.columns_of(call, args, kwargs)
+    if found is not None:
+        builtin.learn(tuple(kwargs), *found, target, before, prepared.kernel)
 
 
 def _launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:

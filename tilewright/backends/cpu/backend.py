@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.backends.cpu import lowering as lowerings
+from tilewright.backends.cpu.device.builtin import Builtin, make_builtin
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.cpu.emit.dot import amx
@@ -130,6 +131,11 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)
     return _checked(launch, module.failed, metadata) if module.failed else launch
+
+
+def builtin(miss: Callable[..., Any]) -> Builtin | None:
+    """A launch function in machine code that calls `miss` for what it does not know; None where there can be none."""
+    return make_builtin(miss, _caches[0] if _caches else None)
 
 
 def lowering(name: str) -> Lowering | None:

@@ -31,6 +31,7 @@ class BoundKernel:
     Attributes:
         traced: the graphs and what they are made of.
         config_spec: the configurations that it has.
+        run: the host function for the configuration in use.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class BoundKernel:
         self.traced = trace_kernel(source, scope, arguments, settings)
         self._guard = _guard(list(arguments), self.traced.guards)
         self.config_spec = ConfigSpec(self.traced)
-        self._run: Callable[..., Any] | None = None
+        self.run: Callable[..., Any] = self._first
         self._compiled: dict[Config, Callable[..., Any]] = {}
 
     def holds(self, args: Sequence[Any]) -> bool:
@@ -90,12 +91,15 @@ class BoundKernel:
 
     def set_config(self, config: Config | Mapping[str, Any]) -> None:
         """Use a configuration from now on."""
-        self._run = self.compile_config(config)
+        self.run = self.compile_config(config)
 
     def __call__(self, *args: Any) -> Any:
-        if self._run is None:
-            self._run = self.compile_config()
-        return self._run(*map(plain, args))
+        return self.run(*map(plain, args))
+
+    def _first(self, *args: Any) -> Any:
+        """The first call chooses the configuration."""
+        self.run = self.compile_config()
+        return self.run(*args)
 
 
 def _guard(parameters: list[str], guards: list[tuple[str, Any]]) -> Callable[..., bool] | None:

@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.runtime.bound import BoundKernel
+from tilewright.hl.runtime.guard import Guard, make_guard
 from tilewright.hl.runtime.keys import key_of
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.source import Source
@@ -45,6 +46,8 @@ class Kernel:
         self.configs, self.settings, self.key = list(configs), settings or Settings(), key
         self.source = Source(fn)
         self._bound: dict[Any, list[BoundKernel]] = {}
+        self._hot: tuple[Guard, BoundKernel] | None = None
+        self._count = len(self.signature.parameters)
         self._lock = threading.RLock()
 
     @property
@@ -96,12 +99,26 @@ class Kernel:
     def reset(self) -> None:
         """Forget every binding."""
         with self._lock:
+            self._hot = None
             self._bound.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            args = self.normalize_args(*args, **kwargs)
-        return self.bind(args)(*args)
+        hot = self._hot
+        if hot is not None and not kwargs and len(args) == self._count and hot[0](*args):
+            return hot[1].run(*args)
+        args = self.normalize_args(*args, **kwargs)
+        bound = self.bind(args)
+        self._hot = self._guarded(bound, args)
+        return bound(*args)
+
+    def _guarded(self, bound: BoundKernel, args: Sequence[Any]) -> tuple[Guard, BoundKernel] | None:
+        """`bound` with the guard of calls like this one, if there can be one."""
+        marked = map(self._marked, self.signature.parameters.values(), args)
+        arguments = dict(zip(self.signature.parameters, marked, strict=True))
+        if self.key is not None:
+            return None
+        guard = make_guard(arguments, self.settings.static_shapes, bound.traced.guards)
+        return None if guard is None else (guard, bound)
 
     def __repr__(self) -> str:
         return f"<hl.Kernel {self.name}>"

@@ -254,7 +254,7 @@ DispatchMode.__torch_dispatch__ = DispatchMode.dispatch
 
 def _host_operation(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
-        like = args[0]  # torch's own meta function for these imports sympy
-        dtype = kwargs.get("dtype") or like.dtype
-        return torch.empty_strided(like.shape, like.stride(), dtype=dtype, device="meta")
+        # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
+        key = torch._C.DispatchKey.CompositeExplicitAutograd
+        return torch.ops.aten.empty_like.default._op_dk(key, args[0], dtype=kwargs.get("dtype"))
     return function(*args, **kwargs)

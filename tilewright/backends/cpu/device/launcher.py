@@ -7,12 +7,14 @@ slots. The block is an immutable object of that launch, so launches from several
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.builtin import Target
 from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
@@ -133,4 +135,6 @@ def _launch_function(
 
     chosen = launch_with_scratch if stride else launch
     chosen.kept = (code, record)  # type: ignore[attr-defined]
+    if not stride:
+        chosen.target = Target(address, serial_below, functools.partial(threads, wanted), chosen)  # type: ignore[attr-defined]
     return chosen

@@ -24,11 +24,13 @@ class Native:
     Args:
         library: keeps the code alive.
         launch: `tw_launch`, taking the packed block; releases the GIL.
+        launch_address: of `tw_launch`.
         address: addresses of the other entry points, by name.
     """
 
     library: Library
     launch: Callable[[bytes], None]
+    launch_address: int
     address: dict[str, int]
 
 
@@ -53,4 +55,4 @@ def _load(cache: ByteCache | None) -> Native:
     library = load_helper("launcher", ir.launcher_ir(host().triple), ir.EXPORTS, cache)
     address = {name: library.address(name) for name in ir.EXPORTS}
     launch: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address["tw_launch"])
-    return Native(library, launch, address)
+    return Native(library, launch, address["tw_launch"], address)

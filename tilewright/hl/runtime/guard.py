@@ -1,0 +1,62 @@
+"""The guard of a binding: one generated expression that says whether a call is like the one before.
+
+A call that it accepts needs neither a key nor a search among bindings. Arguments of other kinds than tensors and plain
+numbers have no guard; their calls take the general way, which gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+Guard = Callable[..., bool]
+
+
+def make_guard(arguments: Mapping[str, Any], static: bool, facts: list[tuple[str, Any]]) -> Guard | None:
+    """A function of the arguments that is true only for calls with the key of these.
+
+    Args:
+        arguments: the arguments of the binding call, by name.
+        static: whether sizes and strides are constants of the code.
+        facts: (expression of the arguments, what it must be).
+
+    Returns:
+        The guard, or None where an argument is of a kind that it does not know.
+    """
+    known: dict[str, Any] = {}
+    checks: list[str] = []
+    for name, argument in arguments.items():
+        made = _checks(name, argument, static, known)
+        if made is None:
+            return None
+        checks += made
+    checks += [f"({text}) == {expected!r}" for text, expected in facts]
+    guard: Guard = eval(f"lambda {', '.join(arguments)}: {' and '.join(checks) or 'True'}", known)
+    return guard
+
+
+def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> list[str] | None:
+    def constant(what: str, value: Any) -> str:
+        known[f"_{name}_{what}"] = value
+        return f"_{name}_{what}"
+
+    checks = [f"type({name}) is {constant('type', type(argument))}"]
+    if isinstance(argument, torch.Tensor):
+        checks += [
+            f"{name}.dtype is {constant('dtype', argument.dtype)}",
+            f"{name}.device == {constant('device', argument.device)}",
+        ]
+        if static:
+            checks.append(f"{name}.shape == {constant('shape', argument.shape)}")
+            checks.append(f"{name}.stride() == {constant('stride', argument.stride())}")
+        else:
+            ones = tuple(step == 1 for step in argument.stride())
+            checks.append(f"tuple([step == 1 for step in {name}.stride()]) == {constant('ones', ones)}")
+        return checks
+    if type(argument) is int:
+        return checks
+    if argument is None or type(argument) in (bool, float, str):
+        return [*checks, f"{name} == {constant('value', argument)}"]
+    return None
