@@ -13,7 +13,7 @@ from tilewright.hl.rows.table import ROWS
 
 def keep_wide(region: Region) -> None:
     """Give every 16-bit float that only such readers have that convert it themselves the type float32."""
-    rounded = set()  # values with another reader: it relies on their type
+    rounded: set[int] = set()  # values with another reader: it relies on their type
     for node in walk(region):
         if not _converts(node):
             rounded.update(value.id for value in operands(node))
