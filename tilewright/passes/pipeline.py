@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
@@ -35,6 +36,7 @@ DECOMPOSE = Pass("decompose", decompose)
 DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
 CANONICALIZE = Pass("canonicalize", canonicalize)
 CSE = Pass("cse", eliminate_common_subexpressions)
+ACCUMULATE = Pass("accumulate", accumulate_in_products)
 LICM = Pass("licm", hoist_loop_invariants)
 DCE = Pass("dce", eliminate_dead_code)
 
@@ -45,6 +47,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     DECOMPOSE,
     CANONICALIZE,
     CSE,
+    ACCUMULATE,
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it
 )

@@ -1,0 +1,55 @@
+"""Sums of products go into the accumulator of the product.
+
+    %d = tt.dot %a, %b, 0                 %s = tt.dot %a, %b, %x
+    %s = arith.addf %x, %d        ->
+
+Both ways of writing `acc += a @ b` are then one to every planner: an accumulator that stays where it is, products that
+are in flight while the next operands come. The sum is rounded once less than it says. A product that names how many
+additions may be imprecise (`max_num_imprecise_acc`) keeps its own sum, as the limit is on that.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, AddIOp
+from tilewright.passes.rewriting import erase, replace
+
+
+def accumulate_in_products(root: Operation) -> bool:
+    """Rewrite every such sum below `root`, in place; says whether there was one."""
+    changed = False
+    for op in list(root.walk()):
+        if isinstance(op, (AddFOp, AddIOp)):
+            for product, other in (op.operands[::-1], tuple(op.operands)):
+                if _adds_to_nothing(product, op):
+                    _fuse(op, product, other)
+                    changed = True
+                    break
+    return changed
+
+
+def _adds_to_nothing(product: SSAValue, add: Operation) -> bool:
+    """Whether `product` is a dot onto zero that nothing but `add`, in the same block, reads."""
+    dot = product.owner
+    return (
+        isinstance(dot, DotOp)
+        and dot.parent_block() is add.parent_block()
+        and len(list(product.uses)) == 1
+        and isinstance(dot.c.owner, ConstantOp)
+        and dot.c.owner.splat_value == 0
+        and not dot.attr_values()["maxNumImpreciseAcc"]
+    )
+
+
+def _fuse(add: Operation, product: SSAValue, other: SSAValue) -> None:
+    """Put the product in the place of the sum, where `other` is known."""
+    dot, block = product.owner, add.parent_block()
+    assert isinstance(dot, DotOp) and block is not None
+    fused = DotOp.create(operands=[dot.a, dot.b, other], result_types=[add.results[0].type], properties=dot.properties)
+    fused.location = dot.location
+    block.insert_op_before(fused, add)
+    replace(add, [fused.d])
+    erase(dot)
