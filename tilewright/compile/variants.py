@@ -39,10 +39,10 @@ def reason_of(name: str, known: Iterable[VariantKey], new: VariantKey) -> str:
         new: the key of another one.
     """
     facts = dict(_facts(new))
-    every = [[*_changes(dict(_facts(key)), facts)] for key in known]
+    every: list[list[str]] = [[*_changes(dict(_facts(key)), facts)] for key in known]
     if not every:
         return f"{name}: first variant, {', '.join(f'{what}: {value}' for what, value in _arguments(new[0]))}"
-    return f"{name}: {'; '.join(min(reversed(every), key=len))}"
+    return f"{name}: {'; '.join(min(every[::-1], key=len))}"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
