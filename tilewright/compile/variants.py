@@ -42,7 +42,8 @@ def reason_of(name: str, known: Iterable[VariantKey], new: VariantKey) -> str:
     every: list[list[str]] = [[*_changes(dict(_facts(key)), facts)] for key in known]
     if not every:
         return f"{name}: first variant, {', '.join(f'{what}: {value}' for what, value in _arguments(new[0]))}"
-    return f"{name}: {'; '.join(min(every[::-1], key=len))}"
+    nearest = min(every[::-1], key=len)
+    return f"{name}: {'; '.join(nearest)}"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
