@@ -10,17 +10,26 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from tests.hl import operations_math
+from tests.hl import operations_math, operations_nn, operations_rows
 from tests.hl.operations import CASES, Case
 from tilewright import hl
 from tilewright.hl.rows.files import RECIPES
 from tilewright.hl.rows.files import ROWS as TABLE
 
-FILES = (operations_math,)
+FILES = (operations_math, operations_nn, operations_rows)
 ROWS, COLUMNS = 7, 21
-OWN = {"sym", "compare", "mask_to", "product"}  # nodes of ours that no aten name stands for
+OWN = {
+    "sym",
+    "compare",
+    "mask_to",
+    "product",
+    "lanes",
+    "take_lanes",
+    "sort_lanes",
+    "largest",
+}  # nodes of ours that no aten name stands for
 # Rows that an operation of another name reaches, or that eager code cannot reach on its own.
-ALIASES = {"_unsafe_view", "flatten", "unflatten", "_reshape_alias", "view_as"}
+ALIASES = {"_unsafe_view", "flatten", "unflatten", "_reshape_alias", "view_as", "unsafe_split"}
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 TOGETHER = 12  # cases that share a kernel
 

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from tilewright.hl.rows import creation, pointwise, products, recipes, recipes_math, reductions, shapes
+from tilewright.hl.rows import (
+    creation,
+    gather,
+    pointwise,
+    products,
+    recipes,
+    recipes_math,
+    recipes_nn,
+    recipes_reduce,
+    recipes_shapes,
+    reductions,
+    shapes,
+)
 from tilewright.hl.rows.table import RECIPES, ROWS
 
-FILES = (creation, pointwise, products, recipes, recipes_math, reductions, shapes)
+FILES = (
+    creation,
+    gather,
+    pointwise,
+    products,
+    recipes,
+    recipes_math,
+    recipes_nn,
+    recipes_reduce,
+    recipes_shapes,
+    reductions,
+    shapes,
+)
 
 __all__ = ["FILES", "RECIPES", "ROWS"]

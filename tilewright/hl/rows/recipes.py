@@ -34,6 +34,14 @@ def wide(x: Any) -> Any:
     return x.float() if x.dtype.is_floating_point and x.dtype.itemsize < 4 else x
 
 
+def largest(x: Any, dims: Any) -> Any:
+    """The maximum, dimensions kept, for shifts: where there is a NaN, what is computed with it is NaN anyway."""
+    trace = device_trace("a reduction")
+    with trace.silence():
+        sample = x.amax(dims, True)
+    return trace.record("largest", (x, dims, True), sample)
+
+
 @recipe("mean")
 def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """Sum over count."""
@@ -43,10 +51,10 @@ def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -
 
 
 @recipe("_softmax")
-def softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+def softmax(x: Any, dim: int, half_to_float: Any = False) -> Any:
     """Shifted by the maximum, so that nothing overflows."""
     y = wide(x)
-    e = torch.exp(y - y.amax(dim, True))
+    e = torch.exp(y - largest(y, dim))
     return (e / e.sum(dim, True)).to(x.dtype)
 
 
@@ -54,7 +62,7 @@ def softmax(x: Any, dim: int, half_to_float: bool) -> Any:
 def log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
     """Shifted by the maximum, so that nothing overflows."""
     y = wide(x)
-    shifted = y - y.amax(dim, True)
+    shifted = y - largest(y, dim)
     return (shifted - torch.log(torch.exp(shifted).sum(dim, True))).to(x.dtype)
 
 

@@ -67,6 +67,56 @@ class Extreme(Reduction):
 
 
 @dataclass(frozen=True)
+class Careful(Extreme):
+    """A maximum or minimum that is NaN where an element is; `tl.max` and `tl.min` skip NaN."""
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        super().emit(emitter, node)
+        source, out = node.args[0], node.out
+        if not out.dtype.is_floating_point:
+            return
+        dims, keep = reduced(node)
+        text = emitter.operand(source)
+        text = f"({text} != {text}).to(tl.int32)"
+        for dim in reversed(dims):
+            text = f"tl.max({text}, axis={dim}{', keep_dims=True' if keep else ''})"
+        emitter.assign(out, f'tl.where({text} != 0, float("nan"), {emitter.operand(out)})')
+
+
+@dataclass(frozen=True)
+class Product(Reduction):
+    """A product: the last of the running products."""
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        dims, keep = reduced(node)
+        source, out = node.args[0], node.out
+        text = emitter.operand(source, node.compute)
+        rank = len(source.dims)
+        for dim in reversed(dims):
+            last = emitter.extent(source.dims[dim])
+            lane = f"tl.arange(0, {last})[{', '.join(':' if at == dim else 'None' for at in range(rank))}]"
+            text = f"tl.sum(tl.where({lane} == {last} - 1, tl.cumprod({text}, axis={dim}), 0), axis={dim}"
+            text += ", keep_dims=True)" if keep else ")"
+            rank -= 0 if keep else 1
+        emitter.assign(out, f"({text}).to({emitter.dtype(out.dtype)})")
+
+
+@dataclass(frozen=True)
+class Scan(Row):
+    """A running sum or product: masked lanes are behind the valid ones and do not reach them."""
+
+    function: str = ""
+
+    def compute_type(self, args: tuple[Any, ...], out: Any) -> Any:
+        return opmath(out.dtype)
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        source, dim = node.args[:2]
+        text = f"{self.function}({emitter.operand(source, node.compute)}, axis={dim % len(source.dims)})"
+        emitter.assign(node.out, f"{text}.to({emitter.dtype(node.out.dtype)})")
+
+
+@dataclass(frozen=True)
 class Masked(Row):
     """Our own node `mask_to`: its operand with a constant in the lanes that masks cut off."""
 
@@ -77,6 +127,10 @@ class Masked(Row):
 
 
 row(Reduction("sum", None, "tl.sum", lambda dtype: 0, "add"))
-row(Extreme("amax", None, "tl.max", lowest, "maximum"))
-row(Extreme("amin", None, "tl.min", highest, "minimum"))
+row(Careful("amax", None, "tl.max", lowest, "maximum"))
+row(Careful("amin", None, "tl.min", highest, "minimum"))
+row(Extreme("largest", None, "tl.max", lowest, "maximum"))  # of numbers that NaN need not reach
+row(Product("prod", None, "", lambda dtype: 1, "mul"))
+row(Scan("cumsum", None, "tl.cumsum"))
+row(Scan("cumprod", None, "tl.cumprod"))
 row(Masked("mask_to"))

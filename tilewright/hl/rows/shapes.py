@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
-from tilewright.hl.rows.table import Emitter, Pads, Row, row
+from tilewright.hl.rows.table import UNKNOWN, Emitter, Pads, Row, row
 from tilewright.hl.symbols import Atom
 
 
@@ -18,11 +17,13 @@ class View(Row):
     keep: tuple[int, ...] | None = (0,)
 
     def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
-        return pads.of(node.args[0], atom)
+        return pads.of(node.args[0], atom) if node.args[0].dtype == out.dtype else UNKNOWN
 
     def emit(self, emitter: Emitter, node: Node) -> None:
         source, out = node.args[0], node.out
-        if source.dims == out.dims:
+        if source.dtype != out.dtype:  # the same bits as another type
+            emitter.assign(out, f"{emitter.operand(source)}.to({emitter.dtype(out.dtype)}, bitcast=True)")
+        elif source.dims == out.dims:
             emitter.alias(out, source)
         else:
             emitter.assign(out, self.text(emitter, node, emitter.operand(source)))
@@ -87,25 +88,10 @@ class Permute(View):
             emitter.assign(node.out, f"tl.permute({emitter.operand(source)}, {order})")
 
 
-@dataclass(frozen=True)
-class Slice(View):
-    """A slice of a dimension; only a whole one has a row."""
-
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        defaults: list[Any] = [None, 0, None, None, 1]
-        tensor, dim, start, end, step = list(args) + defaults[len(args) :]
-        extent = tensor.shape[dim]
-        if (start or 0) not in (0, -extent) or (end is not None and end < extent) or step != 1:
-            raise exc.UnsupportedOperation(
-                "a slice that narrows a tile", hint="subscript the tensor of the host with the narrower range"
-            )
-        return (tensor,), {}
-
-
 for _name in ("view", "_unsafe_view", "squeeze", "flatten", "unflatten", "_reshape_alias", "view_as"):
     row(View(_name))
 row(Unsqueeze("unsqueeze"))
 row(Expand("expand"))
 for _name in ("permute", "transpose", "t"):
     row(Permute(_name))
-row(Slice("slice"))
+row(View("slice"))  # a whole one; others are recipes

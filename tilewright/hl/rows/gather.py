@@ -1,0 +1,95 @@
+"""Elements by their position in a tile: the two nodes that slices, rolls, joins and sorts are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.graph.nodes import Node, Value
+from tilewright.hl.rows.table import UNKNOWN, Emitter, Need, Pads, Row, row
+from tilewright.hl.symbols import Atom
+from tilewright.hl.trace.state import device_trace, raw_shape
+
+
+@dataclass(frozen=True)
+class Lanes(Row):
+    """Our own node `lanes`: the positions 0, 1, ... along its only dimension, int32."""
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        emitter.assign(node.out, f"tl.arange(0, {emitter.extent(node.out.dims[0])})")
+
+
+@dataclass(frozen=True)
+class TakeLanes(Row):
+    """Our own node `take_lanes`: what stands at given positions along a dimension."""
+
+    def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
+        source, _, dim = node.args
+        if atom in source.dims[dim].atoms or atom in out.dims[dim].atoms:
+            return UNKNOWN
+        return pads.of(source, atom)
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        source, index, dim = node.args
+        emitter.assign(node.out, f"tl.gather({emitter.operand(source)}, {emitter.operand(index)}, {dim})")
+
+
+@dataclass(frozen=True)
+class SortLanes(Row):
+    """Our own node `sort_lanes`: int64 keys in order along the last dimension."""
+
+    def needs(self, node: Node) -> list[Need]:
+        return [Need(node.args[0], (len(node.out.dims) - 1,), torch.iinfo(torch.int64).max)]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        emitter.assign(node.out, f"tl.sort({emitter.operand(node.args[0])})")
+
+
+row(Lanes("lanes"))
+row(TakeLanes("take_lanes"))
+row(SortLanes("sort_lanes"))
+
+
+def lanes(extent: int, rank: int = 1, dim: int = 0) -> Any:
+    """The positions along a dimension of `extent` samples, as dimension `dim` of a tile of `rank` dimensions, int32."""
+    trace = device_trace("a position in a tile")
+    with trace.silence():
+        sample = torch.arange(extent, dtype=torch.int32)
+    made = trace.record("lanes", (), sample)
+    return made.view([extent if at == dim else 1 for at in range(rank)]) if rank > 1 else made
+
+
+def positions(x: Any, dim: int) -> Any:
+    """The positions along dimension `dim` of `x`, shaped so that they broadcast against it."""
+    return lanes(raw_shape(x)[dim], x.dim(), dim)
+
+
+def take(x: Any, index: Any, dim: int) -> Any:
+    """What stands at the positions `index` (one dimension, or as many as `x`) along dimension `dim` of `x`."""
+    trace = device_trace("a gather")
+    shape = list(raw_shape(x))
+    if index.dim() == 1:
+        index = index.view([-1 if at == dim else 1 for at in range(len(shape))])
+    shape[dim] = raw_shape(index)[dim]
+    index = index.to(torch.int32).expand(shape)
+    with trace.silence():
+        sample = trace.sampling.tensor(shape, x.dtype)
+    return trace.record("take_lanes", (x, index, dim), sample)
+
+
+def static_extent(x: Any, dim: int, what: str, hint: str = "") -> int:
+    """The extent of a dimension that does not depend on tiles.
+
+    Raises:
+        UnsupportedOperation: it does: an element's place in the range is not known inside one tile.
+    """
+    extent = raw_shape(x)[dim]
+    if device_trace(what).factors.dim(extent).atoms:
+        raise exc.UnsupportedOperation(
+            f"{what} along a dimension that is a tile: its elements are a part of the range only",
+            hint=hint or "take the whole dimension with ':', or subscript the tensor of the host",
+        )
+    return extent
