@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz test-interop test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz test-interop test-helion test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interprete
 test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front end and run them here, and the other way round
 	@$(VENV)-interop/bin/python -m pytest -q -p no:cacheprovider tests/interop
 
+test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its own and run its kernels on the CPU with Tilewright as Triton
+	@$(VENV)-helion/bin/python -m tilewright.as_triton -m tests.triton_names.helion_kernels
+
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
 
@@ -60,7 +63,7 @@ bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON 
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
 
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) $(VENV)-interop .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---
@@ -97,4 +100,11 @@ $(VENV)-interop/.interop: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright and Triton 3.9.0 into $(VENV)-interop"
 	@$(BIN)/python -m venv $(VENV)-interop
 	@$(VENV)-interop/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[test]' triton==3.9.0
+	@touch $@
+
+# Helion too: what is tested is that it runs as it is.
+$(VENV)-helion/.helion: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright, PyTorch and Helion 1.5.1 into $(VENV)-helion"
+	@$(BIN)/python -m venv $(VENV)-helion
+	@$(VENV)-helion/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch]' helion==1.5.1
 	@touch $@

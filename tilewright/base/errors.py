@@ -87,6 +87,21 @@ class CompilationError(TilewrightError):
         super().__init__(message or "", hint=hint)
         self.location = location
 
+    @property
+    def error_message(self) -> str:
+        """The message, under Triton's name."""
+        return self.message
+
+    @property
+    def src(self) -> str:
+        """Text of the line of source, or ""."""
+        return self.location.source_line() if self.location is not None else ""
+
+    @property
+    def node(self) -> Location | None:
+        """Where the construct is that is wrong; Triton has a node of the syntax tree here."""
+        return self.location
+
     def __str__(self) -> str:
         parts = [self.location.render()] if self.location is not None else []
         if self.message:

@@ -20,6 +20,7 @@ from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import make_request
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import CONSTEXPR, Path, Specialization, from_signature
+from tilewright.compile.walk import Walk, walk_of
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import parse_target
@@ -60,6 +61,10 @@ class ASTSource:
         """
         typed = {name: kind for name, kind in self.signature.items() if kind != CONSTEXPR}
         return from_signature(self.fn.params, typed, self._values, self.attrs)
+
+    def make_ir(self, target: Any, options: Any, codegen_fns: Any, module_map: Any, context: Any) -> Walk:
+        """What torch walks to see which arguments the kernel mutates; the parameters are Triton's and mean nothing."""
+        return walk_of(self.fn, self.signature, self._values)
 
     def hash(self) -> str:
         """Content hash of the kernel and its types."""

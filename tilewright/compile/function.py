@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilewright.base.callable import BlockFunction
+from tilewright.compile.introspection import Introspection
 from tilewright.compile.specialize import parse_params
 from tilewright.frontend.hashing import content_hash
 from tilewright.frontend.source import source_of
 
 
-class KernelFunction(BlockFunction):
+class KernelFunction(Introspection, BlockFunction):
     """A block function and what its signature says of its parameters.
 
     Args:
@@ -39,7 +40,7 @@ class KernelFunction(BlockFunction):
     @property
     def src(self) -> str:
         """Source text of the function."""
-        return source_of(self).text
+        return source_of(self).text if self.fn is not None else self.text_without_function()
 
     @property
     def arg_names(self) -> list[str]:

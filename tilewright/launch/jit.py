@@ -23,6 +23,7 @@ from tilewright.compile.build import compile_request
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
+from tilewright.compile.introspection import plain_name
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.kinds import kinds_of
 from tilewright.compile.request import Request, complete_options, make_request
@@ -96,7 +97,8 @@ class JITFunction(KernelFunction, KernelInterface):
         self._kernels: dict[Any, CompiledKernel] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
         self._ready: Callable[..., Any] | None = None  # the built-in launch function, once there is one
-        self.version, self.repr, self.launch_metadata = version, repr, launch_metadata
+        self.version, self.launch_metadata = version, launch_metadata
+        self.repr = repr or functools.partial(plain_name, fn.__name__)
         self.pre_run_hooks: list[Callable[..., Any]] = []
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:

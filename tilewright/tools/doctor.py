@@ -25,6 +25,7 @@ from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
+from tilewright.triton_names.switch import describe
 
 _NOTABLE = (
     "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni",
@@ -69,6 +70,7 @@ def facts() -> dict[str, str]:
         "system": f"{platform.platform()}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}",
         "Tilewright": __version__,
         "Python": f"{platform.python_version()} ({sys.executable})",
+        "triton": describe(),
         "packages": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
     }
 

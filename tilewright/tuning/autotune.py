@@ -122,6 +122,7 @@ class Autotuner(KernelInterface):
             `post_hook(args, exception=...)`.
         prune_configs_by: "early_config_prune", "perf_model" and "top_k", see `autotune`.
         warmup, rep: milliseconds of warm-up and of timing for each candidate.
+        use_cuda_graph: kept for tools; candidates are timed without graphs.
         do_bench: times one candidate: `do_bench(call, quantiles=(0.5, 0.2, 0.8))`.
         cache_results: keep choices on disk.
 
@@ -145,6 +146,7 @@ class Autotuner(KernelInterface):
         prune_configs_by: Mapping[str, Any] | None = None,
         warmup: float | None = None,
         rep: float | None = None,
+        use_cuda_graph: bool = False,
         do_bench: Callable[..., Any] | None = None,
         cache_results: bool = False,
     ) -> None:
@@ -154,7 +156,8 @@ class Autotuner(KernelInterface):
         self.keys, self.cache_results = list(key), cache_results
         self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
         self._check_names()
-        self.user_defined_pre_hook = pre_hook is not None
+        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
+        self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
         self._has_hooks = bool(pre_hook or post_hook or self.reset_to_zero or self.restore_value)
         self._saved: dict[str, Any] = {}
         self.pre_hook: Hook = pre_hook or self._prepare
@@ -303,6 +306,11 @@ class Autotuner(KernelInterface):
                 raise next(iter(refused.values()))
         return timings
 
+    def _bench(self, *args: Any, config: Config, grid: Any, **meta: Any) -> list[float]:
+        """Times of one candidate, under the name by which subclasses in libraries call it."""
+        self.nargs = dict(zip(self.arg_names, args))
+        return self._time_all([config], args, meta, grid)[config]
+
     def _candidate(self, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Candidate:
         clash = kwargs.keys() & config.kwargs.keys()
         if clash:
@@ -450,6 +458,7 @@ def autotune(
     def decorate(fn: Any) -> Autotuner:
         names = list(inspect.signature(_kernel_of(fn).fn).parameters)
         options: dict[str, Any] = {"warmup": warmup, "rep": rep, "do_bench": do_bench, "cache_results": cache_results}
+        options.update(use_cuda_graph=use_cuda_graph)
         options.update(pre_hook=pre_hook, post_hook=post_hook, prune_configs_by=prune_configs_by)
         return Autotuner(fn, names, configs, key, reset_to_zero, restore_value, **options)
 

@@ -40,13 +40,39 @@ if _switch.FOLDER not in _sys.path:  # this package was installed by itself: its
     _sys.path.append(_switch.FOLDER)
 _switch.share()
 
-from . import backends, errors, knobs, tools
+from . import _C, backends, errors, knobs, tools
 
 _switch.share()  # a shared module may lie in a package that has just been loaded
 
 __all__ = [
-    "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor",
-    "OutOfResources", "TensorWrapper", "TritonError", "__version__", "aggregate", "autotune", "backends", "cdiv",
-    "compile", "compiler", "constexpr_function", "errors", "heuristics", "jit", "knobs", "language",
-    "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools",
+    "_C",
+    "CompilationError",
+    "Config",
+    "InterpreterError",
+    "JITFunction",
+    "KernelInterface",
+    "MockTensor",
+    "OutOfResources",
+    "TensorWrapper",
+    "TritonError",
+    "__version__",
+    "aggregate",
+    "autotune",
+    "backends",
+    "cdiv",
+    "compile",
+    "compiler",
+    "constexpr_function",
+    "errors",
+    "heuristics",
+    "jit",
+    "knobs",
+    "language",
+    "must_use_result",
+    "next_power_of_2",
+    "reinterpret",
+    "runtime",
+    "set_allocator",
+    "testing",
+    "tools",
 ]  # fmt: skip

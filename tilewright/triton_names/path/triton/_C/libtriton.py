@@ -4,26 +4,20 @@ torch opens an MLIR context before it asks for a kernel's IR; `ir.context` and `
 """
 
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 from tilewright.base.errors import PosingError
 
 ir = SimpleNamespace(context=object, load_dialects=lambda context: None)
 
 
-def refuse(name: str) -> NoReturn:
-    """Say why there is no such member.
+MEMBERS = frozenset({"amd", "gluon_ir", "interpreter", "linear_layout", "llvm", "nvidia", "passes"})
 
-    Raises:
-        PosingError: always.
-    """
+
+def __getattr__(name: str) -> Any:
+    if name not in MEMBERS:  # pickle asks every module for every name
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise PosingError(
         f"triton._C.libtriton.{name} is Triton's own compiler; Tilewright's is written in Python over LLVM",
         hint="tilewright.compile gives the text of every stage in .asm; kernel.effects says what a kernel writes",
     )
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    refuse(name)
