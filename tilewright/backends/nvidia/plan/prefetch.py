@@ -2,9 +2,9 @@
 
 A load qualifies if its tile reaches a product of the loop, nothing in the loop writes what it reads, its addresses and
 mask are cheap functions of the loop's counter and carried values, and it can be copied: by cp.async, 4 bytes or more at
-a time and zeros where the mask is off, or by the copy engine if it goes through a descriptor. The buffer is the one that
-the product reads, if the tile goes there as it is; else one with swizzled rows, from which the tile is read where it
-was loaded.
+a time and zeros where the mask is off, or by the copy engine if it goes through a descriptor. The buffer is the one
+that the product reads, if the tile goes there as it is; else one with swizzled rows, from which the tile is read where
+it was loaded.
 """
 
 from __future__ import annotations
