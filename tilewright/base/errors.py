@@ -160,6 +160,10 @@ class UnknownOptionError(ArgumentError, KeyError):
     __str__ = TilewrightError.__str__
 
 
+class NotCompiledError(LaunchError):
+    """A launch needs a variant that is not there, and nothing may be compiled; the message says what differs."""
+
+
 class GridError(LaunchError, ValueError):
     """The launch grid is not one to three non-negative integers."""
 

@@ -116,6 +116,10 @@ class CompilationKnobs(_Group):
 class RuntimeKnobs(_Group):
     interpret: bool = _knob("TILEWRIGHT_INTERPRET", False, _bool, "run kernels as Python through the reference")
     debug: bool = _knob("TILEWRIGHT_DEBUG", False, _bool, "default of the `debug` option")
+    explain_variants: bool = _knob(
+        "TILEWRIGHT_EXPLAIN_VARIANTS", False, _bool, "print in a line why each variant of a kernel is compiled"
+    )
+    no_jit: bool = _knob("TILEWRIGHT_NO_JIT", False, _bool, "raise at a launch that would compile")
     default_backend: str = _knob(
         "TILEWRIGHT_DEFAULT_BACKEND",
         "auto",

@@ -17,7 +17,7 @@ from typing import Any
 
 from tilewright.base.decision import render
 from tilewright.base.disk_cache import disk_cache
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.metadata import StageTexts, describe_kernel
@@ -26,10 +26,15 @@ from tilewright.devices.registry import backend_of
 from tilewright.passes.stages import Stage, run_stages
 
 
-def compile_request(request: Request) -> CompiledKernel:
+def compile_request(request: Request, only_from_disk: str = "") -> CompiledKernel:
     """Compile what is asked for, or load it from the disk cache.
 
+    Args:
+        request: what is asked for.
+        only_from_disk: if not empty nothing is compiled, and this says why it would have been.
+
     Raises:
+        NotCompiledError: the disk cache has nothing, and nothing may be compiled.
         CompilationError: the kernel is wrong; the message shows where.
         GlobalsChangedError: a variable that the kernel uses has changed since it was first compiled.
     """
@@ -39,6 +44,11 @@ def compile_request(request: Request) -> CompiledKernel:
     on_disk = not _bypass_cache() and request.source.has_content() and not request.specialization.without_content()
     kernel = _from_disk(request, key) if on_disk else None
     if kernel is None:
+        if only_from_disk:
+            raise NotCompiledError(
+                f"{only_from_disk}; nothing is compiled at launches",
+                hint="compile it beforehand with warmup(), or unset TILEWRIGHT_NO_JIT",
+            )
         kernel = _run(request, key)
         if on_disk:
             disk_cache().put(key, kernel.binary, kernel.metadata)

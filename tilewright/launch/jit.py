@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
@@ -30,6 +31,7 @@ from tilewright.compile.request import Request, complete_options, make_request
 from tilewright.compile.shared import Shared
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import Path, register_constant
+from tilewright.compile.variants import Variant, VariantKey, reason_of
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import cpu
@@ -94,7 +96,8 @@ class JITFunction(KernelFunction, KernelInterface):
         self.debug = debug
         self.interpret = interpret
         self._binder: Binder | None = None
-        self._kernels: dict[Any, CompiledKernel] = {}
+        self._kernels: dict[VariantKey, CompiledKernel] = {}
+        self._reasons: dict[VariantKey, str] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
         self._ready: Callable[..., Any] | None = None  # the built-in launch function, once there is one
         self.version, self.launch_metadata = version, launch_metadata
@@ -227,6 +230,10 @@ class JITFunction(KernelFunction, KernelInterface):
         binder = self._binder or self._make_binder()
         return self._compiled(binder.bind(*args, **kwargs), warmup=True)
 
+    def variants(self) -> list[Variant]:
+        """What was compiled or loaded in this process, in order, each with the reason in one line."""
+        return [Variant(kernel, self._reasons[key]) for key, kernel in list(self._kernels.items())]
+
     def clear(self) -> None:
         """Forget every compiled variant held in memory."""
         self._kernels.clear()
@@ -265,10 +272,15 @@ class JITFunction(KernelFunction, KernelInterface):
             kernel = self._compiling.make(key, lambda: self._kernels.get(key) or self._compile(key, request, warmup))
         return kernel
 
-    def _compile(self, key: Any, request: Request, warmup: bool) -> CompiledKernel | None:
+    def _compile(self, key: VariantKey, request: Request, warmup: bool) -> CompiledKernel | None:
         if is_refused(self, request, warmup):
             return None
-        kernel = self._kernels[key] = compile_request(request)
+        reason = reason_of(self.fn.__name__, list(self._kernels), key)
+        if knobs.runtime.explain_variants:
+            print(reason, file=sys.stderr)
+        kernel = compile_request(request, reason if knobs.runtime.no_jit and not warmup else "")
+        self._reasons[key] = reason
+        self._kernels[key] = kernel
         tell_compiled(self, request, warmup, kernel.from_disk)
         return kernel
 

@@ -19,6 +19,7 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.relations import ATOMICS
 from tilewright.backends.nvidia.tgir.types import memory_bits
+from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.distributed import default_blocked
@@ -112,6 +113,12 @@ def bases_of(pointer: SSAValue) -> set[SSAValue] | None:
         todo += [source for source in sources if source not in seen]
         seen.update(sources)
     return found
+
+
+def may_meet(one: SSAValue, other: SSAValue) -> bool:
+    """Whether two addresses may be of one array: they are computed from one argument, or it is not known from which."""
+    mine, theirs = bases_of(one), bases_of(other)
+    return mine is None or theirs is None or bool(mine & theirs) or not holds(NO_OVERLAP)
 
 
 def _sources(pointer: SSAValue) -> list[SSAValue] | None:

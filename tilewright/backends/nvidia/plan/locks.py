@@ -17,7 +17,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from tilewright.backends.nvidia.plan.anchors import bases_of
+from tilewright.backends.nvidia.plan.anchors import may_meet
 from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -44,6 +44,6 @@ def _is_exchange(op: Operation) -> bool:
 
 
 def _loads_what_it_stores(function: FuncOp) -> bool:
-    stored = [bases_of(op.operands[0]) for op in function.walk() if isinstance(op, StoreOp)]
-    loaded = [bases_of(op.operands[0]) for op in function.walk() if isinstance(op, LoadOp)]
-    return any(a is None or b is None or a & b for a in stored for b in loaded)
+    stored = [op.operands[0] for op in function.walk() if isinstance(op, StoreOp)]
+    loaded = [op.operands[0] for op in function.walk() if isinstance(op, LoadOp)]
+    return any(may_meet(a, b) for a in stored for b in loaded)

@@ -1,10 +1,10 @@
 """Which loads of a loop are worth copying to shared memory ahead of time, and what their buffers look like.
 
-A load qualifies if its tile reaches a product of the loop, nothing in the loop writes memory, its addresses and mask
-are cheap functions of the loop's counter and carried values, and it can be copied: by cp.async, 4 bytes or more at a
-time and zeros where the mask is off, or by the copy engine if it goes through a descriptor. The buffer is the one that
-the product reads, if the tile goes there as it is; else one with swizzled rows, from which the tile is read where it
-was loaded.
+A load qualifies if its tile reaches a product of the loop, nothing in the loop writes what it reads, its addresses and
+mask are cheap functions of the loop's counter and carried values, and it can be copied: by cp.async, 4 bytes or more at
+a time and zeros where the mask is off, or by the copy engine if it goes through a descriptor. The buffer is the one
+that the product reads, if the tile goes there as it is; else one with swizzled rows, from which the tile is read where
+it was loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xdsl.traits import is_side_effect_free
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
-from tilewright.backends.nvidia.plan.anchors import mask_of
+from tilewright.backends.nvidia.plan.anchors import mask_of, may_meet
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
 from tilewright.backends.nvidia.tgir.facts import axis_facts
@@ -36,7 +36,7 @@ from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.shape import TransOp
 
 _LEAST_COPY = 4  # bytes of the smallest cp.async
@@ -119,12 +119,20 @@ def _unfit(loop: ForOp | WhileOp) -> No | None:
     inner = next((op for op in loop.walk() if op is not loop and isinstance(op, ForOp | WhileOp)), None)
     if inner is not None:
         return No("only innermost loops are pipelined", inner)
-    writer = next((op for op in loop.walk() if op is not loop and _may_write(op)), None)
-    if writer is not None:
-        return No(
-            f"{spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop"
-        )
-    return None
+    writer = next((op for op in loop.walk() if op is not loop and _may_write(op) and not isinstance(op, StoreOp)), None)
+    return None if writer is None else _changed_by(writer)
+
+
+def _changed_by(writer: Operation) -> No:
+    return No(f"{spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop")
+
+
+def _overwritten(load: Load, body: Block) -> No | None:
+    """Why a load must stay in order with the stores of the loop: one of them may be to what it reads."""
+    loop = body.parent_op()
+    assert loop is not None
+    stores = [op for op in loop.walk() if isinstance(op, StoreOp) and may_meet(op.operands[0], load.operands[0])]
+    return _changed_by(stores[0]) if stores else None
 
 
 def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
@@ -134,7 +142,7 @@ def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
         return No("it stands under a condition", holder)
     if not _reaches_product(load):
         return No("the tile reaches no product of the loop")
-    return unfit or _movable(load, body)
+    return unfit or _overwritten(load, body) or _movable(load, body)
 
 
 def _may_write(op: Operation) -> bool:
