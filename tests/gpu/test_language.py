@@ -98,8 +98,8 @@ def test_bessel_functions_of_higher_order(name: str, kind: str) -> None:
     np.testing.assert_allclose(out, want, rtol=1e-5, atol=2e-6 if kind == "f4" else 1e-10)
 
 
-def test_the_special_functions_are_those_that_the_cpu_refuses() -> None:
-    assert {*SPECIAL, *ORDERED} == set(libdevice.REFUSED)
+def test_what_the_cpu_refuses_is_among_the_special_functions() -> None:
+    assert set(libdevice.REFUSED) <= {*SPECIAL, *ORDERED}
 
 
 # --- through the front door -----------------------------------------------------------------------------------------
