@@ -171,6 +171,10 @@ class DeviceTensorSubscriptAssignmentNotAllowed(Error):
     """A part of a tile is assigned."""
 
 
+class ChangedThroughView(Error):
+    """A tensor is read whose memory was changed in place through another one: a view of it, or what it is a view of."""
+
+
 class AtomicOnDeviceTensor(Error):
     """An atomic update of a tile."""
 

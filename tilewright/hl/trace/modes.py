@@ -235,7 +235,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             raise exc.ShapeMismatch(f"{name}_ would change the shape of the tensor it works on")
         value = self.trace.value(out)
         assert value is not None
-        self.trace.bind(target, value)
+        self.trace.change(target, value)
         return target
 
     def _decomposed(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -58,6 +58,7 @@ class Trace:
         self.bounds: dict[int, tuple[Any, Any]] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
+        self._stale: set[int] = set()
         self._count = 0
 
     @property
@@ -86,10 +87,29 @@ class Trace:
     def bind(self, tensor: Any, value: Value) -> None:
         """From now on `tensor` stands for `value`."""
         self._values[id(tensor)] = value
+        self._stale.discard(id(tensor))
         self._kept.append(tensor)
 
+    def change(self, tensor: Any, value: Value) -> None:
+        """`tensor` was changed in place to `value`: what shares its memory stands for nothing any more."""
+        memory = tensor.untyped_storage().data_ptr()
+        for other in self._kept:
+            if other is not tensor and id(other) in self._values and other.untyped_storage().data_ptr() == memory:
+                del self._values[id(other)]
+                self._stale.add(id(other))
+        self.bind(tensor, value)
+
     def value(self, tensor: Any) -> Value | None:
-        """The value that a sample tensor stands for, if any."""
+        """The value that a sample tensor stands for, if any.
+
+        Raises:
+            ChangedThroughView: memory that it shares was changed in place since it was made.
+        """
+        if id(tensor) in self._stale:
+            raise exc.ChangedThroughView(
+                "this tensor shares memory with one that was changed in place after it was made",
+                hint="write x = x + y for x += y or x.add_(y), or make the view anew after the change",
+            )
         return self._values.get(id(tensor))
 
     def sample(self, value: Value) -> Any:
@@ -112,6 +132,7 @@ class Trace:
         """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
         values, atoms, (axes, slots, self._count, self.sampling.taken) = snapshot
         self._values = dict(values)
+        self._stale -= values.keys()
         self.factors.atoms = dict(atoms)
         del self.axes[axes:], self.slots[slots:]
 
@@ -122,6 +143,7 @@ class Trace:
     def rebind(self, bindings: dict[int, Value]) -> None:
         """Samples that `bindings` knows stand for what they stood for then."""
         self._values.update(bindings)
+        self._stale -= bindings.keys()
 
     # --- nodes -------------------------------------------------------------------------------------
 
