@@ -12,6 +12,7 @@ import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import ArgumentError, GridError
 from tilewright.frontend.content import GlobalsChangedError
+from tilewright.launch import door
 
 torch = pytest.importorskip("torch")
 
@@ -69,7 +70,8 @@ def test_what_is_another_call_goes_through_python(out, change):
         calls[change]()
 
 
-def test_tensors_without_plain_memory_are_refused_as_before(out):
+def test_tensors_without_plain_memory_are_refused_as_before(out, monkeypatch):
+    monkeypatch.setattr(door, "tracer", None)  # tilewright.torch, if a test has imported it, records such launches
     kernel = tilewright.jit(write)
     for _ in range(3):
         kernel[(1,)](out, 7, 0.5, None, BLOCK=4)

@@ -401,8 +401,9 @@ class _Grouping:
 
 
 def _place_of(step: Step) -> Operation | None:
-    """The operation for which a step of one sink runs."""
-    return step.op or step.sinks[0].op or owner_of(step.sinks[0].roots[0])
+    """The operation for which a step of one sink runs; None for a copy of a buffer that a loop carries."""
+    first = step.sinks[0]
+    return step.op or first.op or (owner_of(first.roots[0]) if first.roots else None)
 
 
 def _described(step: Step) -> str:
