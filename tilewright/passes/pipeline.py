@@ -53,7 +53,6 @@ SIMPLIFY: tuple[Pass, ...] = (
 )
 # Of a text nobody knows whether its arguments are what it says: no launch describes them to a copy engine.
 SIMPLIFY_TEXT: tuple[Pass, ...] = tuple(DECOMPOSE_ALL if step is DECOMPOSE else step for step in SIMPLIFY)
-BY_NAME = {p.name: p for p in SIMPLIFY}
 
 
 def run_passes(

@@ -24,7 +24,7 @@ from tilewright.analysis.axis import axis_facts
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import Arch
-from tilewright.backends.nvidia.plan.anchors import bases_of
+from tilewright.backends.nvidia.plan.anchors import may_meet
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
 from tilewright.backends.nvidia.plan.relations import ACCESSES
@@ -32,7 +32,6 @@ from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
 from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
-from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import element_type, i1
@@ -101,7 +100,7 @@ def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operat
     stores = any(isinstance(op, DescriptorStoreOp) for op in users)
     for op in ordinary:
         loads = op.name == LoadOp.name
-        if (stores or not loads) and _may_reach(op, base):
+        if (stores or not loads) and may_meet(op.operands[0], base):
             return No(f"{spoken(op)} by pointers may reach the same tensor", op, "all accesses through descriptors")
     return None
 
@@ -122,12 +121,6 @@ def _too_large(users: Sequence[Operation], room: int) -> No | None:
     if sum(map(block_bytes, users)) <= room:
         return None
     return No("the blocks of all descriptors would take more than half of shared memory", instead="smaller blocks")
-
-
-def _may_reach(op: Operation, base: SSAValue) -> bool:
-    """Whether an access may be to the tensor of an argument."""
-    bases = bases_of(op.operands[0])
-    return bases is None or base in bases or not holds(NO_OVERLAP)
 
 
 def block_bytes(op: Operation) -> int:
