@@ -18,7 +18,8 @@ from tilewright.backends.cpu.device.builtin import Builtin, make_builtin
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.cpu.emit.dot import amx
-from tilewright.backends.cpu.emit.lower import CpuProgram, LoopModule, emit_module, plan_module
+from tilewright.backends.cpu.emit.lower import CpuProgram, emit_module
+from tilewright.backends.cpu.plan.module import LoopModule, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
 from tilewright.backends.protocol import ByteCache, Lowering
@@ -95,7 +96,6 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
         metadata.update(
             symbol=program.symbol,
             scratch_bytes=program.scratch_bytes,
-            chunk=program.chunk,
             asserts=list(program.asserts),
             decisions=program.decisions,
         )
