@@ -1,4 +1,4 @@
-"""Compilations in an executor: launches wait for their own, errors are raised where they belong, nothing is made twice."""
+"""Compilations in an executor: launches wait for their own, errors are raised where they belong."""
 
 from __future__ import annotations
 
