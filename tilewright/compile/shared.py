@@ -6,6 +6,7 @@ then needs it first makes it, be it the executor or the thread that asks, and al
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Hashable
@@ -67,4 +68,7 @@ class Shared(Generic[Made]):
 
     def offer(self, key: Hashable, make: Callable[[], Made]) -> Job[Made]:
         """The job for `key`, which nobody has to start yet."""
-        return self._jobs.setdefault(key, Job(make, lambda: self._jobs.pop(key, None)))
+        return self._jobs.setdefault(key, Job(make, functools.partial(self._drop, key)))
+
+    def _drop(self, key: Hashable) -> None:
+        self._jobs.pop(key, None)
