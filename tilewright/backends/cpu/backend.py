@@ -30,9 +30,11 @@ from tilewright.passes.stages import Stage
 if TYPE_CHECKING:
     from tilewright.backends.cpu import lowering as lowerings
     from tilewright.backends.cpu.emit import lower
-else:  # a kernel that comes from the disk cache needs neither
+    from tilewright.backends.cpu.plan import module as loops
+else:  # a kernel that comes from the disk cache needs none of them
     lowerings = lazy_module("tilewright.backends.cpu.lowering")
     lower = lazy_module("tilewright.backends.cpu.emit.lower")
+    loops = lazy_module("tilewright.backends.cpu.plan.module")
 
 BINARY = "obj"
 _NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
@@ -96,19 +98,18 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     isa = features_of(target)
 
-    def emit(loops: lower.LoopModule, metadata: dict[str, Any]) -> lower.CpuProgram:
-        program = lower.emit_module(loops, isa, options)
+    def emit(planned: loops.LoopModule, metadata: dict[str, Any]) -> lower.CpuProgram:
+        program = lower.emit_module(planned, isa, options)
         metadata.update(
             symbol=program.symbol,
             scratch_bytes=program.scratch_bytes,
-            chunk=program.chunk,
             asserts=list(program.asserts),
             decisions=program.decisions,
         )
         return program
 
     return {
-        "loops": Stage(lambda module, _: lower.plan_module(module, isa), lambda loops: loops.render()),
+        "loops": Stage(lambda module, _: loops.plan_module(module, isa), lambda planned: planned.render()),
         "llir": Stage(emit, lambda program: program.llvm, lambda text, made: replace(made, llvm=text.decode())),
         BINARY: Stage(lambda program, _: codegen.compile_object(program.llvm, isa), parse=lambda image, _: image),
     }
