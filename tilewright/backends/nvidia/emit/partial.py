@@ -79,7 +79,8 @@ class Combiner:
         if second.present.const == 0:
             return first
         f = self.k.f
-        both = Partial(tuple(self.k.combine(self.body, [*first.values, *second.values], contracts=contracts)), const(I1, 1))
+        made = self.k.combine(self.body, [*first.values, *second.values], contracts=contracts)
+        both = Partial(tuple(made), const(I1, 1))
         values = self.choose(first.present, self.choose(second.present, both, first), second).values
         certain = first.present.const == 1 or second.present.const == 1
         return Partial(values, const(I1, 1) if certain else f.or_(first.present, second.present))
