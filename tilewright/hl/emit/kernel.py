@@ -29,6 +29,8 @@ class Kernel:
         tensors: host tensors in the order of their first use.
         scalars: numbers of the host that the kernel takes, name -> expression of the launcher.
         indices: names of offsets, indices and masks that exist at this point, by what they are.
+        head: lines that come before the body.
+        descriptors: names of the tensor descriptors in it, by their text.
     """
 
     def __init__(self, name: str, decision: Decision) -> None:
@@ -44,6 +46,7 @@ class Kernel:
         self.wanted: set[Any] = set()
         self.readers: Counter[int] = Counter()
         self.head: list[str] = []
+        self.descriptors: dict[str, str] = {}
 
     # --- what rows ask -----------------------------------------------------------------------------
 
