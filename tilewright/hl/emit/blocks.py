@@ -35,7 +35,7 @@ class Block:
 def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
     """The rectangle that a load or store touches, if it is one."""
     tensor, entries = node.args[:2]
-    if "mask" in node.kwargs or not entries:
+    if "mask" in node.kwargs or "base" in node.kwargs or not entries:
         return None
     varied = [entry for entry in entries if entry.at is not None and not is_one(entry, dims)]
     places = [entry.at for entry in varied]

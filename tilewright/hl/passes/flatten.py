@@ -35,7 +35,7 @@ def flattens(loop: Node) -> bool:
 def _is_flat(node: Node, axes: list[Axis]) -> bool:
     mine = {atom for axis in axes for atom in (axis.size, axis.offset, axis.valid)}
     named = {atom for symbol in symbols((node.args, node.kwargs)) for atom in symbol.atoms()}
-    if node.regions or named & mine or node.op == "tile_index":
+    if node.regions or named & mine or node.op == "tile_index" or "base" in node.kwargs:
         return False
     shapes = [value.dims for value in (*values(node.args), *values(node.kwargs), *node.outs)]
     if node.op == "store":
@@ -189,4 +189,4 @@ def flat_axis(axes: list[Axis], number: int, block: int) -> Axis:
     end: Any = 1
     for axis in axes:
         end = axis.end * end if isinstance(axis.end, Sym) else end * axis.end
-    return Axis(number, "_".join(axis.name for axis in axes), "tile", 0, end, block, None, 1, axes[0].top)
+    return Axis(number, "_".join(axis.name for axis in axes), "tile", 0, end, block, top=axes[0].top)
