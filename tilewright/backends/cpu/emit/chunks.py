@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from tilewright.backends.cpu.emit.evaluator import Evaluator, Nest
+from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.index import bits_of
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.recompute import is_tile

@@ -11,11 +11,10 @@ become branches where there is no AVX-512.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.ir import SSAValue
 
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.affine import Form
 from tilewright.backends.cpu.plan.bounds import below_zero
 from tilewright.backends.cpu.plan.index import Index, pattern
@@ -24,9 +23,6 @@ from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 
 class Masks:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation
 
 from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Sink
@@ -25,9 +25,6 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import accumulate_max
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 
 @dataclass(frozen=True, slots=True)
