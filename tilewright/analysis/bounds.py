@@ -14,12 +14,13 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.plan.affine import AffineAnalysis, Form, Poly, expanded, zero_extended
-from tilewright.backends.cpu.plan.index import CONST, Coord, Index
-from tilewright.backends.cpu.plan.recompute import operand_indices, owner_of
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded, zero_extended
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, is_integer
+from tilewright.ir.values import owner_of
 
 _LESS = frozenset({"slt", "sle", "ult", "ule"})
 _OR_EQUAL = frozenset({"sle", "sge", "ule", "uge"})
