@@ -5,8 +5,8 @@
     tw_poll on the main thread, with the GIL: run the Python handlers; if they raise, state = STOPPED
     tw_poll elsewhere: leave if STOPPED
 
-A handler that does not raise changes nothing: the grid goes on where it was. `tw_launch_held` is `tw_launch` for callers
-that hold the GIL. A launch that was stopped returns with the handler's exception set.
+A handler that does not raise changes nothing: the grid goes on where it was. `tw_launch_held` is `tw_launch` for
+callers that hold the GIL. A launch that was stopped returns with the handler's exception set.
 """
 
 from __future__ import annotations
