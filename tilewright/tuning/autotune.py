@@ -10,7 +10,6 @@ work on the machine hits all alike, a clearly slower one drops out early, and ho
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import time
 import warnings
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.callable import BlockFunction, give_number
-from tilewright.base.disk_cache import disk_cache
 from tilewright.base.errors import (
     ArgumentError,
     AutotunerError,
@@ -35,7 +33,7 @@ from tilewright.devices.places import gpu_of
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 from tilewright.tuning.bench import GpuClock, do_bench
-from tilewright.tuning.report import TuningRecord, describe_choice
+from tilewright.tuning.report import TuningResults, describe_choice, id_of
 from tilewright.tuning.search import Candidate, quantiles_of, time_in_turns
 
 Hook = Callable[..., Any]
@@ -256,13 +254,15 @@ class Autotuner(KernelInterface):
     ) -> Config:
         begin = time.perf_counter()
         ordinal = gpu_of([*self.nargs.values(), *kwargs.values()])
-        record = TuningRecord(disk_cache(), self._disk_key(key, candidates, ordinal)) if self._keeps_results() else None
-        timings = record.load(candidates) if record is not None else None
-        from_disk = timings is not None
-        if timings is None:
+        results, id, facts = self._results(key, candidates, ordinal)
+        outcomes = results.load(id, len(candidates)) if self._keeps_results() else None
+        from_disk = outcomes is not None
+        if outcomes is None:
             timings = self._time_all(candidates, args, kwargs, grid)
-            if record is not None:
-                record.store(candidates, timings)
+            if self._keeps_results():
+                results.store(id, facts, [(config.all_kwargs(), timings[config]) for config in candidates])
+        else:
+            timings = dict(zip(candidates, [list(times) for times in outcomes], strict=True))
         config = min(timings, key=lambda candidate: self._rank(timings[candidate]))
         self.configs_timings, self.bench_time = timings, time.perf_counter() - begin
         self.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()}, reset_only=True)
@@ -339,11 +339,17 @@ class Autotuner(KernelInterface):
         wanted = self.cache_results or knobs.autotuning.cache
         return wanted and not any(config.pre_hook for config in self.configs) and not knobs.cache.disabled
 
-    def _disk_key(self, key: tuple[Any, ...], candidates: list[Config], ordinal: int | None) -> str:
+    def _results(
+        self, key: tuple[Any, ...], candidates: list[Config], ordinal: int | None
+    ) -> tuple[TuningResults, str, dict[str, Any]]:
+        """Where the result of a search is kept, its id, and the facts that it is kept with."""
         target = target_at(HOST if ordinal is None else ordinal)
-        parts = [fingerprint(), self.base_fn.cache_key, repr(target), repr(knobs.cpu.num_threads), repr(key)]
-        text = "\0".join([*parts, *map(str, candidates)])
-        return f"at{hashlib.sha256(text.encode()).hexdigest()}"
+        name, source, version = self.base_fn.fn.__name__, self.base_fn.cache_key, fingerprint()
+        head = {"kernel": name, "target": str(target), "source": source, "tilewright": version}
+        file = f"{name}-{id_of([source, version, repr(target)])}.json"
+        facts = {"key": [str(part) for part in key], "threads": knobs.cpu.num_threads}
+        id = id_of([repr(facts), repr(key), *map(str, candidates)])
+        return TuningResults(knobs.cache.dir / "tuning" / file, head), id, facts
 
     # --- pruning -------------------------------------------------------------------------------------
 
