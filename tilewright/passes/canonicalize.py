@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, is_float, is_integer
 from tilewright.ops.constant import ConstantOp
@@ -51,12 +52,6 @@ def _visit_block(block: Block) -> bool:
             changed |= _simplify(op)
         op = after
     return changed
-
-
-def constant_of(value: SSAValue) -> Number | None:
-    """The number that every element of `value` is, when it is a constant."""
-    owner = value.owner
-    return owner.splat_value if isinstance(owner, ConstantOp) else None
 
 
 def _simplify(op: Operation) -> bool:

@@ -20,12 +20,12 @@ from tilewright.backends.cpu.emit.dot import kept
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.coalesce import Coalescing
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I64, VOID, V, const
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.values import is_tile
 
 
 def scalars_of(ev: Evaluator, values: Sequence[SSAValue]) -> list[V]:

@@ -12,19 +12,12 @@ from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.values import Values
-from tilewright.backends.cpu.plan.index import Index
-from tilewright.backends.cpu.plan.recompute import (
-    cast_name,
-    constant_of,
-    is_tile,
-    operand_indices,
-    owner_of,
-    property_int,
-    side_bit,
-    table_name,
-)
+from tilewright.backends.cpu.plan.recompute import cast_name, table_name
 from tilewright.backends.llvm.casts import convert, storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
@@ -33,6 +26,7 @@ from tilewright.base.errors import InternalError, UnsupportedError
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
+from tilewright.ir.values import is_tile, owner_of, property_int
 from tilewright.ops.math_extern import math_name
 
 _DEEP = 40

@@ -25,7 +25,6 @@ from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
 from tilewright.backends.cpu.emit.groups import emit_group
 from tilewright.backends.cpu.emit.nontemporal import fence
 from tilewright.backends.cpu.plan.module import LoopModule, plan_module
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
@@ -33,6 +32,7 @@ from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I32, I64, PTR, VOID, T, V, const
 from tilewright.base.options import Options
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.values import is_tile
 
 
 @dataclass(slots=True)

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.affine import Form, Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, pattern
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.affine import Form, Poly
-from tilewright.backends.cpu.plan.index import Index, pattern
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
+from tilewright.ir.values import is_tile, owner_of
 
 
 class Masks:

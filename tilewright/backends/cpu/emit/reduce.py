@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation
 
+from tilewright.analysis.index import LANE, Coord, Field, Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Sink
 from tilewright.backends.llvm.casts import storage

@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.backends.cpu.emit import atomic, debug, memory
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.types import I64, V
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import pointee_bytes
+from tilewright.ir.values import is_tile
 
 
 def emit_scalar(low: FunctionLowering, step: Step) -> None:

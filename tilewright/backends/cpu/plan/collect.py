@@ -12,9 +12,12 @@ from contextlib import contextmanager
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.captured import ATOMICS, Captured
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import is_ragged
+from tilewright.analysis.index import identity
 from tilewright.backends.cpu.lowering import REFUSED
-from tilewright.backends.cpu.plan.affine import AffineAnalysis
-from tilewright.backends.cpu.plan.captured import ATOMICS, Captured
 from tilewright.backends.cpu.plan.coalesce import plan_coalescing
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot import describe
@@ -26,9 +29,8 @@ from tilewright.backends.cpu.plan.dot_operands import (
     strip_views,
 )
 from tilewright.backends.cpu.plan.dot_step import DotDetail, accumulator, dot_plan
-from tilewright.backends.cpu.plan.index import identity
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
-from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_ragged, is_tile, owner_of, property_int
+from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
 from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT
 from tilewright.backends.llvm.features import CpuFeatures
@@ -37,6 +39,7 @@ from tilewright.base.errors import CompilationError, UnsupportedError
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
+from tilewright.ir.values import is_tile, owner_of, property_int
 from tilewright.ops.control import ForOp, WhileOp
 
 _IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})

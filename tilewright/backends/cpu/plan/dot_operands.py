@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.plan.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.index import Index, identity, whole
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
+from tilewright.ir.values import is_tile, owner_of
 
 
 @dataclass(eq=False, slots=True)

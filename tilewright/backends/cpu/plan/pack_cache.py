@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.constants import constant_of
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.control import ForOp
 from tilewright.ops.function import FuncOp
 

@@ -8,11 +8,11 @@ acc (+)= A * B
 
 from __future__ import annotations
 
+from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack_a, pack_b
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, dot_plan
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.backends.cpu.plan.recompute import is_tile
+from tilewright.ir.values import is_tile
 
 ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
 _WRITERS = ATOMICS | {"tt.store", "tt.call", "tt.print", "tt.assert"}
