@@ -118,6 +118,10 @@ class DiskCache:
         self._account(len(data))
         return True
 
+    def has(self, key: str) -> bool:
+        """Whether there is a file for `key`; reading it may still show that it is damaged."""
+        return self._path(key).is_file()
+
     def get_bytes(self, key: str) -> bytes | None:
         """The payload of `get(key)`."""
         entry = self.get(key)

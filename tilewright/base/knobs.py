@@ -148,9 +148,13 @@ class RuntimeKnobs(_Group):
 
 @dataclass(slots=True)
 class AutotuningKnobs(_Group):
-    cache: bool = _knob("TILEWRIGHT_CACHE_AUTOTUNING", False, _bool, "keep the choices of autotuners on disk")
+    cache: bool = _knob("TILEWRIGHT_CACHE_AUTOTUNING", True, _bool, "keep the results of autotuners on disk")
+    workers: int | None = _knob(
+        "TILEWRIGHT_TUNING_WORKERS", None, _whole(1), "processes that compile configurations; default: one a core"
+    )
     print: bool = _knob("TILEWRIGHT_PRINT_AUTOTUNING", False, _bool, "print what each autotuner chooses")
     listener: Callable[..., Any] | None = None  # called after each search
+    executor: Any = None  # a concurrent.futures.Executor that compiles and measures configurations
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +47,22 @@ class Image:
     seconds: dict[str, float]
 
 
+def is_kept(request: Request) -> bool:
+    """Whether the user's disk cache has what is asked for."""
+    return _on_disk(request) and disk_cache().local.has(request.key())
+
+
 def image_of_pickled(pickled: bytes) -> Image:
-    """Compile a pickled request, or take it from the disk cache; nothing is loaded, so the target may be elsewhere.
+    """`image_of` a pickled request."""
+    return image_of(pickle.loads(pickled))
+
+
+def image_of(request: Request) -> Image:
+    """Compile for another process, or take what is asked for from the disk cache.
 
     Raises:
         CompilationError: the kernel is wrong; other errors as for `compile_request`.
     """
-    request: Request = pickle.loads(pickled)
     request.check()
     key, cache = request.key(), disk_cache()
     entry = cache.get(key) if _on_disk(request) else None
@@ -87,7 +97,7 @@ def compile_request(
                 f"{only_from_disk}; nothing is compiled at launches",
                 hint="compile it beforehand with warmup(), or unset TILEWRIGHT_NO_JIT",
             )
-        kernel = _made(request, key) if elsewhere is None else _received(request, key, elsewhere())
+        kernel = _made(request, key) if elsewhere is None else _received(request, key, elsewhere)
         if kernel.module is None:
             kernel.module = backend.load(kernel.binary, kernel.metadata)
 
@@ -116,13 +126,17 @@ def _made(request: Request, key: str) -> CompiledKernel:
     return kernel
 
 
-def _received(request: Request, key: str, image: Image) -> CompiledKernel:
-    """The kernel that another process has compiled; compiled here if that process saw another source or compiler."""
-    if image.key != key:
+def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> CompiledKernel:
+    """The kernel that another process has compiled; compiled here if that process died, or saw another source."""
+    try:
+        image = elsewhere()
+    except BrokenExecutor:
+        image = None
+    if image is None or image.key != key:
         return _made(request, key)
     asm: dict[str, str | bytes] = {backend_of(request.target).BINARY: image.binary}
     kernel = CompiledKernel(request.name, request.target, image.metadata, key, asm, image.seconds)
-    if _on_disk(request):
+    if _on_disk(request) and not disk_cache().local.has(key):
         _keep(kernel)
     return kernel
 
