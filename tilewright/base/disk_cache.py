@@ -16,6 +16,7 @@ import json
 import os
 import stat
 import struct
+import sys
 import tempfile
 import threading
 import time
@@ -25,10 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # not Unix
-    fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"TILEWRT2"
 _HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of key and what follows, bytes of metadata, bytes of payload
@@ -281,7 +280,7 @@ def _is_only_ours(status: os.stat_result) -> bool:
 
 def _locked(path: Path) -> int | None:
     """A file that this process and thread has locked, in a folder that is made if it is missing; None if it cannot."""
-    if fcntl is None:
+    if sys.platform == "win32":
         return None
     try:
         _make_folder(path.parent)

@@ -239,7 +239,7 @@ class Autotuner(KernelInterface):
             warnings.warn("autotune: use_cuda_graph means nothing on a CPU, which has no graphs", stacklevel=5)
         elif self.use_cuda_graph and self.changes_arguments:
             warnings.warn("autotune: use_cuda_graph is not done where hooks must run between launches", stacklevel=5)
-        race = Race(self.base_fn, self._measure, self._executor(), self.check)
+        race: Race[Config] = Race(self.base_fn, self._measure, self._executor(), self.check)
         for config in candidates:
             race.enter(config, self._candidate(config, args, kwargs, grid), *self._offers(config, args, kwargs, grid))
         timings = race.run()
