@@ -39,7 +39,15 @@ from tilewright.base.errors import InternalError
 from tilewright.base.options import Options
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, pointee_bytes
-from tilewright.ops.function import FuncOp
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.debug import AssertOp, PrintOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.function import CallOp, FuncOp, PoisonOp
+from tilewright.ops.math_extern import ExternElementwiseOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
+from tilewright.ops.shape import UnsplatOp
 
 
 @dataclass(slots=True)
@@ -157,7 +165,7 @@ class _ModuleState:
     def frame(self, symbol: str) -> int:
         """Scratch of a function and of everything that it calls."""
         plan = self.loops.plans[symbol]
-        calls = [op.callee_name for op in plan.function.walk() if op.name == "tt.call"]
+        calls = [op.callee_name for op in plan.function.walk() if isinstance(op, CallOp)]
         return plan.scratch_bytes + max([self.frame(callee) for callee in calls], default=0)
 
 
@@ -214,10 +222,10 @@ class FunctionLowering:
         assert op is not None
         if op.results and op.results[0] in self.ev.scalars:
             return
-        handler = _SCALARS.get(op.name)
+        handler = _SCALARS.get(type(op))
         if handler is not None:
             value = handler(self, step)
-        elif op.name == "arith.constant" or op.name == "ub.poison":
+        elif isinstance(op, (ConstantOp, PoisonOp)):
             return
         else:
             value = self._elementwise(op)
@@ -228,7 +236,7 @@ class FunctionLowering:
         fused = self.ev.contract(op, ())
         if fused is not None:
             return fused
-        if op.name == "tt.extern_elementwise":
+        if isinstance(op, ExternElementwiseOp):
             return self.ev._extern(op, op.results[0], ())
         return self.ev.apply(op, [self.ev.scalar(operand) for operand in op.operands])
 
@@ -263,7 +271,7 @@ class FunctionLowering:
             op = step.op
             if step.kind != "scalar" or op is None or step.writes or step.reads or not op.results:
                 continue
-            if op.name in ("tt.get_program_id", "tt.unsplat") or is_tile(op.results[0]):
+            if isinstance(op, (GetProgramIdOp, UnsplatOp)) or is_tile(op.results[0]):
                 continue
             if all(operand in known or constant_of(operand) is not None for operand in op.operands):
                 self.emit_scalar(step)
@@ -285,19 +293,19 @@ _SINKS: dict[str, Callable[[FunctionLowering, Step], None]] = {
     "print": debug.emit_print,
     "assert": debug.emit_assert,
 }
-_SCALARS: dict[str, Callable[[FunctionLowering, Step], V | None]] = {
-    "tt.load": lambda low, step: memory.scalar_load(low.ev, _op(step)),
-    "tt.store": lambda low, step: memory.scalar_store(low.ev, _op(step)),
-    "tt.addptr": FunctionLowering._addptr,
-    "tt.unsplat": FunctionLowering._unsplat,
-    "tt.get_program_id": FunctionLowering._program_id,
-    "tt.get_num_programs": FunctionLowering._num_programs,
-    "tt.atomic_rmw": atomic.emit_scalar_atomic,
-    "tt.atomic_cas": atomic.emit_scalar_atomic,
-    "tt.atomic_load": atomic.emit_scalar_atomic,
-    "tt.atomic_store": atomic.emit_scalar_atomic,
-    "tt.print": debug.emit_scalar_print,
-    "tt.assert": debug.emit_scalar_assert,
+_SCALARS: dict[type[Operation], Callable[[FunctionLowering, Step], V | None]] = {
+    LoadOp: lambda low, step: memory.scalar_load(low.ev, _op(step)),
+    StoreOp: lambda low, step: memory.scalar_store(low.ev, _op(step)),
+    AddPtrOp: FunctionLowering._addptr,
+    UnsplatOp: FunctionLowering._unsplat,
+    GetProgramIdOp: FunctionLowering._program_id,
+    GetNumProgramsOp: FunctionLowering._num_programs,
+    AtomicRMWOp: atomic.emit_scalar_atomic,
+    AtomicCASOp: atomic.emit_scalar_atomic,
+    AtomicLoadOp: atomic.emit_scalar_atomic,
+    AtomicStoreOp: atomic.emit_scalar_atomic,
+    PrintOp: debug.emit_scalar_print,
+    AssertOp: debug.emit_scalar_assert,
 }
 
 

@@ -13,12 +13,17 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.backends.cpu.plan.index import Coord, Index
 from tilewright.backends.cpu.plan.recompute import constant_of, operand_indices, property_int
 from tilewright.base.order import operands_first
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
+from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddIOp, MulIOp, ShLIOp, SubIOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,9 @@ class AffineAnalysis:
         """How the form of a tile follows from those of its operands."""
         if not shape_of(value.type) or self._opaque(value):
             return None
-        rule = _RULES.get(getattr(value.owner, "name", ""))
+        rule = _RULES.get(type(value.owner))
+        if rule is None and isinstance(value.owner, Operation) and is_view(value.owner):
+            rule = _view
         return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
@@ -208,8 +215,8 @@ class AffineAnalysis:
     def _bases(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
-        name = getattr(value.owner, "name", "")
-        if not shape_of(value.type) or self._opaque(value) or (name != "tt.addptr" and name not in _POINTER_VIEWS):
+        op = value.owner
+        if not shape_of(value.type) or self._opaque(value) or not (isinstance(op, AddPtrOp) or _moves_pointers(op)):
             return []
         first = operand_indices(*key)[0]
         return [first] if isinstance(element_type(first[0].type), TilePointerType) else []
@@ -220,32 +227,34 @@ class AffineAnalysis:
         if self._opaque(value):
             return PointerForm(None, Form(), (value, index))
         op = value.owner
-        name = getattr(op, "name", "")
-        if name == "tt.addptr":
+        if isinstance(op, AddPtrOp):
             (pointer, at), (offset, offset_at) = operand_indices(value, index)
             inner = self.pointer(pointer, at)
             size = pointee_bytes(value.type)
             return PointerForm(
                 inner.base, inner.offset.plus(self.integer(offset, offset_at), Poly.of(size)), inner.tile
             )
-        if name in _POINTER_VIEWS:
+        if _moves_pointers(op):
             ((source, at),) = operand_indices(value, index)
             if isinstance(element_type(source.type), TilePointerType):
                 return self.pointer(source, at)
         return PointerForm(None, Form(), (value, index))
 
 
-_POINTER_VIEWS = frozenset(
-    {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.bitcast", "arith.bitcast"}
-)
+_BITCASTS = (BitcastOp, ArithBitcastOp)
+
+
+def _moves_pointers(op: Operation | Block) -> bool:
+    """Whether pointers that `op` gives are those that it takes, in other places or by another type."""
+    return isinstance(op, _BITCASTS) or (isinstance(op, Operation) and is_view(op))
 
 
 def root_argument(pointer: SSAValue | None) -> SSAValue | None:
     """The value that a scalar pointer is derived from by offsets: a function argument, a loaded pointer, ..."""
     while pointer is not None:
         op = pointer.owner
-        if getattr(op, "name", "") in ("tt.addptr", "tt.bitcast", "arith.bitcast"):
-            pointer = op.operands[0]  # type: ignore[union-attr]
+        if isinstance(op, (AddPtrOp, *_BITCASTS)):
+            pointer = op.operands[0]
         else:
             break
     return pointer
@@ -295,14 +304,15 @@ def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> 
     return Form(a.constant.unsigned(), {c: p.unsigned() for c, p in a.coords.items()})
 
 
-_RULES: Mapping[str, Rule] = {
-    "tt.make_range": _range,
-    "arith.addi": _add,
-    "arith.subi": _sub,
-    "arith.muli": _mul,
-    "arith.shli": _shl,
-    "arith.extui": _zero_extension,
-} | dict.fromkeys(("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "arith.extsi"), _view)
+_RULES: Mapping[type, Rule] = {
+    MakeRangeOp: _range,
+    AddIOp: _add,
+    SubIOp: _sub,
+    MulIOp: _mul,
+    ShLIOp: _shl,
+    ExtSIOp: _view,
+    ExtUIOp: _zero_extension,
+}
 
 
 def all_atoms(form: Form) -> Iterable[SSAValue]:

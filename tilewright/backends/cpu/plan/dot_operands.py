@@ -20,6 +20,10 @@ from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +92,7 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
     flipped = False
     while True:
         op = owner_of(value)
-        if op is None or op.name != "tt.trans" or len(shape_of(value.type)) != 2:
+        if not isinstance(op, TransOp) or len(shape_of(value.type)) != 2:
             return value, flipped
         order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
         flipped ^= order == [1, 0]
@@ -109,7 +113,7 @@ def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) 
     shape = shape_of(source.type)
     if source in demands.placed or load is None:
         return No("it has been computed to scratch before")
-    if load.name != "tt.load":
+    if not isinstance(load, LoadOp):
         return No(f"it is computed, by {spoken(load)}", load, "arithmetic after the product, where that is the same")
     if len(shape) != 2:
         return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
@@ -160,10 +164,10 @@ class _Mask:
         op = owner_of(value)
         if op is None or value in demands.placed:
             return No("its mask has been computed to scratch before")
-        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.splat", "tt.trans"):
+        if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, SplatOp, TransOp)):
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
-        if op.name != "arith.cmpi" or not is_integer(element_type(op.operands[0].type)):
+        if not isinstance(op, CmpIOp) or not is_integer(element_type(op.operands[0].type)):
             return No(f"a part of its mask is {spoken(op)}, no comparison of integers", op, _MASK)
         bound = _comparison(op, [analysis.integer(v, i) for v, i in operand_indices(value, index)], shape)
         if isinstance(bound, No):
