@@ -168,7 +168,11 @@ class ConstantOp(TileOp):
     @property
     def splat_value(self) -> Number | None:
         """The number that every element is; ``None`` for a tile of different numbers."""
-        value = _decode(self.properties["value"])
+        attribute = self.properties["value"]
+        if isinstance(attribute, DenseIntOrFPElementsAttr) and attribute.is_splat():
+            number: Number = _decode(attribute).item(0)
+            return number
+        value = _decode(attribute)
         return None if isinstance(value, np.ndarray) else value
 
     def print(self, printer: Printer) -> None:

@@ -132,7 +132,7 @@ class UnsplatOp(FlatOp):
     name = "tt.unsplat"
     src = operand_def()
     result = result_def()
-    traits = traits_def(Pure(), View())
+    traits = traits_def(Pure())
 
     @classmethod
     def parse(cls, parser: Parser) -> UnsplatOp:

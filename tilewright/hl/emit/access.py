@@ -17,7 +17,7 @@ def emit_load(kernel: Kernel, node: Node) -> None:
     """Write a load."""
     tensor, entries = node.args
     out = node.out
-    pointer, covered = _pointer(kernel, tensor, entries, out.dims)
+    pointer, covered = _pointer(kernel, tensor, entries, out.dims, node.kwargs.get("base"))
     text = pointer
     masks = _masks(kernel, tensor, entries, out.dims, node.kwargs.get("mask"), covered)
     if masks:
@@ -34,7 +34,7 @@ def emit_store(kernel: Kernel, node: Node) -> None:
     """Write a store."""
     tensor, entries, value = node.args
     dims = node.kwargs["dims"]
-    pointer, covered = _pointer(kernel, tensor, entries, dims)
+    pointer, covered = _pointer(kernel, tensor, entries, dims, node.kwargs.get("base"))
     masks = _masks(kernel, tensor, entries, dims, node.kwargs.get("mask"), covered)
     mask = f", mask={' & '.join(masks)}" if masks else ""
     kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask})")
@@ -65,11 +65,16 @@ def _given(kernel: Kernel, value: Any, tensor: HostTensor, dims: tuple[Dim, ...]
 
 
 def _pointer(
-    kernel: Kernel, tensor: HostTensor, entries: list[Subscript], dims: tuple[Dim, ...]
+    kernel: Kernel, tensor: HostTensor, entries: list[Subscript], dims: tuple[Dim, ...], base: Value | None = None
 ) -> tuple[str, set[int]]:
-    """(text of the pointers, dimensions of the tile along which they vary)."""
-    parts = [kernel.tensor(tensor)]
+    """(text of the pointers, dimensions of the tile along which they vary); `base` are addresses that are data."""
     covered: set[int] = set()
+    if base is None:
+        parts = [kernel.tensor(tensor)]
+    else:
+        address = f"{kernel.operand(base)}.to(tl.pointer_type({kernel.dtype(tensor.dtype)}))"
+        parts = [placed(address, 0, len(base.dims), len(dims))]
+        covered.update(range(len(base.dims)))
     wide = _is_wide(tensor)
     for entry, stride in zip(entries, tensor.stride, strict=True):
         if _is_one(entry, dims):

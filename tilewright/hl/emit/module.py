@@ -72,7 +72,8 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     parameters = [*tensors, *kernel.scalars, *(f"{text}: tl.constexpr" for text in constants)]
     arguments = [*tensors.values(), *kernel.scalars.values(), *constants.values()]
     signature = f"def {name}({', '.join(parameters)}):"
-    lines = [Line("@tilewright.jit", graph.line), Line(signature, graph.line)]
+    lines = [line for function in kernel.functions for line in (*function, Line(""), Line(""))]
+    lines += [Line("@tilewright.jit", graph.line), Line(signature, graph.line)]
     lines += _commented(kernel.lines.lines, traced)
     return lines, f"{name}[({grid},)]({', '.join(arguments)})"
 

@@ -103,16 +103,29 @@ class Product(Reduction):
 
 @dataclass(frozen=True)
 class Scan(Row):
-    """A running sum or product: masked lanes are behind the valid ones and do not reach them."""
+    """A running sum or product: masked lanes are behind the valid ones and reach them from the end only.
+
+    Args:
+        function: name in `tl`.
+        neutral: the neutral element.
+    """
 
     function: str = ""
+    neutral: int = 0
 
     def compute_type(self, args: tuple[Any, ...], out: Any) -> Any:
         return opmath(out.dtype)
 
+    def needs(self, node: Node) -> list[Need]:
+        source, dim = node.args[:2]
+        if not node.kwargs.get("reverse"):
+            return []
+        return [Need(source, (dim % len(source.dims),), self.neutral)]
+
     def emit(self, emitter: Emitter, node: Node) -> None:
         source, dim = node.args[:2]
-        text = f"{self.function}({emitter.operand(source, node.compute)}, axis={dim % len(source.dims)})"
+        reverse = ", reverse=True" if node.kwargs.get("reverse") else ""
+        text = f"{self.function}({emitter.operand(source, node.compute)}, axis={dim % len(source.dims)}{reverse})"
         emitter.assign(node.out, f"{text}.to({emitter.dtype(node.out.dtype)})")
 
 
@@ -132,5 +145,5 @@ row(Careful("amin", None, "tl.min", highest, "minimum"))
 row(Extreme("largest", None, "tl.max", lowest, "maximum"))  # of numbers that NaN need not reach
 row(Product("prod", None, "", lambda dtype: 1, "mul"))
 row(Scan("cumsum", None, "tl.cumsum"))
-row(Scan("cumprod", None, "tl.cumprod"))
+row(Scan("cumprod", None, "tl.cumprod", 1))
 row(Masked("mask_to"))

@@ -7,12 +7,11 @@ Half-precision sums have no instruction and run as a compare-and-swap loop on th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.ir import Operation
 
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import storage
@@ -21,9 +20,6 @@ from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.lower import FunctionLowering
 
 _ORDERS = {"relaxed": "monotonic"}
 # Operands after the pointer and before the mask.

@@ -11,26 +11,24 @@ become branches where there is no AVX-512.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.affine import Form, Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, pattern
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import Form, Poly
-from tilewright.backends.cpu.plan.index import Index, pattern
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
+from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp, SelectOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 
 class Masks:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
+from tilewright.analysis.index import LANE, Coord, Field, Index
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index
+from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Sink
 from tilewright.backends.llvm.casts import storage
@@ -45,9 +45,6 @@ from tilewright.ops.elementwise import (
 from tilewright.ops.reduce import ReduceReturnOp, single_operation
 from tilewright.ops.scan import ScanReturnOp
 from tilewright.ops.spec import spec_of
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_tile, owner_of
+from tilewright.analysis.constants import constant_of
+from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.subjects import CARRIED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp

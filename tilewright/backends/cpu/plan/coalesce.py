@@ -15,14 +15,16 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.constants import constant_of
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
-from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_tile, owner_of
+from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import is_integer
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, MulIOp, SubIOp

@@ -13,24 +13,26 @@ from contextlib import contextmanager
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
 
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.captured import Captured
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import is_ragged
+from tilewright.analysis.index import identity
 from tilewright.backends.cpu.lowering import REFUSED
-from tilewright.backends.cpu.plan.affine import AffineAnalysis
-from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.coalesce import plan_coalescing
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dot import DotPlan, describe, plan_dot
+from tilewright.backends.cpu.plan.dot import describe
 from tilewright.backends.cpu.plan.dot_operands import (
-    DotDetail,
     MemoryOperand,
     Operand,
     memory_operand,
     scratch_operand,
     strip_views,
 )
-from tilewright.backends.cpu.plan.index import identity
+from tilewright.backends.cpu.plan.dot_step import DotDetail, accumulator, dot_plan
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
-from tilewright.backends.cpu.plan.recompute import constant_of, is_lazy, is_ragged, is_tile, owner_of, property_int
-from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, dense_buffer, tile_buffer
+from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
 from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
@@ -39,6 +41,7 @@ from tilewright.ir.decisions import Decisions
 from tilewright.ir.effects import is_atomic
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
+from tilewright.ir.values import is_tile, owner_of, property_int
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
@@ -494,23 +497,6 @@ def refusal(op: Operation) -> str:
 def name_is_load(op: Operation) -> bool:
     """Whether `op` reads memory at pointers."""
     return isinstance(op, LoadOp)
-
-
-def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:
-    """A buffer of the shape, element type and padding that the plan of a dot wants of its accumulator."""
-    plan = dot_plan(isa, dot)
-    shape = shape_of(dot.results[0].type)
-    made = dense_buffer((*shape[:-2], plan.acc_rows, plan.acc_columns), plan.acc)
-    made.shape = shape
-    return made
-
-
-def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
-    """The plan of a `tt.dot` on its own."""
-    a, b = dot.operands[0].type, dot.operands[1].type
-    a_elem, b_elem, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
-    precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
-    return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], a_elem, b_elem, acc_elem, precision)
 
 
 def _accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]:

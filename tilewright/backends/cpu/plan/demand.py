@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.plan.index import Index
-from tilewright.backends.cpu.plan.recompute import CAP, cost_of, is_lazy, is_tile, operand_indices, owner_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index
+from tilewright.backends.cpu.plan.recompute import CAP, cost_of, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.base.errors import InternalError
 from tilewright.base.order import operands_first
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 

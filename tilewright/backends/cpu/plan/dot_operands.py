@@ -6,20 +6,20 @@ mask holds. Masks must be conjunctions of `coordinate + uniform < uniform`; mask
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.plan.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.index import Index, identity, whole
-from tilewright.backends.cpu.plan.pack_cache import PackCache
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.memory import LoadOp
@@ -58,33 +58,6 @@ class ScratchOperand:
 
 
 Operand = MemoryOperand | ScratchOperand
-
-
-@dataclass(eq=False, slots=True)
-class DotDetail:
-    """What the lowering of a dot needs.
-
-    Args:
-        a, b: operands.
-        acc: accumulator, in which the result stays.
-        fresh: whether the accumulator starts from zero.
-        packed: scratch for the packed operands, "a" and "b".
-        cache: of packed B, if it is kept between programs.
-        joined: how trips of the loop around it are joined (`coalesce.Coalescing`), if they are.
-    """
-
-    a: Operand
-    b: Operand
-    acc: Buffer
-    fresh: bool
-    packed: dict[str, Buffer] = field(default_factory=dict)
-    cache: PackCache | None = None
-    joined: Any = None
-
-    def __str__(self) -> str:
-        a, b = ("memory" if isinstance(o, MemoryOperand) else o.buffer.label for o in (self.a, self.b))
-        joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
-        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}{joined}"
 
 
 def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.affine import root_argument
+from tilewright.analysis.captured import Captured
+from tilewright.analysis.index import identity
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import root_argument
-from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Dependents
-from tilewright.backends.cpu.plan.index import identity
-from tilewright.backends.cpu.plan.recompute import is_tile, owner_of
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
@@ -31,6 +30,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.function import FuncOp
 from tilewright.ops.gather import GatherOp
 

@@ -12,14 +12,15 @@ import math
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.collect import FunctionContext
-from tilewright.backends.cpu.plan.index import Index, identity, whole
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
-from tilewright.backends.cpu.plan.recompute import is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.ir.types import pointee_bytes, shape_of
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 

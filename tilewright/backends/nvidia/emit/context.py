@@ -84,6 +84,7 @@ class Kernel:
         values: what each SSA value is.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
+        contracts: whether sums and products emitted now may be joined to fused multiply-adds.
         thread: index of the thread in the block (i32); this and the next are there after `start`.
         lane: index of the thread in its warp (i32).
         warp: index of the warp in the block (i32), the same for all its lanes.
@@ -98,11 +99,15 @@ class Kernel:
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None
+    contracts: bool = field(init=False)
     thread: V = field(init=False)
     lane: V = field(init=False)
     warp: V = field(init=False)
 
     # -- values --------------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        self.contracts = self.options.enable_fp_fusion
 
     def set(self, value: SSAValue, made: Value) -> None:
         """Define an SSA value."""
@@ -271,11 +276,19 @@ class Kernel:
         except (UnsupportedError, LanguageValueError) as error:
             raise CompilationError(error.message, place, hint=error.hint) from error
 
-    def combine(self, block: Block, arguments: Sequence[V]) -> list[V]:
-        """Emit the body of a reduction or scan on scalars; gives the operands of its terminator."""
+    def combine(self, block: Block, arguments: Sequence[V], *, contracts: bool = True) -> list[V]:
+        """Emit the body of a reduction or scan on scalars; gives the operands of its terminator.
+
+        Args:
+            block: the body.
+            arguments: one value for each of its arguments.
+            contracts: whether its sums may be joined with the products that they add.
+        """
         for argument, value in zip(block.args, arguments, strict=True):
             self.values[argument] = value
+        outside, self.contracts = self.contracts, self.contracts and contracts
         self.emit_block(block)
+        self.contracts = outside
         assert block.last_op is not None
         return [self.scalar(operand) for operand in block.last_op.operands]
 

@@ -69,14 +69,15 @@ class Combiner:
         """Nothing, of tiles of these types."""
         return Partial(tuple(zero(self.k.element(t)) for t in types), const(I1, 0))
 
-    def join(self, first: Partial, second: Partial) -> Partial:
-        """Both runs as one, `first` on the left."""
+    def join(self, first: Partial, second: Partial, *, contracts: bool = True) -> Partial:
+        """Both runs as one, `first` on the left; see `Kernel.combine` for `contracts`."""
         if first.present.const == 0:
             return second
         if second.present.const == 0:
             return first
         f = self.k.f
-        both = Partial(tuple(self.k.combine(self.body, [*first.values, *second.values])), const(I1, 1))
+        made = self.k.combine(self.body, [*first.values, *second.values], contracts=contracts)
+        both = Partial(tuple(made), const(I1, 1))
         values = self.choose(first.present, self.choose(second.present, both, first), second).values
         certain = first.present.const == 1 or second.present.const == 1
         return Partial(values, const(I1, 1) if certain else f.or_(first.present, second.present))

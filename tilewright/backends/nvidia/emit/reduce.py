@@ -180,10 +180,13 @@ def _plan_of(op: Operation) -> tuple[ReductionPlan, int]:
 
 
 def _join(combiner: Combiner, step: Step, register: int, own: Partial, other: Partial) -> Partial:
+    varying = {dim: step.later[dim] for dim in ("lane", "warp")}
     if combiner.commutes:
-        return combiner.join(own, other)
+        # fma(a, b, round(c * d)) is not fma(c, d, round(a * b)): where threads take turns at being the earlier one,
+        # a product that one of them has not rounded yet would leave them with different copies of the sum.
+        return combiner.join(own, other, contracts=not any(map(any, varying.values())))
     k, shared = combiner.k, f2.multiply(step.later["register"], register)
-    flag = k.f.icmp("ne", k.linear({dim: step.later[dim] for dim in ("lane", "warp")}), shared)
+    flag = k.f.icmp("ne", k.linear(varying), shared)
     return combiner.join(combiner.choose(flag, other, own), combiner.choose(flag, own, other))
 
 

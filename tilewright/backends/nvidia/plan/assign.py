@@ -37,7 +37,6 @@ from tilewright.backends.nvidia.plan.relations import (
     follows_result,
     is_access,
     is_ragged,
-    is_tile,
     operand_layouts,
     result_layout,
     splittable,
@@ -47,6 +46,7 @@ from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.errors import CompilationError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, shape_of
+from tilewright.ir.values import is_tile
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp

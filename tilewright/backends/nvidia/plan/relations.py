@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from tilewright.ir.effects import access_of
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import shape_of
+from tilewright.ir.values import is_tile
 from tilewright.layouts import tile
 from tilewright.layouts.distributed import dim_names, sliced
 from tilewright.layouts.linear import LinearLayout
@@ -46,11 +46,6 @@ _expand = functools.lru_cache(maxsize=4096)(tile.expand_tile)
 _transpose = functools.lru_cache(maxsize=4096)(tile.transpose_tile)
 _reshape = functools.lru_cache(maxsize=4096)(tile.reshape_tile)
 _join = functools.lru_cache(maxsize=4096)(tile.join_tiles)
-
-
-def is_tile(value: SSAValue) -> bool:
-    """Whether a value is a tile."""
-    return type(value.type) is TensorType
 
 
 def is_access(op: Operation) -> bool:

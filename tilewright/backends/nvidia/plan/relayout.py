@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from tilewright.backends.nvidia.plan.dots import DotPlan
-from tilewright.backends.nvidia.plan.relations import is_tile
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import memdesc_type, with_layout
 from tilewright.ir.types import element_type, shape_of
+from tilewright.ir.values import is_tile
 from tilewright.layouts.linear import LinearLayout
 from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp
 from tilewright.ops.function import FuncOp

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.ir.effects import may_write
+from tilewright.ir.values import is_tile
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import CallOp
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.backends.cpu.plan.index import Coord, Index
-from tilewright.backends.cpu.plan.recompute import constant_of, operand_indices, property_int
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Coord, Index
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
+from tilewright.ir.values import property_int
 from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AddIOp, MulIOp, ShLIOp, SubIOp
