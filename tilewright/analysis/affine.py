@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -21,11 +21,12 @@ from tilewright.analysis.index import Coord, Index
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
-from tilewright.ir.values import property_int
+from tilewright.ir.values import owner_of, property_int
 from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AddIOp, MulIOp, ShLIOp, SubIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.signs import never_negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,10 @@ def _rank(atom: Atom) -> tuple[int, bool]:
     if found is None:
         found = _ranks.setdefault(atom.value, next(_next_rank))
     return found, atom.unsigned
+
+
+def _widened(atom: Atom) -> Atom:
+    return atom if never_negative(atom.value) else Atom(atom.value, True)
 
 
 class Poly:
@@ -103,8 +108,15 @@ class Poly:
         return {atom.value for monomial in self.terms for atom in monomial}
 
     def unsigned(self) -> Poly:
-        """The same with atoms widened by zeros."""
-        return Poly({tuple(Atom(a.value, True) for a in m): c for m, c in self.terms.items()})
+        """The same with atoms widened by zeros, which only changes those that may be negative."""
+        return Poly({tuple(_widened(a) for a in m): c for m, c in self.terms.items()})
+
+    @property
+    def never_negative(self) -> bool:
+        """Whether that is known for all values that the atoms can have."""
+        return all(c > 0 for c in self.terms.values()) and all(
+            atom.unsigned or never_negative(atom.value) for monomial in self.terms for atom in monomial
+        )
 
 
 ZERO = Poly({})
@@ -145,6 +157,40 @@ class PointerForm:
     base: SSAValue | None
     offset: Form
     tile: tuple[SSAValue, Index] | None = None
+
+
+_SUMS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
+
+
+def expanded(poly: Poly) -> Poly:
+    """A polynomial in the scalars from which sums and products make its atoms."""
+    known: dict[SSAValue, Poly] = {}
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        op = owner_of(value)
+        return op.operands if isinstance(op, _SUMS) else ()
+
+    def made_of(value: SSAValue) -> Poly:
+        number, op = constant_of(value), owner_of(value)
+        if isinstance(number, int):
+            return Poly.of(number)
+        if not isinstance(op, _SUMS):
+            return Poly.atom(value)
+        first, *rest = (known[operand] for operand in op.operands)
+        if isinstance(op, MulIOp):
+            return first * rest[0]
+        return first + (rest[0] if isinstance(op, AddIOp) else -rest[0]) if rest else first
+
+    total = ZERO
+    for monomial, coefficient in poly.terms.items():
+        term = Poly.of(coefficient)
+        for atom in monomial:
+            if not atom.unsigned:
+                for value in operands_first(atom.value, operands, known):
+                    known[value] = made_of(value)
+            term = term * (Poly({(atom,): 1}) if atom.unsigned else known[atom.value])
+        total = total + term
+    return total
 
 
 class AffineAnalysis:
@@ -299,11 +345,15 @@ def _shl(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None
     return Form().plus(a, Poly.of(1 << by)) if by is not None and 0 <= by < 31 else None
 
 
-def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
-    (a,) = analysis.operands(value, index)
-    if a.residual or any(c < 0 for p in (a.constant, *a.coords.values()) for c in p.terms.values()):
+def zero_extended(form: Form) -> Form | None:
+    """The value of a form's bits as an unsigned number, where sums and products of those of its atoms make it."""
+    if form.residual or any(c < 0 for p in (form.constant, *form.coords.values()) for c in p.terms.values()):
         return None
-    return Form(a.constant.unsigned(), {c: p.unsigned() for c, p in a.coords.items()})
+    return Form(form.constant.unsigned(), {c: p.unsigned() for c, p in form.coords.items()})
+
+
+def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    return zero_extended(analysis.operands(value, index)[0])
 
 
 _RULES: Mapping[type, Rule] = {
