@@ -6,9 +6,14 @@ runs the programs lo .. hi - 1 of a grid. `args` has one slot of eight bytes for
 extents of the grid along x, y, z; `arena` is scratch for this thread alone. `stop` points to STOP_BYTES which the
 kernel reads after every program: a state, and whom to ask when that is not RUNNING, `i32 poll(ptr stop)`, which gives 0
 to go on. Sixteen zero bytes do for a caller that never wants a grid to end early.
+
+Its frame holds FRAME_MARK and behind it the number of the program that runs, for `device.faults`.
 """
 
 from __future__ import annotations
 
 STOP_STATE, STOP_POLL, STOP_BYTES = 0, 8, 16
 RUNNING, SIGNALLED, STOPPED = range(3)
+
+FRAME_MARK = 0x7477_4652_414D_4521
+"""A word that nothing else is likely to leave on a stack ("twFRAME!")."""

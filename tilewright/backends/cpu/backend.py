@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.cpu.device.builtin import Builtin, make_builtin
+from tilewright.backends.cpu.device.faults import note_kernel
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
@@ -133,6 +134,7 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     symbol = str(metadata["symbol"])
     flag = f"{symbol}.failed"
     library = codegen.load(binary, [symbol, flag] if metadata["asserts"] else [symbol])
+    note_kernel(library, str(metadata["name"]), _caches[0] if _caches else None)
     return LoadedKernel(library, library.address(symbol), library.address(flag) if metadata["asserts"] else 0)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from tilewright.backends.llvm.features import CpuFeatures, host
 from tilewright.backends.llvm.identity import llvmlite_version
-from tilewright.backends.llvm.objectfile import load_object
+from tilewright.backends.llvm.objectfile import MappedObject, load_object
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import InternalError, UnsupportedError
 
@@ -66,6 +66,11 @@ class Library:
 
     def __init__(self, loaded: Any) -> None:
         self._loaded = loaded  # owns the memory, and gives addresses by name
+
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """Where its instructions start and end, if that is known."""
+        return self._loaded.code if isinstance(self._loaded, MappedObject) else None
 
     def address(self, name: str) -> int:
         """Address of an exported symbol that was named to `load`."""

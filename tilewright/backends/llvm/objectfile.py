@@ -81,10 +81,15 @@ class Layout:
 
 
 class MappedObject:
-    """A loaded object: code that may run as long as this lives, and the addresses of its exports by name."""
+    """A loaded object: code that may run as long as this lives, and the addresses of its exports by name.
 
-    def __init__(self, mapping: mmap.mmap, addresses: Mapping[str, int]) -> None:
+    Attributes:
+        code: where instructions start and end.
+    """
+
+    def __init__(self, mapping: mmap.mmap, addresses: Mapping[str, int], code: tuple[int, int]) -> None:
         self._mapping = mapping  # unmapped when the last reference goes
+        self.code = code
         self._addresses = addresses
 
     def __getitem__(self, name: str) -> int:
@@ -116,7 +121,8 @@ def load_object(image: bytes, exports: Sequence[str], symbols: Mapping[str, int]
     if found.machine == AARCH64:
         _clear_instruction_cache(base, layout.segments[0][1])
     _protect(base, layout.segments)
-    return MappedObject(mapping, {name: base + offset for name, offset in offsets.items()})
+    addresses = {name: base + offset for name, offset in offsets.items()}
+    return MappedObject(mapping, addresses, (base, base + layout.segments[0][1]))
 
 
 # --- placing ---------------------------------------------------------------------------------------------

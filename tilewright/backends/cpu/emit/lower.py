@@ -20,7 +20,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from tilewright.backends.cpu.abi import RUNNING, STOP_POLL, STOP_STATE
+from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_POLL, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, control, debug, histogram, scalar, scan
 from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
@@ -138,8 +138,12 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     rest = f.op("udiv", lo, grid64[0])
     first = [x, f.op("urem", rest, grid64[1]), f.op("udiv", rest, grid64[1])]
     init = [f.cast("trunc", v, I32) for v in first]
+    frame = f.alloca(I64, 2, align=8)
+    f.effect(f"store volatile i64 {FRAME_MARK}, ptr {frame.ref}")
+    number = f.gep(frame, 8)
     leave = f.label("leave")
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
+        f.effect(f"store volatile i64 {programs.index.ref}, ptr {number.ref}")
         low.pids[:] = programs.values
         _emit_body(low, plan)
         _leave_when_told(f, stop, leave)

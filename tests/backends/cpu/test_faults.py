@@ -1,0 +1,94 @@
+"""A kernel that reads what is not there ends the process with its name; other faults are none of our affair."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.backends.cpu.device import faults
+from tilewright.backends.llvm.codegen import Library, compile_object, load
+from tilewright.backends.llvm.features import host
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or faults.faults_ir(host().triple) is None, reason="there is a handler for Linux alone"
+)
+
+PROGRAM = """
+import ctypes, sys
+import numpy, tilewright, tilewright.language as tl
+
+tilewright.knobs.cpu.num_threads = 1
+
+
+@tilewright.jit
+def far(x, stride):
+    i = tl.arange(0, 16)
+    tl.store(x + i, tl.load(x + tl.program_id(0) * stride + i))
+
+
+x = numpy.zeros(16, numpy.float32)
+far[(1,)](x, 0)
+print("alive", flush=True)
+if sys.argv[1] == "kernel":
+    far[(5,)](x, 1 << 40)
+ctypes.string_at(8)
+"""
+
+
+def ended(folder: Path, where: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(folder / "cache"))
+    command = [sys.executable, *flags, str(program), where]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "alive\n" and done.returncode == -signal.SIGSEGV
+    return done
+
+
+def test_a_fault_in_a_kernel_names_kernel_and_program(tmp_path: Path) -> None:
+    said = ended(tmp_path, "kernel").stderr
+    assert "kernel far, program 1, accessed the address 0x" in said and "TILEWRIGHT_INTERPRET=1" in said
+
+
+def test_what_was_there_before_takes_over(tmp_path: Path) -> None:
+    said = ended(tmp_path, "kernel", "-X", "faulthandler").stderr
+    assert "kernel far, program 1" in said and "Fatal Python error: Segmentation fault" in said
+
+
+def test_faults_of_others_are_theirs(tmp_path: Path) -> None:
+    assert "Tilewright" not in ended(tmp_path, "elsewhere").stderr
+
+
+def test_rows_of_kernels_that_are_gone_are_used_again() -> None:
+    known = faults.Faults(load(compile_object(str(faults.faults_ir(host().triple)), host()), faults.EXPORTS))
+    image = compile_object(f'target triple = "{host().triple}"\ndefine void @f() {{ ret void }}', host())
+    codes: list[Library] = []
+    for number in range(100):  # the table has grown
+        codes.append(load(image, ["f"]))
+        known.add(codes[-1], f"kernel{number}")
+    table = known._tables[-1]
+    assert known._words[0] == 100 and known._words[1] == _address(table)
+    for row, code in enumerate(codes):
+        start, end, name = table[3 * row : 3 * row + 3]
+        assert start <= code.address("f") < end and _text(name) == f"kernel{row}"
+    del codes[40:], code
+    gc.collect()
+    again = load(image, ["f"])
+    known.add(again, "again")
+    rows = [row for row in range(100) if table[3 * row]]
+    assert known._words[0] == 100 and len(rows) == 41 and "again" in {_text(table[3 * row + 2]) for row in rows}
+
+
+def _address(table: object) -> int:
+    return ctypes.addressof(table)  # type: ignore[arg-type]
+
+
+def _text(address: int) -> str:
+    return ctypes.string_at(address).decode()

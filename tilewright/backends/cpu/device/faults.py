@@ -1,0 +1,203 @@
+"""When a kernel reads or writes memory that is not there, the process dies with the name of the kernel and the program.
+
+    SIGSEGV --> tw_on_fault: is the instruction in the code of a kernel? then print which, and which program it was at;
+                in any case the action that was there before takes over, as if nothing had been
+
+Kernels keep the number of the program that they are at in their frames, behind a word that tells the place (`abi`). The
+handler looks for it from the stack pointer upwards. Linux alone: elsewhere processes die as silently as they would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+
+from tilewright.backends.cpu.abi import FRAME_MARK
+from tilewright.backends.llvm.codegen import Library, load_helper
+from tilewright.backends.llvm.features import host
+from tilewright.backends.protocol import ByteCache
+from tilewright.base.errors import TilewrightError
+
+EXPORTS = ("tw_on_fault", "tw_before", "tw_faults")
+
+# Offsets of the stack pointer and the program counter in `ucontext_t`, and of the address in `siginfo_t` (glibc, musl).
+_REGISTERS = {"x86_64": (160, 168), "aarch64": (432, 440)}
+_ADDRESS = 16
+_ACTION_BYTES = 160  # of `struct sigaction`, or more
+_SIGSEGV, _SA_SIGINFO, _SA_ONSTACK = 11, 0x4, 0x08000000
+_MASK_BYTES = 128
+_MOST_WORDS = 1 << 20  # of the stack between the fault and the kernel's frame
+
+_MESSAGE = (
+    "\\0ATilewright: kernel %s, program %lld, accessed the address %p, which is not there.\\0A"
+    "hint: a mask may be missing; with TILEWRIGHT_INTERPRET=1 the access is found and its line is named\\0A\\00"
+)
+
+_IR = """
+@tw_faults = global [2 x i64] zeroinitializer, align 64      ; how many kernels, and where: start, end, name
+@tw_before = global [{action} x i8] zeroinitializer, align 64
+@tw_message = private constant [{length} x i8] c"{message}"
+
+declare i32 @dprintf(i32, ptr, ...)
+declare i32 @sigaction(i32, ptr, ptr)
+
+define void @tw_on_fault(i32 %number, ptr %info, ptr %context) nounwind {{
+entry:
+  %pc.p = getelementptr i8, ptr %context, i64 {pc}
+  %pc = load i64, ptr %pc.p
+  %count = load volatile i64, ptr @tw_faults
+  %rows.p = getelementptr i64, ptr @tw_faults, i64 1
+  %rows = load volatile ptr, ptr %rows.p
+  br label %look
+
+look:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %next ]
+  %all = icmp uge i64 %i, %count
+  br i1 %all, label %done, label %row
+row:
+  %at = mul i64 %i, 3
+  %start.p = getelementptr i64, ptr %rows, i64 %at
+  %start = load i64, ptr %start.p
+  %end.p = getelementptr i64, ptr %start.p, i64 1
+  %end = load i64, ptr %end.p
+  %name.p = getelementptr i64, ptr %start.p, i64 2
+  %name = load ptr, ptr %name.p
+  %above = icmp uge i64 %pc, %start
+  %below = icmp ult i64 %pc, %end
+  %inside = and i1 %above, %below
+  br i1 %inside, label %found, label %next
+next:
+  %i.1 = add i64 %i, 1
+  br label %look
+
+found:
+  %sp.p = getelementptr i8, ptr %context, i64 {sp}
+  %sp = load i64, ptr %sp.p
+  %sp.8 = and i64 %sp, -8
+  %stack = inttoptr i64 %sp.8 to ptr
+  br label %scan
+scan:
+  %w = phi i64 [ 0, %found ], [ %w.1, %scan.next ]
+  %word.p = getelementptr i64, ptr %stack, i64 %w
+  %word = load volatile i64, ptr %word.p
+  %w.1 = add i64 %w, 1
+  %marked = icmp eq i64 %word, {mark}
+  br i1 %marked, label %say, label %scan.next
+scan.next:
+  %far = icmp uge i64 %w.1, {most}
+  br i1 %far, label %done, label %scan
+say:
+  %program.p = getelementptr i64, ptr %stack, i64 %w.1
+  %program = load volatile i64, ptr %program.p
+  %address.p = getelementptr i8, ptr %info, i64 {address}
+  %address = load ptr, ptr %address.p
+  %said = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message, ptr %name, i64 %program, ptr %address)
+  br label %done
+
+done:                                     ; the instruction runs again, and what was to happen happens
+  %restored = call i32 @sigaction(i32 %number, ptr @tw_before, ptr null)
+  ret void
+}}
+"""
+
+
+def faults_ir(triple: str) -> str | None:
+    """Text of the handler for the target `triple`, or None where there is none."""
+    registers = _REGISTERS.get(triple.partition("-")[0])
+    if registers is None:
+        return None
+    sp, pc = registers
+    text = _IR.format(
+        sp=sp, pc=pc, address=_ADDRESS, mark=FRAME_MARK, most=_MOST_WORDS, action=_ACTION_BYTES, message=_MESSAGE,
+        length=len(_MESSAGE) - 2 * _MESSAGE.count("\\"),
+    )  # fmt: skip
+    return f'target triple = "{triple}"\n{text}'
+
+
+class Faults:
+    """The kernels that the handler knows.
+
+    Args:
+        library: the handler, loaded.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._words = (ctypes.c_int64 * 2).from_address(library.address("tw_faults"))
+        self._tables = [(ctypes.c_int64 * 192)()]  # the last one counts; a handler may be reading another
+        self._free: list[int] = []
+        self._names: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        self._lock = threading.Lock()
+        self._words[1] = ctypes.addressof(self._tables[0])
+
+    def install(self) -> None:
+        """Take SIGSEGV; the action that was there before is kept for `tw_on_fault`."""
+        action = ctypes.create_string_buffer(_ACTION_BYTES)
+        ctypes.c_uint64.from_buffer(action).value = self._library.address("tw_on_fault")
+        ctypes.c_int.from_buffer(action, 8 + _MASK_BYTES).value = _SA_SIGINFO | _SA_ONSTACK
+        sigaction = ctypes.CDLL(None).sigaction
+        sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        sigaction(_SIGSEGV, ctypes.addressof(action), self._library.address("tw_before"))
+
+    def add(self, code: Library, name: str) -> None:
+        """Know the kernel `name` as long as its code lives."""
+        extent = code.extent
+        if extent is None:  # loaded by LLVM, which does not say where
+            return
+        with self._lock:
+            row = self._free.pop() if self._free else self._words[0]
+            self._names[row] = ctypes.create_string_buffer(name.encode())
+            table = self._table(row)
+            table[3 * row + 2] = ctypes.addressof(self._names[row])
+            table[3 * row], table[3 * row + 1] = extent
+            self._words[0] = max(self._words[0], row + 1)
+        weakref.finalize(code, self._remove, row).atexit = False
+
+    def _table(self, row: int) -> ctypes.Array[ctypes.c_int64]:
+        """The table, with room for a row."""
+        table = self._tables[-1]
+        if 3 * row < len(table):
+            return table
+        larger = (ctypes.c_int64 * (2 * len(table)))(*table)
+        self._tables.append(larger)
+        self._words[1] = ctypes.addressof(larger)
+        return larger
+
+    def _remove(self, row: int) -> None:
+        with self._lock:
+            table = self._tables[-1]
+            table[3 * row] = table[3 * row + 1] = 0
+            self._free.append(row)
+
+
+_lock = threading.Lock()
+_faults: list[Faults | None] = []
+
+
+def note_kernel(code: Library, name: str, cache: ByteCache | None) -> None:
+    """Let the handler know a kernel; the first one installs it.
+
+    Args:
+        code: the loaded kernel.
+        name: what users call it.
+        cache: where to look for the handler's object, and where to keep it.
+    """
+    with _lock:
+        if not _faults:
+            _faults.append(_load(cache))
+    if _faults[0] is not None:
+        _faults[0].add(code, name)
+
+
+def _load(cache: ByteCache | None) -> Faults | None:
+    text = faults_ir(host().triple) if sys.platform == "linux" else None
+    if text is None:
+        return None
+    try:
+        made = Faults(load_helper("faults", text, EXPORTS, cache))
+    except TilewrightError:  # a C library without dprintf
+        return None
+    made.install()
+    return made
