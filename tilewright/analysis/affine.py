@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
@@ -242,17 +242,6 @@ _POINTER_VIEWS = frozenset(
 )
 
 
-def root_argument(pointer: SSAValue | None) -> SSAValue | None:
-    """The value that a scalar pointer is derived from by offsets: a function argument, a loaded pointer, ..."""
-    while pointer is not None:
-        op = pointer.owner
-        if getattr(op, "name", "") in ("tt.addptr", "tt.bitcast", "arith.bitcast"):
-            pointer = op.operands[0]  # type: ignore[union-attr]
-        else:
-            break
-    return pointer
-
-
 # --- rules by operation name ----------------------------------------------------------------------
 
 Rule = Callable[[AffineAnalysis, SSAValue, Index], Form | None]
@@ -305,9 +294,3 @@ _RULES: Mapping[str, Rule] = {
     "arith.shli": _shl,
     "arith.extui": _zero_extension,
 } | dict.fromkeys(("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "arith.extsi"), _view)
-
-
-def all_atoms(form: Form) -> Iterable[SSAValue]:
-    """Scalars on which an address or offset depends (not those inside residual tiles)."""
-    for poly in (form.constant, *form.coords.values()):
-        yield from poly.atoms()
