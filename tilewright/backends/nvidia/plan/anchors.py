@@ -17,8 +17,8 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
-from tilewright.backends.nvidia.plan.relations import ATOMICS
 from tilewright.backends.nvidia.tgir.types import memory_bits
+from tilewright.ir.effects import is_atomic
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.distributed import default_blocked
@@ -66,7 +66,7 @@ def access_of(op: Operation, facts: Facts[AxisFacts]) -> Access:
     pointer = op.operands[0]
     known, shape = facts[pointer], padded_shape(shape_of(pointer.type))
     order = tuple(sorted(range(len(shape)), key=lambda axis: (known.contiguity[axis], axis), reverse=True))
-    vector = 1 if op.name in ATOMICS else widest_vector(facts, pointer, mask_of(op), order[0])
+    vector = 1 if is_atomic(op) else widest_vector(facts, pointer, mask_of(op), order[0])
     return Access(shape, order, known.contiguity[order[0]], vector, pointee_bytes(pointer.type), known.constancy)
 
 
@@ -147,7 +147,7 @@ def arithmetic_cycles(op: Operation, layout: LinearLayout) -> float:
     A multiprocessor starts four plain instructions of a warp per cycle, but half a special function (CUDA C++
     Programming Guide, "Throughput of Native Arithmetic Instructions").
     """
-    return layout.in_sizes["register"] * (2 if op.name.startswith("math.") else 0.25)
+    return layout.in_sizes["register"] * (2 if op.dialect_name() == "math" else 0.25)
 
 
 @functools.lru_cache(maxsize=1024)
