@@ -140,10 +140,10 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     init = [f.cast("trunc", v, I32) for v in first]
     frame = f.alloca(I64, 2, align=8)
     f.effect(f"store volatile i64 {FRAME_MARK}, ptr {frame.ref}")
-    number = f.gep(frame, 8)
+    at_program = f.gep(frame, 8)
     leave = f.label("leave")
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
-        f.effect(f"store volatile i64 {programs.index.ref}, ptr {number.ref}")
+        f.effect(f"store volatile i64 {programs.index.ref}, ptr {at_program.ref}")
         low.pids[:] = programs.values
         _emit_body(low, plan)
         _leave_when_told(f, stop, leave)
