@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.llvm.codegen import Library, load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 
 
@@ -52,7 +52,7 @@ def native(cache: ByteCache | None = None) -> Native:
 
 
 def _load(cache: ByteCache | None) -> Native:
-    library = load_helper("launcher", ir.launcher_ir(host().triple), ir.EXPORTS, cache)
+    library = load_helper("launcher", ir.launcher_ir(host_triple()), ir.EXPORTS, cache)
     address = {name: library.address(name) for name in ir.EXPORTS}
     launch: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address["tw_launch"])
     return Native(library, launch, address["tw_launch"], address)
