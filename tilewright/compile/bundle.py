@@ -208,10 +208,10 @@ def _variant(row: Mapping[str, Any], payload: memoryview) -> BundledVariant:
     target = Target(**row["target"])
     if target.backend not in BACKENDS:
         raise ValueError(target.backend)
-    texts = [str(row[name]) for name in ("specialization", "shown")]
     return BundledVariant(
         target,
-        *texts,
+        str(row["specialization"]),
+        str(row["shown"]),
         dict(row["options"]),
         dict(row["metadata"]),
         str(row["hash"]),
