@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backends.cpu import machine
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.builtin import Builtin, fastcall_text, make_builtin
+from tilewright.backends.cpu.device.interrupt import interrupts_text
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
@@ -158,7 +159,8 @@ def builtin(miss: Callable[..., Any]) -> Builtin | None:
 
 def helpers(triple: str) -> Mapping[str, str]:
     """Texts of the code of our own that launches need, by name."""
-    return {"launcher": ir.launcher_ir(triple), "fastcall": fastcall_text(triple)}
+    texts = {"launcher": ir.launcher_ir(triple), "fastcall": fastcall_text(triple)}
+    return {**texts, "interrupts": interrupts_text(triple)}
 
 
 def why_not(target: Target) -> str:
