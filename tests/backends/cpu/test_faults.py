@@ -17,7 +17,7 @@ from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import host
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or faults.faults_ir(host().triple) is None, reason="there is a handler for Linux alone"
+    sys.platform != "linux" or faults.faults_text(host().triple) is None, reason="there is a handler for Linux alone"
 )
 
 PROGRAM = """
@@ -67,7 +67,7 @@ def test_faults_of_others_are_theirs(tmp_path: Path) -> None:
 
 
 def test_rows_of_kernels_that_are_gone_are_used_again() -> None:
-    known = faults.Faults(load(compile_object(str(faults.faults_ir(host().triple)), host()), faults.EXPORTS))
+    known = faults.Faults(load(compile_object(str(faults.faults_text(host().triple)), host()), faults.EXPORTS))
     image = compile_object(f'target triple = "{host().triple}"\ndefine void @f() {{ ret void }}', host())
     codes: list[Library] = []
     for number in range(100):  # the table has grown

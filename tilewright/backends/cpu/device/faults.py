@@ -103,7 +103,7 @@ done:                                     ; the instruction runs again, and what
 """
 
 
-def faults_ir(triple: str) -> str | None:
+def faults_text(triple: str) -> str | None:
     """Text of the handler for the target `triple`, or None where there is none."""
     registers = _REGISTERS.get(triple.partition("-")[0])
     if registers is None:
@@ -192,7 +192,7 @@ def note_kernel(code: Library, name: str, cache: ByteCache | None) -> None:
 
 
 def _load(cache: ByteCache | None) -> Faults | None:
-    text = faults_ir(host().triple) if sys.platform == "linux" else None
+    text = faults_text(host().triple) if sys.platform == "linux" else None
     if text is None:
         return None
     try:
