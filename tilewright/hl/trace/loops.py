@@ -49,7 +49,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         body = trace.region = Region()
         interpreter.assign(node.target, _target(items, axes))
         trace.loops.append(loop)
-        interpreter.body(node.body, "a loop over tiles")
+        interpreter.body(interpreter.source.without_continue(node.body), "a loop over tiles")
         trace.loops.pop()
         loop.regions.append(body)
         outer.nodes.append(loop)
@@ -143,7 +143,7 @@ def _inner(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         loop, axes = _open(interpreter, node, items, bounds, top=False)
         interpreter.assign(node.target, _target(items, axes))
         interpreter.trace.loops.append(loop)
-        interpreter.body(node.body, "a loop over tiles")
+        interpreter.body(interpreter.source.without_continue(node.body), "a loop over tiles")
         interpreter.trace.loops.pop()
         return loop
 

@@ -51,6 +51,7 @@ class Source:
         self.tree = definition
         self.carried: dict[int, set[Any]] = {}
         self._codes: dict[int, CodeType] = {}
+        self._bodies: dict[int, list[ast.stmt]] = {}
 
     def expression(self, node: ast.expr) -> CodeType:
         """Code that evaluates `node`."""
@@ -76,6 +77,13 @@ class Source:
             code = self._codes[id(node)] = make()
         return code
 
+    def without_continue(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """The body of a loop with what follows `if c: continue` as the other arm: no jump is left."""
+        known = self._bodies.get(id(statements))
+        if known is None:
+            known = self._bodies[id(statements)] = _straight(statements, [])
+        return known
+
     def line(self, number: int) -> str:
         """A line of the file, without indentation."""
         return linecache.getline(self.file, number).strip()
@@ -90,3 +98,23 @@ class Source:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and type(node.value) is int:
                 yield node.value
+
+
+def _straight(statements: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
+    """`statements` and then `rest`, where `continue` skips what is behind it."""
+    for at, statement in enumerate(statements):
+        if isinstance(statement, ast.Continue):
+            return statements[:at]
+        if isinstance(statement, ast.If) and _continues(statement):
+            behind = _straight(statements[at + 1 :], rest)
+            body = _straight(statement.body, behind) or [ast.copy_location(ast.Pass(), statement)]
+            made = ast.If(statement.test, body, _straight(statement.orelse, behind))
+            return [*statements[:at], ast.copy_location(made, statement)]
+    return statements + rest
+
+
+def _continues(statement: ast.stmt) -> bool:
+    """Whether a statement has a `continue` of the loop that it stands in."""
+    if isinstance(statement, ast.Continue):
+        return True
+    return isinstance(statement, ast.If) and any(map(_continues, [*statement.body, *statement.orelse]))

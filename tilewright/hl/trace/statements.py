@@ -141,7 +141,7 @@ class Interpreter:
         for item in items:
             self.assign(node.target, item)
             try:
-                self.run(node.body)
+                self.run(self.source.without_continue(node.body))
             except _Break:
                 return
             except _Continue:
