@@ -74,7 +74,9 @@ class BoundKernel:
         try:
             return emit_module(self.traced, Decision(chosen, self.traced.axes))
         except exc.Error as error:
-            raise exc.located(error, self.traced.source.location(self.traced.source.tree)) from None
+            source = self.traced.source
+            place = errors.Location(source.file, error.line, function=source.name) if error.line else None
+            raise exc.located(error, place or source.location(source.tree)) from None
 
     def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
         """The text of the generated module for a configuration."""

@@ -18,6 +18,7 @@ from tilewright.hl.graph.text import graph_text, node_text
 from tilewright.hl.symbols import Sym, number_needed, set_hooks, show, substitute
 from tilewright.hl.trace import branches, builtins, loops, statements
 from tilewright.hl.trace.arguments import device_of, host_view, integers
+from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
@@ -158,7 +159,7 @@ def _compare(first: Traced, second: Traced) -> None:
         texts = ((node.line, node_text(node), node_text(twin)) for node, twin in pairs)
         line, ours, theirs = next((item for item in texts if item[1] != item[2]), (one.line, "", ""))
         raise exc.LeakedSample(
-            f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}",
+            named(first.axes, f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}"),
             errors.Location(first.source.file, line, function=first.source.name),
             hint="use sizes through x.shape, x.size() and tile.block_size, not through C code",
         )

@@ -47,6 +47,7 @@ class Source:
             raise exc.SourceNotAvailable(
                 f"{self.name} is not defined with `def`", hint="a lambda or an `async def` cannot be a kernel"
             )
+        _check_statements(definition, first - 1 - len(head), self)
         ast.increment_lineno(definition, first - 1 - len(head))
         self.tree = definition
         self.carried: dict[int, set[Any]] = {}
@@ -98,6 +99,25 @@ class Source:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and type(node.value) is int:
                 yield node.value
+
+
+def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -> None:
+    """Refuse what makes the function something else than a run from top to bottom."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            place = errors.Location(source.file, node.lineno + moved, node.col_offset, None, None, source.name)
+            raise exc.StatementNotSupported(
+                f"`{type(node).__name__.lower()}` in a kernel",
+                place,
+                hint="a kernel runs from its first line to its last",
+            )
+    arguments = definition.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        raise exc.InvalidSignature(
+            f"{source.name} has parameters that are not one each by position",
+            errors.Location(source.file, definition.lineno + moved, definition.col_offset, None, None, source.name),
+            hint="name every parameter, or pass a list or a dictionary",
+        )
 
 
 def _straight(statements: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
