@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ class Traced:
         constants: results of calls that the launcher has constants for, in order.
         guards: (expression of the arguments, what it must be).
         captured: tensors from outside that the launcher has under names of its own.
+        device: the device of the kernel's tensors.
+        tunables: choices that the program itself leaves to the configuration, by name.
     """
 
     source: Source
@@ -55,7 +57,9 @@ class Traced:
     scope: dict[str, Any]
     constants: list[Any]
     guards: list[tuple[str, Any]]
-    captured: dict[str, Any]
+    device: Any
+    captured: dict[str, Any] = field(default_factory=dict)
+    tunables: dict[str, Any] = field(default_factory=dict)
 
 
 class _Equal(Exception):
@@ -147,8 +151,10 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
             hint="write `for tile in hl.tile(x.size(0)):` around the work of the device",
         )
     guards = list(dict.fromkeys(trace.guards))
-    folded, constants = interpreter.folded, trace.constants
-    return Traced(source, trace.graphs, trace.axes, trace.slots, folded, scope, constants, guards, trace.captured)
+    left = trace.graphs, trace.axes, trace.slots
+    made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
+    made.captured = trace.captured
+    return made
 
 
 def _compare(first: Traced, second: Traced) -> None:
