@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,7 +139,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     trace.outside = {id(read.value): read for read in tensors}
     names = {name: value for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
-    with tracing(trace), torch.no_grad():
+    elsewhere = torch.get_default_device().type != "cpu"  # samples are on the CPU whatever the user's default
+    with tracing(trace), torch.no_grad(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
             names[name] = host_view(trace, argument, (name,), request.options.static_shapes)
         interpreter = Interpreter(trace, source, names)

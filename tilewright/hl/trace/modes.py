@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tilewright.hl import exc
 from tilewright.hl.rows import table
 from tilewright.hl.rows.files import RECIPES, ROWS
-from tilewright.hl.rows.gather import static_extent, take
+from tilewright.hl.rows.gather import span, static_extent, take
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import shape_arguments
 from tilewright.hl.trace.indexing import load, store
@@ -75,6 +75,9 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **kwargs)
 
     def _device(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "arange" and any(isinstance(arg, Sym | Tile) for arg in args):
+            bounds = [Sym.of(arg.axis.size) if isinstance(arg, Tile) else arg for arg in args]
+            return span(*bounds, dtype=kwargs.get("dtype") or torch.int64)
         change = sample_of if name in shape_arguments.SIZES else self._value_of
         args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
         if "device" in kwargs or name in shape_arguments.FACTORIES:
