@@ -133,6 +133,21 @@ def control(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def two_forms(sums_ptr, out_ptr, n, SIZE: tl.constexpr):
+    """A `while` loop carries a tile that is needed in two layouts, one of them first through a gather."""
+    value = tl.full((SIZE, 1, SIZE), 1, tl.int32)
+    i = 0
+    while i < n:
+        value += 1
+        i += 1
+    wide = tl.broadcast_to(value // value, (SIZE, SIZE, SIZE))
+    picked = tl.gather(wide, tl.zeros((SIZE, SIZE, SIZE), tl.int32) + 3, 2)
+    rows, middle, cols = (tl.arange(0, SIZE)[:, None, None], tl.arange(0, SIZE)[None, :, None], tl.arange(0, SIZE))
+    tl.store(sums_ptr + rows * SIZE + cols, value)
+    tl.store(out_ptr + rows * SIZE * SIZE + middle * SIZE + cols, picked)
+
+
+@triton.jit
 def ragged(x_ptr, out_ptr, total_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
     rows, cols = tl.arange(0, ROWS), tl.arange(0, COLS)
     x = tl.load(x_ptr + rows[:, None] * COLS + cols[None, :])

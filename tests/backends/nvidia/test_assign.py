@@ -210,6 +210,15 @@ def test_branches_and_while_loops_hand_over_tiles():
     same_meaning(source, module, [floats(512), floats(512), 5])
 
 
+def test_a_while_loop_hands_over_each_layout_of_a_tile_as_itself():
+    """Layouts of a result and of the tile that the loop carries may be asked for in different orders."""
+    source = tile_ir(kernels.two_forms, {"sums_ptr": "*i32!", "out_ptr": "*i32!", "n": "i32"}, SIZE=16)
+    module = lay(source)
+    (loop,) = ops(module, "scf.while")
+    assert len({layout_of(result) for result in loop.results if shape_of(result.type)}) == 2
+    same_meaning(source, module, [np.zeros(256, np.int32), np.zeros(4096, np.int32), 3])
+
+
 def test_a_tile_that_would_be_carried_in_many_layouts_settles_on_one():
     source = tile_ir(kernels.shuffled, {"out_ptr": "*i32!", "n": "i32"}, BLOCK=64)
     module = lay(source, num_warps=1)

@@ -173,12 +173,16 @@ class _Rewriter:
                 self._derive(argument, first)
                 self.dead_arguments.append(argument)
 
-    def _replace(self, op: Operation, made: Operation) -> None:
-        """Put a new operation with regions before the old one, and its results in the place of the old results."""
+    def _replace(self, op: Operation, made: Operation, like: Sequence[SSAValue]) -> None:
+        """Put a new operation with regions before the old one, and its results in the place of the old results.
+
+        `like` are the values of whose `_types` the results are: layouts of a result come in the order of theirs, which
+        may have been asked for in another order than the result's own.
+        """
         self._insert(made, op)
         results = iter(made.results)
-        for old in op.results:
-            for layout in self._layouts(old):
+        for old, slot in zip(op.results, like, strict=True):
+            for layout in self._layouts(slot):
                 new = next(results)
                 new.name_hint = old.name_hint
                 if layout is None:
@@ -203,7 +207,7 @@ class _Rewriter:
         self.block(body)
         self._hand_over(body, carried)
         region = op.detach_region(0)
-        self._replace(op, _control(op, operands, types, [region]))
+        self._replace(op, _control(op, operands, types, [region]), carried)
 
     def _if(self, op: IfOp) -> None:
         types = self._types(op.results)
@@ -212,7 +216,7 @@ class _Rewriter:
                 self.block(block)
                 self._hand_over(block, op.results)
         regions = [op.detach_region(region) for region in list(op.regions)]
-        self._replace(op, _control(op, [op.cond], types, regions))
+        self._replace(op, _control(op, [op.cond], types, regions), op.results)
 
     def _while(self, op: WhileOp) -> None:
         before, after = op.before.block, op.after.block
@@ -224,7 +228,7 @@ class _Rewriter:
         self.block(after)
         self._hand_over(after, carried)
         regions = [op.detach_region(region) for region in list(op.regions)]
-        self._replace(op, _control(op, operands, types, regions))
+        self._replace(op, _control(op, operands, types, regions), handed)
 
 
 _CONTROL: dict[type[Operation], Callable[[_Rewriter, Any], None]] = {
