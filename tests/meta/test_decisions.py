@@ -33,6 +33,7 @@ PLANNERS = {
     "nvidia/plan/pipeliner.py": {"_ring_stages": "RING", "_with_room": "RING", "_may_fly": "ASYNC_PRODUCT"},
     "nvidia/plan/conversions.py": {"conversion": "IN_WARP"},
     "nvidia/plan/barriers.py": {"_waits": "NO_BARRIER"},
+    "nvidia/plan/ordering.py": {"_waits": "UNORDERED"},
 }
 ALWAYS = {"PRODUCT"}  # noted where it is planned: there is no No
 ALIASES = {"Loads"}  # types that hold answers
