@@ -36,8 +36,9 @@ format: $(VENV)/.lint ## let ruff rewrite imports and layout
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/.tour ## measure every row of the speed table against torch; JSON goes to benchmarks/results/
+bench: $(VENV)/.tour ## measure every row of the speed table against torch, and all forms; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH)
+	@$(BIN)/python -m benchmarks.forms
 
 docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the code
 	@$(BIN)/python -m tilewright.tools.docgen
@@ -61,6 +62,7 @@ sanitize-gpu: $(VENV)/.gpu ## a representative set of GPU tests under compute-sa
 
 bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
+	@$(BIN)/python -m benchmarks.forms --cuda
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

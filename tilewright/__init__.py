@@ -34,6 +34,7 @@ from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
 from tilewright.language.aggregate import aggregate, must_use_result
 from tilewright.language.host import cdiv, next_power_of_2
 from tilewright.language.library import constexpr_function
+from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction, jit
 from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
@@ -54,11 +55,13 @@ def as_triton() -> None:
 
 
 __all__ = [
+    "AsyncCompileMode",
     "Autotuner",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",
     "Config",
+    "FutureKernel",
     "Heuristics",
     "InterpreterError",
     "JITFunction",

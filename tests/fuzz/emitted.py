@@ -32,7 +32,7 @@ from tilewright.compile.build import compile_request
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.frontend.entry import build_module
-from tilewright.launch import hooks
+from tilewright.launch import jit
 from tilewright.passes.pipeline import run_passes
 from tilewright.tools import examples
 
@@ -71,11 +71,11 @@ def example_kernels() -> Iterator[Kernel]:
     for path in sorted(examples.folder().glob("*.py")):
         seen: list[Request] = []
 
-        def compile_and_note(request: Request, seen: list[Request] = seen) -> Any:
+        def compile_and_note(request: Request, only_from_disk: str = "", *, seen: list[Request] = seen) -> Any:
             seen.append(request)
-            return compile_request(request)
+            return compile_request(request, only_from_disk)
 
-        with mock.patch.object(hooks, "compile_request", compile_and_note):
+        with mock.patch.object(jit, "compile_request", compile_and_note):
             examples.load(path.stem).main()
         for number, request in enumerate(seen):
             yield f"{path.stem}_{number}", request.options, lambda request=request: _built(request)  # type: ignore[misc]

@@ -47,7 +47,8 @@ class _Worker:
     def start(self, job: Job) -> None:
         """Give the process a job; it is idle, or not there yet."""
         if self.process is None:
-            env = dict(os.environ, PYTHONPATH=str(ROOT), OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+            path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+            env = dict(os.environ, PYTHONPATH=path, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fuzz.worker"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env=env,

@@ -114,13 +114,20 @@ class CompilationError(TilewrightError):
         return "\n".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.location, self.hint))
+        inner = self.__cause__ if isinstance(self.__cause__, CompilationError) else None
+        return (_rebuild, (type(self), self.message, self.location, self.hint, inner))
 
 
 def _rebuild(
-    cls: type[CompilationError], message: str, location: Location | None, hint: str | None
+    cls: type[CompilationError],
+    message: str,
+    location: Location | None,
+    hint: str | None,
+    inner: CompilationError | None = None,
 ) -> CompilationError:
-    return cls(message, location, hint=hint)
+    made = cls(message, location, hint=hint)
+    made.__cause__ = inner
+    return made
 
 
 class UnsupportedLanguageConstruct(CompilationError):

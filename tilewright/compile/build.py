@@ -10,9 +10,11 @@ A damaged cache entry is a miss: the kernel is compiled anew.
 
 from __future__ import annotations
 
+import pickle
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.decision import render
@@ -26,12 +28,50 @@ from tilewright.devices.registry import backend_of
 from tilewright.passes.stages import Stage, run_stages
 
 
-def compile_request(request: Request, only_from_disk: str = "") -> CompiledKernel:
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What one process sends another that has compiled for it.
+
+    Args:
+        key: of the request, as the process saw it that compiled.
+        binary: machine code.
+        metadata: facts from the stages.
+        seconds: compile time per stage; empty if it came from the disk cache.
+    """
+
+    key: str
+    binary: bytes
+    metadata: dict[str, Any]
+    seconds: dict[str, float]
+
+
+def image_of_pickled(pickled: bytes) -> Image:
+    """Compile a pickled request, or take it from the disk cache; nothing is loaded, so the target may be elsewhere.
+
+    Raises:
+        CompilationError: the kernel is wrong; other errors as for `compile_request`.
+    """
+    request: Request = pickle.loads(pickled)
+    request.check()
+    key, on_disk = request.key(), _on_disk(request)
+    entry = disk_cache().get(key) if on_disk else None
+    if entry is not None:
+        return Image(key, entry.payload, entry.metadata, {})
+    made = _run(request, key)
+    if on_disk:
+        disk_cache().put(key, made.binary, made.metadata)
+    return Image(key, made.binary, made.metadata, made.seconds)
+
+
+def compile_request(
+    request: Request, only_from_disk: str = "", elsewhere: Callable[[], Image] | None = None
+) -> CompiledKernel:
     """Compile what is asked for, or load it from the disk cache.
 
     Args:
         request: what is asked for.
         only_from_disk: if not empty nothing is compiled, and this says why it would have been.
+        elsewhere: gives what another process has compiled for this request.
 
     Raises:
         NotCompiledError: the disk cache has nothing, and nothing may be compiled.
@@ -41,7 +81,7 @@ def compile_request(request: Request, only_from_disk: str = "") -> CompiledKerne
     begin = time.perf_counter()
     request.check()
     backend, key = backend_of(request.target), request.key()
-    on_disk = not _bypass_cache() and request.source.has_content() and not request.specialization.without_content()
+    on_disk = _on_disk(request)
     kernel = _from_disk(request, key) if on_disk else None
     if kernel is None:
         if only_from_disk:
@@ -49,7 +89,7 @@ def compile_request(request: Request, only_from_disk: str = "") -> CompiledKerne
                 f"{only_from_disk}; nothing is compiled at launches",
                 hint="compile it beforehand with warmup(), or unset TILEWRIGHT_NO_JIT",
             )
-        kernel = _run(request, key)
+        kernel = _run(request, key) if elsewhere is None else _received(request, key, elsewhere())
         if on_disk:
             disk_cache().put(key, kernel.binary, kernel.metadata)
         kernel.module = backend.load(kernel.binary, kernel.metadata)
@@ -65,6 +105,19 @@ def compile_request(request: Request, only_from_disk: str = "") -> CompiledKerne
         print(render(kernel.decisions, f"{kernel.name} for {kernel.target}"), file=sys.stderr)
     kernel.total_seconds = time.perf_counter() - begin
     return kernel
+
+
+def _received(request: Request, key: str, image: Image) -> CompiledKernel:
+    """The kernel that another process has compiled; compiled here if that process saw another source or compiler."""
+    if image.key != key:
+        return _run(request, key)
+    asm: dict[str, str | bytes] = {backend_of(request.target).BINARY: image.binary}
+    return CompiledKernel(request.name, request.target, image.metadata, key, asm, image.seconds)
+
+
+def _on_disk(request: Request) -> bool:
+    """Whether the disk cache may hold what is asked for."""
+    return not (_bypass_cache() or request.specialization.without_content()) and request.source.has_content()
 
 
 def _stages(request: Request) -> dict[str, Stage]:

@@ -1,7 +1,12 @@
-"""One compilation for all threads that ask for the same thing at the same time."""
+"""One compilation for all threads that ask for the same thing at the same time.
+
+A thing that is asked for becomes a job. A job may be offered before anybody wants it, to an executor for instance; who
+then needs it first makes it, be it the executor or the thread that asks, and all others wait for that one.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Hashable
@@ -11,6 +16,43 @@ from typing import Generic, TypeVar
 Made = TypeVar("Made")
 
 
+class Job(Generic[Made]):
+    """Something that is made at most once, by whoever claims it.
+
+    Args:
+        make: gives it.
+        drop: called when it is made or has failed, before anybody who waits goes on.
+    """
+
+    def __init__(self, make: Callable[[], Made], drop: Callable[[], None]) -> None:
+        self._make, self._drop = make, drop
+        self._claim: dict[str, tuple[int, int]] = {}  # "maker": its process and thread; `setdefault` is atomic
+        self._future: Future[Made] = Future()
+
+    def result(self) -> Made:
+        """What `make()` gives, here or where it is running already; its error is raised for everybody who asks.
+
+        A thread that asks again while it makes the thing (from a hook) makes another, and so does a forked child, in
+        which the maker does not run.
+        """
+        if self._future.done():
+            return self._future.result()
+        me = os.getpid(), threading.get_ident()
+        maker = self._claim.setdefault("maker", me)
+        if maker is not me:
+            in_vain = maker == me or maker[0] != me[0]
+            return self._make() if in_vain else self._future.result()
+        try:
+            made = self._make()
+        except BaseException as error:
+            self._drop()
+            self._future.set_exception(error)
+            raise
+        self._drop()
+        self._future.set_result(made)
+        return made
+
+
 class Shared(Generic[Made]):
     """Makes things by key; who asks for what another thread is making waits for it, and gets its error too.
 
@@ -18,28 +60,15 @@ class Shared(Generic[Made]):
     """
 
     def __init__(self) -> None:
-        self._running: dict[Hashable, tuple[tuple[int, int], Future[Made]]] = {}
+        self._jobs: dict[Hashable, Job[Made]] = {}
 
     def make(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make()` gives, here or in the thread that is at it already.
+        """What `make()` gives, or what the job gives that is there for `key`."""
+        return self.offer(key, make).result()
 
-        A thread that asks again while it makes the thing (from a hook) makes another, and so does a forked child, in
-        which the maker does not run.
-        """
-        me = os.getpid(), threading.get_ident()
-        mine: tuple[tuple[int, int], Future[Made]] = me, Future()
-        maker, future = self._running.setdefault(key, mine)
-        if maker[0] != me[0] or (maker == me and future is not mine[1]):
-            return make()
-        if future is not mine[1]:
-            return future.result()
-        try:
-            made = make()
-        except BaseException as error:
-            future.set_exception(error)
-            raise
-        else:
-            future.set_result(made)
-            return made
-        finally:
-            del self._running[key]
+    def offer(self, key: Hashable, make: Callable[[], Made]) -> Job[Made]:
+        """The job for `key`, which nobody has to start yet."""
+        return self._jobs.setdefault(key, Job(make, functools.partial(self._drop, key)))
+
+    def _drop(self, key: Hashable) -> None:
+        self._jobs.pop(key, None)

@@ -20,7 +20,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
-from tilewright.compile.build import compile_request
+from tilewright.compile.build import Image, compile_request
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
@@ -37,7 +37,7 @@ from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import cpu
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import door
+from tilewright.launch import asynchronous, door
 from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.hooks import is_refused, launch_facts, tell_compiled
 from tilewright.launch.host_copies import on_host
@@ -267,23 +267,34 @@ class JITFunction(KernelFunction, KernelInterface):
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
 
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
-        """The kernel for a call; None where a hook asks that it be not compiled."""
+        """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
+        not compiled."""
         request = self._request(call, call.target or target_at(call.place.device))
         key = (request.specialization, request.options, request.target)
         for function in (self, *call.specialization.functions()):
             check_globals(function)
         kernel = self._kernels.get(key)
-        if kernel is None:
-            kernel = self._compiling.make(key, lambda: self._kernels.get(key) or self._compile(key, request, warmup))
-        return kernel
+        if kernel is not None:
+            return kernel
 
-    def _compile(self, key: VariantKey, request: Request, warmup: bool) -> CompiledKernel | None:
+        def make(elsewhere: Callable[[], Image] | None = None) -> CompiledKernel | None:
+            return self._kernels.get(key) or self._compile(key, request, warmup, elsewhere)
+
+        mode = asynchronous.active()
+        if mode is not None and warmup:
+            future: Any = mode.submit(functools.partial(self._compiling.offer, key), request, make)
+            return future  # type: ignore[no-any-return]
+        return self._compiling.make(key, make)
+
+    def _compile(
+        self, key: VariantKey, request: Request, warmup: bool, elsewhere: Callable[[], Image] | None
+    ) -> CompiledKernel | None:
         if is_refused(self, request, warmup):
             return None
         reason = reason_of(self.fn.__name__, list(self._kernels), key)
         if knobs.runtime.explain_variants:
             print(reason, file=sys.stderr)
-        kernel = compile_request(request, reason if knobs.runtime.no_jit and not warmup else "")
+        kernel = compile_request(request, reason if knobs.runtime.no_jit and not warmup else "", elsewhere)
         self._reasons[key] = reason
         self._kernels[key] = kernel
         tell_compiled(self, request, warmup, kernel.from_disk)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.backends.cpu import soft_vectors
-from tilewright.backends.cpu.emit.dot import amx
+from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import CpuFeatures, describe, host
 
@@ -70,7 +70,7 @@ def machine() -> CpuFeatures:
     lesser = os.environ.get("TILEWRIGHT_TEST_MACHINE")
     if lesser:
         return describe(host().triple, lesser)
-    if host().has("amx-tile") and not amx.request_permission():
+    if host().has("amx-tile") and not request_permission():
         return describe(flags="-amx-tile,-amx-bf16,-amx-int8")
     return host()
 

@@ -156,6 +156,7 @@ ARITY = {"arith.divf": 2, "arith.maximumf": 2, "arith.maxnumf": 2, "arith.addf":
         ("tt.fp_to_fp", "f32", "f8E4M3FN", 89, "cvt.rn.satfinite.e4m3x2.f32", 1),
         ("tt.fp_to_fp", "f32", "f8E4M3FN", 80, "cvt.rn.satfinite.e4m3x2.f32", 0),
         ("tt.fp_to_fp", "f8E5M2", "f16", 90, "cvt.rn.f16x2.e5m2x2", 1),
+        ("math.absi", "i16", None, 80, "abs.s32", 2),
         ("arith.fptosi", "f32", "i32", 80, "cvt.rzi.s32.f32", 2),
         ("arith.sitofp", "i32", "f16", 80, "cvt.rn.f16.s32", 2),
     ],

@@ -18,10 +18,11 @@ from tests.backends.nvidia.bodies import (
     mixed_layout,
     one,
     op_kernel,
+    region,
     run_op,
     some_layouts,
 )
-from tests.backends.nvidia.op_kernels import Ran
+from tests.backends.nvidia.op_kernels import OpKernel, Ran
 from tests.backends.nvidia.simt import Result
 from tilewright.backends.nvidia import ptx
 from tilewright.backends.nvidia.arch import arch_of
@@ -30,6 +31,7 @@ from tilewright.ir.types import bf16, f16, f32, f64, i1, i8, i32, i64, tile_type
 from tilewright.layouts.distributed import default_blocked, sliced
 from tilewright.layouts.linear import LinearLayout
 from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.spec import REGISTRY
 
 CAPABILITIES = (80, 86, 89, 90, 100, 120)
 SHAPES = ((96,), (1,), (512,), (8, 16), (5, 7), (33, 4), (3, 4, 5))
@@ -124,6 +126,20 @@ def test_bodies_and_types(element: Any, name: str, want: Any) -> None:
         layout = default_blocked((6, 100), num_warps, vector=2)
         (ran,), _ = reduced([x], [element], layout, axis, one(name))
         ran.check(want(x, axis), ulp=8 if name in ("arith.mulf", "arith.addf") else 0)
+
+
+@pytest.mark.parametrize("vector", [1, 2])
+def test_products_are_rounded_before_they_cross_lanes(vector: int) -> None:
+    """Else the lanes of a warp, each with a product of its own still exact, end up with different copies."""
+    kernel, shape = OpKernel(), (32 * vector,)
+    layout = default_blocked(shape, 1, vector=vector)
+    type_ = kernel.laid_out(tile_type(shape, f32), layout)
+    a, b = (kernel.operand(type_, np.zeros(shape, np.float32), layout) for _ in range(2))
+    product = kernel.build(REGISTRY["arith.mulf"].op, [a, b], [type_]).results[0]
+    body = region(ReduceOp.name, [f32], one("arith.addf"))
+    kernel.result(kernel.apply(ReduceOp.build_op([product], [f32], {"axis": 0}, [body])).results[0])
+    text = ptx.compile_ptx(kernel.text(), arch_of(90))
+    assert text.count("add.rn.f32 ") == 5 and text.count("fma.rn.f32 ") == vector - 1
 
 
 def test_a_row_per_warp_needs_no_shared_memory() -> None:

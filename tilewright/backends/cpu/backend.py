@@ -11,22 +11,30 @@ import ctypes
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilewright.backends.cpu import lowering as lowerings
 from tilewright.backends.cpu.device.builtin import Builtin, make_builtin
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
+from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
-from tilewright.backends.cpu.emit.dot import amx
-from tilewright.backends.cpu.emit.lower import CpuProgram, LoopModule, emit_module, plan_module
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
 from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
+from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.passes.stages import Stage
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu import lowering as lowerings
+    from tilewright.backends.cpu.emit import lower
+    from tilewright.backends.cpu.plan import module as loops
+else:  # a kernel that comes from the disk cache needs none of them
+    lowerings = lazy_module("tilewright.backends.cpu.lowering")
+    lower = lazy_module("tilewright.backends.cpu.emit.lower")
+    loops = lazy_module("tilewright.backends.cpu.plan.module")
 
 BINARY = "obj"
 _NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
@@ -57,7 +65,7 @@ class LoadedKernel:
 @functools.lru_cache(maxsize=8)
 def _target(arch: str | None, features: str | None) -> Target:
     isa = describe("", arch or "", features or "")
-    if isa.has("amx-tile") and not amx.request_permission():  # the kernel keeps the tile registers from us
+    if isa.has("amx-tile") and not request_permission():  # the kernel keeps the tile registers from us
         isa = describe("", arch or "", ",".join(filter(None, (features, _NO_AMX))))
     return Target("cpu", isa.cpu, features=isa.flags, triple=isa.triple)
 
@@ -90,19 +98,18 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     isa = features_of(target)
 
-    def emit(loops: LoopModule, metadata: dict[str, Any]) -> CpuProgram:
-        program = emit_module(loops, isa, options)
+    def emit(planned: loops.LoopModule, metadata: dict[str, Any]) -> lower.CpuProgram:
+        program = lower.emit_module(planned, isa, options)
         metadata.update(
             symbol=program.symbol,
             scratch_bytes=program.scratch_bytes,
-            chunk=program.chunk,
             asserts=list(program.asserts),
             decisions=program.decisions,
         )
         return program
 
     return {
-        "loops": Stage(lambda module, _: plan_module(module, isa), LoopModule.render),
+        "loops": Stage(lambda module, _: loops.plan_module(module, isa), lambda planned: planned.render()),
         "llir": Stage(emit, lambda program: program.llvm, lambda text, made: replace(made, llvm=text.decode())),
         BINARY: Stage(lambda program, _: codegen.compile_object(program.llvm, isa), parse=lambda image, _: image),
     }
@@ -140,7 +147,8 @@ def builtin(miss: Callable[..., Any]) -> Builtin | None:
 
 def lowering(name: str) -> Lowering | None:
     """How code is made for operation `name`."""
-    return lowerings.lowering(name)
+    made: Lowering | None = lowerings.lowering(name)
+    return made
 
 
 def texts(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:

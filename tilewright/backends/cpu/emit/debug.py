@@ -6,19 +6,15 @@ if not all elements of the condition: failed = 1 + number of the assertion, unle
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import I32, I64, NULL, PTR, T, V, const
 from tilewright.ir.types import bit_width, element_type, ir_name, is_float, is_pointer, shape_of
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.lower import FunctionLowering
 
 _VARIADIC = T("...")
 

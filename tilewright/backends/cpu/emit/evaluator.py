@@ -8,150 +8,60 @@ nest needs before the loops on which it does not depend.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.plan.affine import AffineAnalysis, Atom, Poly
-from tilewright.backends.cpu.plan.index import CONST, Coord, Index, base_fields, pattern, sources
-from tilewright.backends.cpu.plan.recompute import (
-    cast_name,
-    constant_of,
-    is_tile,
-    operand_indices,
-    owner_of,
-    property_int,
-    side_bit,
-    table_name,
-)
-from tilewright.backends.llvm.casts import convert, from_working_float, storage
-from tilewright.backends.llvm.elementwise import emit
+from tilewright.backends.cpu.emit.values import Values
+from tilewright.backends.cpu.plan.recompute import cast_name, table_name
+from tilewright.backends.llvm.casts import convert, storage
+from tilewright.backends.llvm.elementwise import TABLE, emit
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import F32, I1, I32, I64, T, V, const, const_vector, zero
+from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.base.errors import InternalError, UnsupportedError
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
-from tilewright.ops.math_extern import math_name
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.plan.steps import Buffer
-
-
-@dataclass(slots=True)
-class Nest:
-    """The loop nest in which values are evaluated.
-
-    Args:
-        lanes: lanes of a chunk, 0 for scalars.
-        bits: bits of each loop variable, by loop number.
-        zeros: how many of them are always zero, the lowest ones; none where nothing is said.
-        loops: loop variables that are open, i64.
-        depth: nesting depth of each loop that is open, from 1.
-    """
-
-    lanes: int = 0
-    bits: dict[int, int] = field(default_factory=dict)
-    zeros: dict[int, int] = field(default_factory=dict)
-    loops: dict[int, V] = field(default_factory=dict)
-    depth: dict[int, int] = field(default_factory=dict)
-
+from tilewright.ir.values import is_tile, owner_of, property_int
+from tilewright.ops.casts import FpToFpOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddFOp, ClampFOp, CmpFOp, CmpIOp, MulFOp, SubFOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.function import PoisonOp
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.math_extern import ExternElementwiseOp, math_name
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import CatOp, JoinOp
 
 _DEEP = 40
 """Values that wait for one another in a recursion; each takes a few of the frames that Python has."""
 
 
-class Evaluator:
-    """Values of one function.
+class Evaluator(Values):
+    """Computes the tiles of one function.
 
     Args:
         f: where to emit.
+        arena: start of the thread's scratch.
         fuse: whether a product may be contracted with the sum that takes it.
         decisions: of the function.
 
     Attributes:
-        scalars: LLVM values of scalar SSA values.
-        placed: buffers of the values that live in scratch now.
-        arena: start of the thread's scratch.
-        nest: the loop nest being emitted.
         holds: comparisons, each at an index, known to be true in every lane of the group (see `masks`).
-        programs: number of programs of the launch, i64, where it is known.
-        streaming: whether whole-vector stores go past the caches (see `streaming`); streamed: whether any did.
     """
 
     def __init__(self, f: Function, arena: V, *, fuse: bool, decisions: Decisions) -> None:
-        self.f = f
+        super().__init__(f, arena)
         self.decisions = decisions
         self.fuse = fuse and f.isa.has_fma
-        self.arena = arena
-        self.scalars: dict[SSAValue, V] = {}
-        self.placed: dict[SSAValue, Buffer] = {}
-        self.analysis = AffineAnalysis(lambda value: value in self.placed)
-        self.nest = Nest()
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
-        self.programs: V | None = None
-        self.streaming = self.streamed = False
-        self._memo: dict[object, V] = {}
-        self._levels: list[list[object]] = [[]]
         self._depth = 0
-
-    # -- placement -----------------------------------------------------------------------------------
-
-    def place(self, buffers: dict[SSAValue, Buffer]) -> None:
-        """From now on these values are read from scratch."""
-        self.placed.update(buffers)
-        self.analysis.forget()
-
-    def restore(self, placed: dict[SSAValue, Buffer]) -> None:
-        """Go back to an earlier placement."""
-        self.placed.clear()
-        self.placed.update(placed)
-        self.analysis.forget()
-
-    # -- scopes --------------------------------------------------------------------------------------
-
-    def enter(self, nest: Nest) -> None:
-        """Begin a loop nest."""
-        self.nest = nest
-        self._memo, self._levels = {}, [[]]
-
-    def open(self, loop: int, index: V) -> None:
-        """A loop of the nest has been opened."""
-        self._levels.append([])
-        self.nest.loops[loop] = index
-        self.nest.depth[loop] = len(self._levels) - 1
-
-    def close(self, loop: int) -> None:
-        """The innermost open loop has been closed: what was emitted in it is out of reach."""
-        for key in self._levels.pop():
-            del self._memo[key]
-        del self.nest.loops[loop], self.nest.depth[loop]
-
-    def open_scope(self) -> None:
-        """Begin a branch: what is evaluated in it is forgotten by `close_scope`."""
-        self._levels.append([])
-
-    def close_scope(self) -> None:
-        """End a branch."""
-        for key in self._levels.pop():
-            del self._memo[key]
-
-    def remember(self, key: object, value: V) -> V:
-        """Keep `value` until the innermost open loop is closed."""
-        if key not in self._memo:
-            self._levels[-1].append(key)
-        self._memo[key] = value
-        return value
-
-    def recall(self, key: object) -> V | None:
-        return self._memo.get(key)
-
-    def level_of(self, index: Index) -> int:
-        """Depth of the innermost loop on which an index depends; beyond every open one if it is not open yet."""
-        return max([self.nest.depth.get(src, 1 << 20) for src in sources(index) if src >= 0], default=0)
 
     def hoist(self, roots: Sequence[tuple[SSAValue, Index]]) -> None:
         """Emit, in the current block, what the roots need and what does not depend on loops that are still closed."""
@@ -176,86 +86,6 @@ class Evaluator:
                 memory.hoist_scratch(self, self.placed[value], index)
             else:
                 stack += operand_indices(value, index)
-
-    # -- scalars -------------------------------------------------------------------------------------
-
-    def scalar(self, value: SSAValue) -> V:
-        """A scalar SSA value."""
-        found = self.scalars.get(value)
-        if found is None:
-            owner, number = owner_of(value), constant_of(value)
-            undefined = owner is not None and owner.name == "ub.poison"
-            if number is None and not undefined:
-                raise InternalError(f"the scalar {value} is used before it is computed")
-            made = zero(storage(ir_name(value.type))) if number is None else self._constant(value, number)
-            found = self.scalars[value] = made
-        return found
-
-    def _constant(self, value: SSAValue, number: int | float) -> V:
-        name = ir_name(element_type(value.type))
-        if name.startswith("f8"):
-            return from_working_float(self.f, const(F32, number), name)
-        return const(storage(name), number)
-
-    def atom(self, atom: Atom) -> V:
-        """A scalar integer widened to i64."""
-        key = ("atom", atom)
-        found = self.recall(key)
-        if found is None:
-            v = self.scalar(atom.value)
-            found = self.remember(key, self.f.cast("zext" if atom.unsigned else "sext", v, I64))
-        return found
-
-    def poly(self, poly: Poly) -> V:
-        """The value of a polynomial, i64."""
-        known = poly.constant
-        if known is not None:
-            return const(I64, known)
-        key = ("poly", poly)
-        found = self.recall(key)
-        if found is None:
-            total: V = const(I64, 0)
-            for monomial, coefficient in poly.terms.items():
-                term: V = const(I64, coefficient)
-                for atom in monomial:
-                    term = self.f.mul(self.atom(atom), term)
-                total = self.f.add(total, term)
-            found = self.remember(key, total)
-        return found
-
-    # -- coordinates ---------------------------------------------------------------------------------
-
-    def coord(self, coord: Coord) -> V:
-        """The part of a coordinate that all lanes share, i64."""
-        key = ("coord", base_fields(coord))
-        found = self.recall(key)
-        if found is not None:
-            return found
-        total: V = const(I64, 0)
-        for src, lo, width, pos in base_fields(coord):
-            if src == CONST:
-                total = self.f.add(total, lo << pos)
-                continue
-            part = self.nest.loops[src]
-            above, below = lo + width < self.nest.bits[src], lo > self.nest.zeros.get(src, 0)
-            if above or (below and pos):  # bits that are not of the field and that no shift drops
-                part = self.f.and_(part, ((1 << width) - 1) << lo)
-            if pos != lo:
-                part = self.f.shl(part, pos - lo) if pos > lo else self.f.lshr(part, lo - pos)
-            total = self.f.add(total, part)
-        return self.remember(key, total)
-
-    def lanes_of(self, coord: Coord) -> tuple[int, ...] | None:
-        """What each lane adds to a coordinate, None for nothing."""
-        return pattern(coord, self.nest.lanes) if self.nest.lanes else None
-
-    def position(self, coord: Coord, t: T = I32) -> V:
-        """The whole coordinate as an integer of type `t`: a vector if it varies over the lanes."""
-        base = self.f.cast("trunc", self.coord(coord), t) if t.bits < 64 else self.coord(coord)
-        lanes = self.lanes_of(coord)
-        if lanes is None:
-            return base
-        return self.f.add(self.f.splat(base, len(lanes)), const_vector(t.vec(len(lanes)), list(lanes)))
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -294,18 +124,18 @@ class Evaluator:
             return memory.read_scratch(self, buffer, index, ir_name(element_type(value.type)))
         number = constant_of(value)
         if number is not None:
-            return self._constant(value, number)
+            return self.constant(value, number)
         op = owner_of(value)
         if op is None:
             raise InternalError("a tile argument has no place in scratch")
-        special = _SPECIAL.get(op.name)
+        special = _SPECIAL.get(type(op))
         if special is not None:
             return special(self, op, value, index)
         fused = self.contract(op, index)
         if fused is not None:
             return fused
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
-        if op.name in _VIEW_OPS:
+        if is_view(op):
             return args[0]
         return self.apply(op, args)
 
@@ -314,12 +144,12 @@ class Evaluator:
         lanes = max(arg.type.lanes for arg in args)
         if lanes:
             args = [self.f.splat(arg, lanes) for arg in args]
-        cast = cast_name(op.name)
+        cast = cast_name(op)
         if cast is not None:
             source, target = (ir_name(element_type(v.type)) for v in (op.operands[0], op.results[0]))
-            rounding = op.attr_values().get("rounding") or "rtne" if op.name == "tt.fp_to_fp" else "rtne"  # type: ignore[attr-defined]
+            rounding = op.attr_values().get("rounding") or "rtne" if isinstance(op, FpToFpOp) else "rtne"
             return convert(self.f, cast, args[0], source, target, rounding=str(rounding))
-        name = table_name(op.name)
+        name = table_name(op)
         if name is None:
             raise InternalError(f"{op.name} is not element-wise")
         return emit(self.f, name, *args, **_attributes(op))
@@ -334,7 +164,7 @@ class Evaluator:
         z = self.eval(addend, index)
         lanes = max(v.type.lanes for v in (x, y, z))
         x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
-        if op.name == "arith.subf":
+        if isinstance(op, SubFOp):
             x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
         return self.f.fma(x, y, z)
 
@@ -359,8 +189,8 @@ class Evaluator:
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         lanes = max(arg.type.lanes for arg in args)
         symbol = op.attr_values()["symbol"]  # type: ignore[attr-defined]
-        name = table_name(f"math.{math_name(symbol)}")
-        if name is None:
+        name = math_name(symbol)
+        if name not in TABLE:
             raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
         return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
 
@@ -371,7 +201,7 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
     op = owner_of(value)
     if op is None or at in ev.holds or value in ev.placed or constant_of(value) is not None:
         return []
-    if op.name in _SPECIAL and op.name not in ("tt.load", "tt.extern_elementwise"):
+    if type(op) in _SPECIAL and not isinstance(op, (LoadOp, ExternElementwiseOp)):
         return []
     product = _contracted(ev, op)
     if product is not None:
@@ -383,14 +213,14 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
 
 def _contracted(ev: Evaluator, op: Operation) -> tuple[Operation, SSAValue, int] | None:
     """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
-    if not ev.fuse or op.name not in ("arith.addf", "arith.subf"):
+    if not ev.fuse or not isinstance(op, (AddFOp, SubFOp)):
         return None
     if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
         return None
     for number in (0, 1):
         operand = op.operands[number]
         product = owner_of(operand)
-        if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in ev.placed:
+        if not isinstance(product, MulFOp) or not operand.has_one_use() or operand in ev.placed:
             continue
         return product, op.operands[1 - number], number
     return None
@@ -408,22 +238,21 @@ class _Known:
 
 def _attributes(op: Operation) -> dict[str, object]:
     """Attributes that an entry of the elementwise table takes."""
-    if op.name in ("arith.cmpi", "arith.cmpf"):
-        return {"predicate": op.attr_values()["predicate"]}  # type: ignore[attr-defined]
-    if op.name == "tt.clampf":
-        return {"propagate_nan": op.attr_values()["propagateNan"] != "none"}  # type: ignore[attr-defined]
+    if isinstance(op, (CmpIOp, CmpFOp)):
+        return {"predicate": op.attr_values()["predicate"]}
+    if isinstance(op, ClampFOp):
+        return {"propagate_nan": op.attr_values()["propagateNan"] != "none"}
     return {}
 
 
-_VIEW_OPS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.split"})
-_SPECIAL: dict[str, Callable[[Evaluator, Operation, SSAValue, Index], V]] = {
-    "arith.constant": lambda ev, op, value, index: memory.read_constant(ev, op, index),
-    "tt.make_range": Evaluator._range,
-    "ub.poison": lambda ev, op, value, index: zero(storage(ir_name(element_type(value.type)))),
-    "tt.load": lambda ev, op, value, index: memory.load_tile(ev, op, index),
-    "tt.addptr": lambda ev, op, value, index: memory.pointers(ev, value, index),
-    "tt.join": Evaluator._sides,
-    "tt.cat": Evaluator._sides,
-    "tt.gather": lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
-    "tt.extern_elementwise": Evaluator._extern,
+_SPECIAL: dict[type[Operation], Callable[[Evaluator, Operation, SSAValue, Index], V]] = {
+    ConstantOp: lambda ev, op, value, index: memory.read_constant(ev, op, index),
+    MakeRangeOp: Evaluator._range,
+    PoisonOp: lambda ev, op, value, index: zero(storage(ir_name(element_type(value.type)))),
+    LoadOp: lambda ev, op, value, index: memory.load_tile(ev, op, index),
+    AddPtrOp: lambda ev, op, value, index: memory.pointers(ev, value, index),
+    JoinOp: Evaluator._sides,
+    CatOp: Evaluator._sides,
+    GatherOp: lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
+    ExternElementwiseOp: Evaluator._extern,
 }

@@ -13,33 +13,31 @@ All roots of a chunk are evaluated before anything is stored, so that a tile may
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import enter_nest
+from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
-from tilewright.backends.cpu.plan.index import Index
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.subjects import PAST_CACHES
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
-
-if TYPE_CHECKING:
-    from tilewright.backends.llvm.module import Function
-
+from tilewright.ir.values import is_tile
 
 _WRITE = frozenset({"spill", "copy"})
 
 
-def emit_group(ev: Evaluator, step: Step) -> None:
+def emit_group(low: FunctionLowering, step: Step) -> None:
     """Emit a group of stores, spills and reductions."""
+    ev = low.ev
     own = {value: ev.placed[value] for value in step.computed(ev.placed)}
     if own:
         ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})

@@ -6,16 +6,12 @@ for each element where the mask holds: if 0 <= element < bins: counters[element]
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, V, const
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.lower import FunctionLowering
 
 
 def emit_histogram(low: FunctionLowering, step: Step) -> None:

@@ -14,22 +14,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.affine import Form, PointerForm, Poly
+from tilewright.analysis.constants import constant_elements
+from tilewright.analysis.index import Coord, Index
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import Form, PointerForm, Poly
-from tilewright.backends.cpu.plan.index import Coord, Index
-from tilewright.backends.cpu.plan.recompute import constant_elements
+from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero
 from tilewright.base.errors import UnsupportedError
 from tilewright.ir.types import TilePointerType, element_type, ir_name, pointee_bytes, shape_of
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 Offsets = tuple[int, ...]
 LINE = 64
@@ -58,7 +55,7 @@ class Address:
 # --- addresses --------------------------------------------------------------------------------------
 
 
-def _prefix(ev: Evaluator, value: object, base: V, form: Form, level: int) -> V:
+def _prefix(ev: Values, value: object, base: V, form: Form, level: int) -> V:
     """`base` plus the parts of a form that depend on loops at depth `level` or less, uniform over lanes."""
     key = ("address", value, level)
     found = ev.recall(key)
@@ -75,11 +72,11 @@ def _prefix(ev: Evaluator, value: object, base: V, form: Form, level: int) -> V:
     return ev.remember(key, pointer)
 
 
-def _level(ev: Evaluator, coord: Coord) -> int:
+def _level(ev: Values, coord: Coord) -> int:
     return ev.level_of((coord,))
 
 
-def hoist_address(ev: Evaluator, value: SSAValue, index: Index) -> None:
+def hoist_address(ev: Values, value: SSAValue, index: Index) -> None:
     """Emit the part of an address that does not depend on loops that are still closed."""
     form = ev.analysis.pointer(value, index)
     base = form.base
@@ -87,19 +84,19 @@ def hoist_address(ev: Evaluator, value: SSAValue, index: Index) -> None:
         _hoist(ev, (value, index), lambda: ev.scalar(base), form.offset)
 
 
-def hoist_scratch(ev: Evaluator, buffer: Buffer, index: Index) -> None:
+def hoist_scratch(ev: Values, buffer: Buffer, index: Index) -> None:
     """As `hoist_address` for a place in scratch."""
     _hoist(ev, (buffer, index), lambda: _arena(ev, buffer), _scratch_form(buffer, index))
 
 
-def _hoist(ev: Evaluator, key: object, base: Callable[[], V], form: Form) -> None:
+def _hoist(ev: Values, key: object, base: Callable[[], V], form: Form) -> None:
     level = max(ev.nest.depth.values(), default=0)
     for poly in (form.constant, *form.coords.values()):
         ev.poly(poly)
     _prefix(ev, key, base(), form, level)
 
 
-def _arena(ev: Evaluator, buffer: Buffer) -> V:
+def _arena(ev: Values, buffer: Buffer) -> V:
     return ev.f.gep(ev.arena, buffer.offset)
 
 
@@ -112,7 +109,7 @@ def _scratch_form(buffer: Buffer, index: Index) -> Form:
     return form
 
 
-def _address(ev: Evaluator, key: object, base: V, form: Form) -> Address:
+def _address(ev: Values, key: object, base: V, form: Form) -> Address:
     """The address of a chunk at the current place in the nest."""
     level = max(ev.nest.depth.values(), default=0)
     address = Address(_prefix(ev, key, base, form, level))
@@ -140,19 +137,19 @@ def _address(ev: Evaluator, key: object, base: V, form: Form) -> Address:
     return address
 
 
-def _widened(ev: Evaluator, value: SSAValue, at: Index) -> V:
+def _widened(ev: Values, value: SSAValue, at: Index) -> V:
     return ev.f.cast("sext", ev.eval(value, at), I64)
 
 
-def _scaled(ev: Evaluator, scale: Poly, value: SSAValue, at: Index) -> V:
+def _scaled(ev: Values, scale: Poly, value: SSAValue, at: Index) -> V:
     return ev.f.splat(ev.poly(scale), ev.eval(value, at).type.lanes)
 
 
-def _vary(ev: Evaluator, address: Address, offset: V) -> None:
+def _vary(ev: Values, address: Address, offset: V) -> None:
     address.varying = offset if address.varying is None else ev.f.add(address.varying, offset)
 
 
-def address_of(ev: Evaluator, pointer: SSAValue, index: Index) -> Address:
+def address_of(ev: Values, pointer: SSAValue, index: Index) -> Address:
     """The address of a tile of pointers (or a scalar pointer) at an index."""
     form: PointerForm = ev.analysis.pointer(pointer, index)
     if form.base is not None:
@@ -167,7 +164,7 @@ def address_of(ev: Evaluator, pointer: SSAValue, index: Index) -> Address:
     return Address(moved, address.offsets, address.varying)
 
 
-def lane_pointers(ev: Evaluator, address: Address, lanes: int) -> V:
+def lane_pointers(ev: Values, address: Address, lanes: int) -> V:
     """One pointer per lane."""
     f = ev.f
     pointers = address.base
@@ -178,7 +175,7 @@ def lane_pointers(ev: Evaluator, address: Address, lanes: int) -> V:
     return f.splat(pointers, lanes)
 
 
-def pointers(ev: Evaluator, value: SSAValue, index: Index) -> V:
+def pointers(ev: Values, value: SSAValue, index: Index) -> V:
     """A tile of pointers as values."""
     address = address_of(ev, value, index)
     return address.base if address.uniform else lane_pointers(ev, address, ev.nest.lanes)
@@ -195,7 +192,7 @@ def _runs(offsets: Offsets, size: int) -> int:
     return run
 
 
-def _read(ev: Evaluator, t: T, address: Address, mask: V | None, other: V | None) -> V:
+def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -> V:
     """Lanes of `t` (a scalar type) at an address; a scalar where all lanes agree."""
     f, size, lanes = ev.f, max(1, t.bits // 8), ev.nest.lanes
     if mask is not None and mask.const is not None:
@@ -216,7 +213,7 @@ def _read(ev: Evaluator, t: T, address: Address, mask: V | None, other: V | None
     return f.gather(vt, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes), fill)
 
 
-def _read_scalar(ev: Evaluator, t: T, pointer: V, mask: V | None, other: V | None) -> V:
+def _read_scalar(ev: Values, t: T, pointer: V, mask: V | None, other: V | None) -> V:
     f = ev.f
     if mask is None:
         return f.load(t, pointer)
@@ -225,7 +222,7 @@ def _read_scalar(ev: Evaluator, t: T, pointer: V, mask: V | None, other: V | Non
     return f.if_else(mask, lambda: [f.splat(f.load(t, pointer), lanes)], lambda: [fill])[0]
 
 
-def _read_runs(ev: Evaluator, t: T, address: Address, run: int, mask: V | None, other: V | None) -> V:
+def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, other: V | None) -> V:
     """Vectors of `run` neighbours each."""
     f, lanes = ev.f, ev.nest.lanes
     assert address.offsets is not None
@@ -242,7 +239,7 @@ def _read_runs(ev: Evaluator, t: T, address: Address, run: int, mask: V | None, 
     return f.concat(parts)
 
 
-def _read_shuffled(ev: Evaluator, t: T, address: Address) -> V | None:
+def _read_shuffled(ev: Values, t: T, address: Address) -> V | None:
     """All bytes between the first and the last lane, then a shuffle; only where nothing between is out of bounds.
 
     True for lanes that repeat elements, and for offsets without gaps in another order.
@@ -258,7 +255,7 @@ def _read_shuffled(ev: Evaluator, t: T, address: Address) -> V | None:
     return f.shuffle(loaded, None, [where[offset] for offset in address.offsets])
 
 
-def load_tile(ev: Evaluator, op: Operation, index: Index) -> V:
+def load_tile(ev: Values, op: Operation, index: Index) -> V:
     """A `tt.load` at an index."""
     name = ir_name(element_type(op.results[0].type))
     address = address_of(ev, op.operands[0], index)
@@ -270,7 +267,7 @@ def load_tile(ev: Evaluator, op: Operation, index: Index) -> V:
     return load_bool(ev.f, byte)
 
 
-def read_scratch(ev: Evaluator, buffer: Buffer, index: Index, name: str) -> V:
+def read_scratch(ev: Values, buffer: Buffer, index: Index, name: str) -> V:
     """A value that lives in scratch, as elements of type `name`."""
     address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
     if buffer.elem == "i1":
@@ -279,7 +276,7 @@ def read_scratch(ev: Evaluator, buffer: Buffer, index: Index, name: str) -> V:
     return convert_element(ev, value, buffer.elem, name)
 
 
-def read_constant(ev: Evaluator, op: Operation, index: Index) -> V:
+def read_constant(ev: Values, op: Operation, index: Index) -> V:
     """A constant tile whose elements differ: a table in the object."""
     value = op.results[0]
     name = ir_name(element_type(value.type))
@@ -294,7 +291,7 @@ def read_constant(ev: Evaluator, op: Operation, index: Index) -> V:
     return load_bool(ev.f, read) if name == "i1" else read
 
 
-def convert_element(ev: Evaluator, value: V, source: str, target: str) -> V:
+def convert_element(ev: Values, value: V, source: str, target: str) -> V:
     """Between the element type of an accumulator and that of the tile that it stands for."""
     if source == target:
         return value
@@ -304,7 +301,7 @@ def convert_element(ev: Evaluator, value: V, source: str, target: str) -> V:
     return from_working_float(ev.f, to_working_float(ev.f, value, source), target)
 
 
-def gather_scratch(ev: Evaluator, op: Operation, index: Index) -> V:
+def gather_scratch(ev: Values, op: Operation, index: Index) -> V:
     """`tt.gather`: elements of a tile in scratch picked along one dim."""
     source, picks = op.operands
     axis = int(op.properties["axis"].value.data)  # type: ignore[attr-defined]
@@ -330,7 +327,7 @@ def gather_scratch(ev: Evaluator, op: Operation, index: Index) -> V:
 # --- writing ----------------------------------------------------------------------------------------
 
 
-def _write(ev: Evaluator, value: V, address: Address, mask: V | None) -> None:
+def _write(ev: Values, value: V, address: Address, mask: V | None) -> None:
     f, lanes = ev.f, ev.nest.lanes
     if mask is not None and mask.const is not None:
         if not mask.const:
@@ -358,7 +355,7 @@ def _write(ev: Evaluator, value: V, address: Address, mask: V | None) -> None:
     f.scatter(value, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes))
 
 
-def store_tile(ev: Evaluator, sink: Sink, index: Index, values: Sequence[V]) -> None:
+def store_tile(ev: Values, sink: Sink, index: Index, values: Sequence[V]) -> None:
     """The store of a sink at an index; `values` are its evaluated operands after the pointer."""
     pointer = sink.roots[0]
     address = address_of(ev, pointer, index)
@@ -370,14 +367,14 @@ def store_tile(ev: Evaluator, sink: Sink, index: Index, values: Sequence[V]) -> 
     _write(ev, value, address, values[1] if len(values) > 1 else None)
 
 
-def write_scratch(ev: Evaluator, buffer: Buffer, index: Index, value: V, name: str) -> None:
+def write_scratch(ev: Values, buffer: Buffer, index: Index, value: V, name: str) -> None:
     """Write elements of type `name` to their place in scratch."""
     address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
     value = store_bool(ev.f, value) if buffer.elem == "i1" else convert_element(ev, value, name, buffer.elem)
     _write(ev, value, address, None)
 
 
-def scalar_load(ev: Evaluator, op: Operation) -> V:
+def scalar_load(ev: Values, op: Operation) -> V:
     """A `tt.load` of one element."""
     name = ir_name(element_type(op.results[0].type))
     operands = [ev.scalar(operand) for operand in op.operands]
@@ -389,7 +386,7 @@ def scalar_load(ev: Evaluator, op: Operation) -> V:
     return load_bool(ev.f, byte)
 
 
-def _guarded(ev: Evaluator, t: T, pointer: V, mask: V | None, other: V | None) -> V:
+def _guarded(ev: Values, t: T, pointer: V, mask: V | None, other: V | None) -> V:
     if mask is not None and mask.const is not None:
         if not mask.const:
             return zero(t) if other is None else other
@@ -397,7 +394,7 @@ def _guarded(ev: Evaluator, t: T, pointer: V, mask: V | None, other: V | None) -
     return _read_scalar(ev, t, pointer, mask, other)
 
 
-def scalar_store(ev: Evaluator, op: Operation) -> None:
+def scalar_store(ev: Values, op: Operation) -> None:
     """A `tt.store` of one element."""
     pointer, value, *rest = [ev.scalar(operand) for operand in op.operands]
     if value.type.elem == "i1":

@@ -11,20 +11,16 @@ A plain store first reads the line that it overwrites: adding two vectors then m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.plan.affine import Poly
+from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, VOID, V
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.evaluator import Evaluator
 
 
 def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]:

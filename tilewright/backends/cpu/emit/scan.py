@@ -8,22 +8,19 @@ lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...    
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import enter_nest
+from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
-from tilewright.backends.cpu.plan.recompute import is_tile, property_int
 from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, V, const_vector, zero
 from tilewright.ir.types import element_type, ir_name
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.lower import FunctionLowering
+from tilewright.ir.values import is_tile, property_int
 
 
 def emit_scan(low: FunctionLowering, step: Step) -> None:

@@ -1,38 +1,31 @@
 """Packed B panels kept from one program to the next: programs of a range that want the same columns pack them once.
 
-    at the start of a range:  valid = 0
-    before the loop:          if not valid or key differs: key = current values; filled = 0
-    trip t < slots:           if t >= filled: pack into slot t; filled = t + 1
-    trip t >= slots:          pack into the spare slot
-
 The key holds every value on which the operand depends apart from the trip number. Programs of a grid run in no order,
 so a kernel without atomics cannot see whether another program stored to B before or after it was packed; stores of the
 same program must come after the loop. Memory is bounded: at most `tuning.KEPT_BYTES` bytes for each dot.
+`emit/dot/kept.py` has the code that runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.constants import constant_of
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import Poly
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, owner_of
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
 from tilewright.backends.cpu.plan.steps import Buffer
-from tilewright.backends.llvm.types import I1, I64, V, const
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
-from tilewright.ops.control import ForOp
-from tilewright.ops.function import FuncOp
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.lower import FunctionLowering
-    from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
-
-_FENCES = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.call"})
+from tilewright.ir.effects import is_atomic
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.function import CallOp, FuncOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import GetProgramIdOp
 
 
 @dataclass(eq=False, slots=True)
@@ -94,11 +87,11 @@ def _disturbed(loop: ForOp) -> No | None:
         return No("the kernel returns from its middle", instead="an if around what follows")
     before = True
     for op in function.walk():
-        if op.name in _FENCES or (op.name == "tt.load" and "isVolatile" in op.properties):
+        if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
             return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is loop:
             before = False
-        if op.name == "tt.store" and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
+        if isinstance(op, StoreOp) and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
             return No("a store before the end of the loop may change the operand", op, "stores after the loop")
     return None
 
@@ -116,7 +109,7 @@ def _outer_loop(op: Operation) -> Operation | None:
     """The outermost loop around an operation: a store in it comes before the next trip."""
     found, parent = None, op.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
-        if parent.name in ("scf.for", "scf.while"):
+        if isinstance(parent, (ForOp, WhileOp)):
             found = parent
         parent = parent.parent_op()
     return found
@@ -130,7 +123,7 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
         op = owner_of(value)
         if op is None:
             found = isinstance(value.owner, Block) and isinstance(value.owner.parent_op(), FuncOp)
-        elif op.name in ("tt.get_program_id", "tt.load") or op.regions or is_tile(value):
+        elif isinstance(op, (GetProgramIdOp, LoadOp)) or op.regions or is_tile(value):
             found = False
         else:
             found = all(is_invariant(operand, seen) for operand in op.operands)
@@ -161,58 +154,9 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
             if number:
                 stack += [loop.iter_args[number - 1], last.operands[number - 1]]
         elif op is not None and op.parent is body:
-            if op.regions or op.name == "tt.load" or any(is_tile(o) for o in op.operands):
+            if op.regions or isinstance(op, LoadOp) or any(is_tile(o) for o in op.operands):
                 return No(f"where the operand lies depends on {spoken(op)} in the loop", op)
             stack += op.operands
         elif not is_invariant(value, invariants):
             keys[value] = None
     return list(keys)
-
-
-# --- emission -----------------------------------------------------------------------------------------
-
-
-def begin_range(low: FunctionLowering, cache: PackCache) -> None:
-    """Nothing is packed yet."""
-    low.f.store(const(I64, 0), _state(low, cache, 0))
-
-
-def enter_loop(low: FunctionLowering, cache: PackCache) -> None:
-    """Before the loop: keep what was packed if it is the same."""
-    f, ev = low.f, low.ev
-    same: V = f.icmp("ne", f.load(I64, _state(low, cache, 0)), 0)
-    for number, key in enumerate(cache.keys):
-        value = _word(low, ev.scalar(key))
-        place = _state(low, cache, 2 + number)
-        same = f.and_(same, f.icmp("eq", f.load(I64, place), value))
-        f.store(value, place)
-    filled = _state(low, cache, 1)
-    f.store(f.select(same, f.load(I64, filled), const(I64, 0)), filled)
-    f.store(const(I64, 1), _state(low, cache, 0))
-
-
-def slot(low: FunctionLowering, cache: PackCache, trip: V) -> tuple[V, V]:
-    """Address of the slot of a trip, and whether it must be packed; then call `packed`."""
-    f = low.f
-    inside = f.icmp("ult", trip, cache.slots)
-    number = f.select(inside, trip, const(I64, cache.slots))
-    address = f.gep(f.gep(low.ev.arena, cache.panels.offset), f.mul(number, cache.slot_bytes))
-    known = f.icmp("slt", trip, f.load(I64, _state(low, cache, 1)))
-    return address, f.not_(f.and_(inside, known))
-
-
-def packed(low: FunctionLowering, cache: PackCache, trip: V) -> None:
-    """Note that the slot of a trip has been packed."""
-    f = low.f
-    with f.if_(f.icmp("ult", trip, cache.slots)):
-        f.store(f.add(trip, 1), _state(low, cache, 1))
-
-
-def _state(low: FunctionLowering, cache: PackCache, word: int) -> V:
-    return low.f.gep(low.ev.arena, cache.state.offset + 8 * word)
-
-
-def _word(low: FunctionLowering, value: V) -> V:
-    if value.type.elem == "ptr":
-        return low.f.cast("ptrtoint", value, I64)
-    return low.f.cast("zext" if value.type is I1 else "sext", value, I64)

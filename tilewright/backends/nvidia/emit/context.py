@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import storage
@@ -53,17 +54,17 @@ class Buffer:
 
 Value = V | Tile | Buffer
 Emit = Callable[["Kernel", Operation], None]
-EMITTERS: dict[str, Emit] = {}
+EMITTERS: dict[type[Operation], Emit] = {}
 
 
-def emits(*names: str) -> Callable[[Emit], Emit]:
-    """Decorator: this function emits the operations `names`."""
+def emits(*kinds: type[Operation]) -> Callable[[Emit], Emit]:
+    """Decorator: this function emits operations of these classes."""
 
     def register(function: Emit) -> Emit:
-        for name in names:
-            if name in EMITTERS:
-                raise InternalError(f"two emitters for {name}")
-            EMITTERS[name] = function
+        for kind in kinds:
+            if kind in EMITTERS:
+                raise InternalError(f"two emitters for {kind.name}")
+            EMITTERS[kind] = function
         return function
 
     return register
@@ -83,6 +84,7 @@ class Kernel:
         values: what each SSA value is.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
+        contracts: whether sums and products emitted now may be joined to fused multiply-adds.
         thread: index of the thread in the block (i32); this and the next are there after `start`.
         lane: index of the thread in its warp (i32).
         warp: index of the warp in the block (i32), the same for all its lanes.
@@ -97,11 +99,15 @@ class Kernel:
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None
+    contracts: bool = field(init=False)
     thread: V = field(init=False)
     lane: V = field(init=False)
     warp: V = field(init=False)
 
     # -- values --------------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        self.contracts = self.options.enable_fp_fusion
 
     def set(self, value: SSAValue, made: Value) -> None:
         """Define an SSA value."""
@@ -254,12 +260,12 @@ class Kernel:
     def emit_block(self, block: Block) -> None:
         """Emit the operations of a block but its terminator."""
         for op in block.ops:
-            if op.name not in _TERMINATORS:
+            if not op.has_trait(IsTerminator):
                 self.emit(op)
 
     def emit(self, op: Operation) -> None:
         """Emit one operation, attributing it to its place in the user's source."""
-        emitter = EMITTERS.get(op.name)
+        emitter = EMITTERS.get(type(op))
         if emitter is None:
             raise CompilationError(f"{op.name} is not supported on CUDA", location_of(op))
         place = location_of(op)
@@ -270,16 +276,21 @@ class Kernel:
         except (UnsupportedError, LanguageValueError) as error:
             raise CompilationError(error.message, place, hint=error.hint) from error
 
-    def combine(self, block: Block, arguments: Sequence[V]) -> list[V]:
-        """Emit the body of a reduction or scan on scalars; gives the operands of its terminator."""
+    def combine(self, block: Block, arguments: Sequence[V], *, contracts: bool = True) -> list[V]:
+        """Emit the body of a reduction or scan on scalars; gives the operands of its terminator.
+
+        Args:
+            block: the body.
+            arguments: one value for each of its arguments.
+            contracts: whether its sums may be joined with the products that they add.
+        """
         for argument, value in zip(block.args, arguments, strict=True):
             self.values[argument] = value
+        outside, self.contracts = self.contracts, self.contracts and contracts
         self.emit_block(block)
+        self.contracts = outside
         assert block.last_op is not None
         return [self.scalar(operand) for operand in block.last_op.operands]
-
-
-_TERMINATORS = frozenset({"scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return", "tt.return"})
 
 
 @functools.lru_cache(maxsize=1024)

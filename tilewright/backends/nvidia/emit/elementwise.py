@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from tilewright.backends.llvm import elementwise as shared
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.minifloat import narrow, widen
-from tilewright.backends.llvm.types import V
+from tilewright.backends.llvm.types import I32, V
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.conversions import convert
 from tilewright.backends.nvidia.emit.remainder import remainder
@@ -93,7 +93,7 @@ def _emit(k: Kernel, op: Operation) -> None:
 
 for _spec in REGISTRY.values():
     if _spec.elementwise:
-        emits(_spec.name)(_emit)
+        emits(_spec.op)(_emit)
 
 
 # --- what the hardware does better ----------------------------------------------------------------------------
@@ -101,7 +101,7 @@ for _spec in REGISTRY.values():
 
 def _contracted(opcode: str) -> Native:
     """A sum or product that LLVM may join with another to a fused multiply-add, if the options allow it."""
-    return lambda k, a, b: k.f.op(opcode, a, b, "contract" if k.options.enable_fp_fusion else "")
+    return lambda k, a, b: k.f.op(opcode, a, b, "contract" if k.contracts else "")
 
 
 def _intrinsic(name: str) -> Native:
@@ -118,6 +118,15 @@ def _exp(k: Kernel, x: V) -> V:
     return k.f.call("llvm.nvvm.ex2.approx.f32", x.type, (k.f.fmul(x, math.log2(math.e)),))
 
 
+def _absolute_of_short(k: Kernel, x: V) -> V:
+    """|x| of 16 bits through 32: ptxas 13 compares results of `abs.s16` as if |-2^15| were 2^15.
+
+    Inline, because LLVM narrows the absolute value of an extended operand.
+    """
+    (wide,) = k.f.ptx("abs.s32 $0, $1;", "=r,r", (k.f.cast("sext", x, I32),), (I32,), effect=False)
+    return k.f.cast("trunc", wide, x.type)
+
+
 def _compare(k: Kernel, a: V, b: V, *, predicate: str) -> V:
     return shared.TABLE["cmpf"].emit(k.f, a, b, predicate=predicate)
 
@@ -126,6 +135,7 @@ _NATIVE: dict[str, dict[str, Native]] = {
     **{name: dict.fromkeys(("half", "float", "double"), _contracted(opcode))
        for name, opcode in (("addf", "fadd"), ("subf", "fsub"), ("mulf", "fmul"))},
     **{f"{name}f": {"half": _intrinsic(name)} for name in ("maxnum", "minnum", "maximum", "minimum")},
+    "absi": {"i16": _absolute_of_short},
     "fma": {"half": _intrinsic("fma"), "bfloat": _intrinsic("fma")},
     "cmpf": {"half": _compare},
     "divf": {"float": _nvvm("div.full")},

@@ -35,6 +35,7 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.types import shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout
+from tilewright.ops.elementwise import AddIOp, AndIOp, MaxSIOp, MaxUIOp, MinSIOp, MinUIOp, OrIOp, XOrIOp
 from tilewright.ops.reduce import ReduceOp
 
 # --- the plan -----------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def _gather(value: int, bits: Sequence[int]) -> int:
 # --- emission -----------------------------------------------------------------------------------------
 
 
-@scratch(ReduceOp.name)
+@scratch(ReduceOp)
 def reduce_scratch(op: Operation) -> int:
     """Bytes of the partial results of all warps."""
     plan, _ = _plan_of(op)
@@ -147,7 +148,7 @@ def reduce_scratch(op: Operation) -> int:
     return shelf_bytes([operand.type for operand in op.operands], len(plan.firsts) << plan.rest_bits)
 
 
-@emits(ReduceOp.name)
+@emits(ReduceOp)
 def emit_reduce(k: Kernel, op: Operation) -> None:
     """A reduction of any number of tiles by any body."""
     plan, axis = _plan_of(op)
@@ -179,10 +180,13 @@ def _plan_of(op: Operation) -> tuple[ReductionPlan, int]:
 
 
 def _join(combiner: Combiner, step: Step, register: int, own: Partial, other: Partial) -> Partial:
+    varying = {dim: step.later[dim] for dim in ("lane", "warp")}
     if combiner.commutes:
-        return combiner.join(own, other)
+        # fma(a, b, round(c * d)) is not fma(c, d, round(a * b)): where threads take turns at being the earlier one,
+        # a product that one of them has not rounded yet would leave them with different copies of the sum.
+        return combiner.join(own, other, contracts=not any(map(any, varying.values())))
     k, shared = combiner.k, f2.multiply(step.later["register"], register)
-    flag = k.f.icmp("ne", k.linear({dim: step.later[dim] for dim in ("lane", "warp")}), shared)
+    flag = k.f.icmp("ne", k.linear(varying), shared)
     return combiner.join(combiner.choose(flag, other, own), combiner.choose(flag, own, other))
 
 
@@ -191,15 +195,15 @@ def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict
     return {r: _join(combiner, step, r, part, shuffled[r ^ step.register]) for r, part in live.items()}
 
 
-_REDUX = {
-    "arith.addi": "add", "arith.maxsi": "max", "arith.minsi": "min", "arith.maxui": "umax", "arith.minui": "umin",
-    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+_REDUX: dict[type, str] = {
+    AddIOp: "add", MaxSIOp: "max", MinSIOp: "min", MaxUIOp: "umax", MinUIOp: "umin",
+    AndIOp: "and", OrIOp: "or", XOrIOp: "xor",
 }  # fmt: skip
 
 
 def _redux(combiner: Combiner, plan: ReductionPlan, live: dict[int, Partial]) -> dict[int, Partial] | None:
     """One instruction for all lanes of a warp (PTX ISA, redux.sync), where it applies."""
-    k, kind = combiner.k, _REDUX.get(combiner.operation)
+    k, kind = combiner.k, _REDUX.get(type(combiner.operation))
     whole = len(plan.lanes) == 5 and not any(step.register for step in plan.lanes)
     if kind is None or not whole or not k.arch.has_redux:
         return None

@@ -5,7 +5,7 @@
     dot(f, plan, acc, ..., words, fresh)            acc (+)= a * b over a run-time number of K words
 
 Emitted functions are deduplicated by name and may be called from loops. Kernels whose plan `is_amx` need
-`amx.configure` once before and `amx.release` after; `amx.request_permission` once per process.
+`amx.configure` once before and `amx.release` after; `device.permission` once per process.
 """
 
 from __future__ import annotations

@@ -14,10 +14,6 @@ Method: Intel 64 Architecture Software Developer's Manual, volume 1, chapter 18 
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import sys
-
 from tilewright.backends.cpu.plan.dot import DotPlan
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, VOID, V, const
@@ -30,22 +26,6 @@ _FIRST, _REST, _FINITE = range(3)  # planes of an operand
 # Planes of A and of B that are multiplied, in an order that keeps one of the two in its tiles.
 _SPLIT_PRODUCTS = ((_FINITE, _REST), (_REST, _REST), (_REST, _FINITE), (_FIRST, _FIRST))
 _WORDS = 16  # of a tile row: 64 bytes
-
-
-@functools.cache
-def request_permission() -> bool:
-    """Ask Linux to let this process use tile registers (arch_prctl ARCH_REQ_XCOMP_PERM, XTILEDATA).
-
-    Call before starting threads: a thread's signal stack is sized at its start. False if the kernel or the processor
-    refuses: then compile with the AMX features removed.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    arch_prctl, request, tile_data = 158, 0x1023, 18
-    try:
-        return int(ctypes.CDLL(None).syscall(arch_prctl, request, tile_data)) == 0
-    except (OSError, AttributeError):
-        return False
 
 
 def configure(f: Function) -> None:

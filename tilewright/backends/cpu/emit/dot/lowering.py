@@ -8,21 +8,17 @@ acc (+)= A * B
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, pack_a, pack_b
+from tilewright.analysis.affine import Poly
+from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack_a, pack_b
 from tilewright.backends.cpu.emit.dot.pack import Order
-from tilewright.backends.cpu.emit.evaluator import Nest
-from tilewright.backends.cpu.plan import pack_cache
-from tilewright.backends.cpu.plan.affine import Poly
-from tilewright.backends.cpu.plan.collect import dot_plan
-from tilewright.backends.cpu.plan.dot_operands import DotDetail, MemoryOperand, Operand, ScratchOperand
+from tilewright.backends.cpu.emit.values import Nest
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
+from tilewright.backends.cpu.plan.dot_step import DotDetail, dot_plan
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, V, const
 from tilewright.ir.types import shape_of
-
-if TYPE_CHECKING:
-    from tilewright.backends.cpu.emit.lower import FunctionLowering
+from tilewright.ops.dot import DotOp
 
 
 class _Source:
@@ -71,8 +67,8 @@ class _Source:
 def begin_range(low: FunctionLowering) -> bool:
     """Emit what dots need once per range of programs; gives whether tile registers are used."""
     for cache in low.plan.caches:
-        pack_cache.begin_range(low, cache)
-    plans = [dot_plan(low.f.isa, op) for op in low.plan.function.walk() if op.name == "tt.dot"]
+        kept.begin_range(low, cache)
+    plans = [dot_plan(low.f.isa, op) for op in low.plan.function.walk() if isinstance(op, DotOp)]
     if any(plan.is_amx for plan in plans):
         amx.configure(low.f)
         return True
@@ -127,10 +123,10 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
         pack(packed_b)
     else:
         trip = low.trips[detail.cache.loop]
-        packed_b, missing = pack_cache.slot(low, detail.cache, trip)
+        packed_b, missing = kept.slot(low, detail.cache, trip)
         with f.if_(missing):
             pack(packed_b)
-            pack_cache.packed(low, detail.cache, trip)
+            kept.packed(low, detail.cache, trip)
 
     def multiply(address: V, stride: V | int, planes: int) -> None:
         dot(

@@ -1,0 +1,93 @@
+"""What the emitters of all steps are given: the function under emission, and what the module's functions share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from xdsl.ir import Operation
+
+from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.plan.module import LoopModule
+from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
+from tilewright.backends.llvm.module import Function, Module
+from tilewright.backends.llvm.types import V
+from tilewright.base.options import Options
+from tilewright.ops.function import CallOp
+
+
+def safe_name(symbol: str) -> str:
+    """A symbol that needs no quotes in LLVM text."""
+    return re.sub(r"[^A-Za-z0-9_.$]", "_", symbol)
+
+
+class ModuleLowering:
+    """What the functions of a module share while they are emitted.
+
+    Args:
+        module: where to emit.
+        loops: the plans.
+        options: compile options.
+        emit_step: emits a step of any kind: emitters of loops and branches are among those that it chooses from.
+    """
+
+    def __init__(
+        self, module: Module, loops: LoopModule, options: Options, emit_step: Callable[[FunctionLowering, Step], None]
+    ) -> None:
+        self.module, self.loops, self.options, self.emit_step = module, loops, options, emit_step
+        self.failed_symbol = f"{safe_name(loops.kernel.function.symbol)}.failed"
+        self.wanted: list[str] = []
+        self.asserts: list[str] = []
+        self._requested: set[str] = set()
+
+    def request(self, symbol: str) -> str:
+        """The LLVM name of a private function, which will be emitted."""
+        if symbol not in self._requested:
+            self._requested.add(symbol)
+            self.wanted.append(symbol)
+        return f"fn.{safe_name(symbol)}"
+
+    def frame(self, symbol: str) -> int:
+        """Scratch of a function and of everything that it calls."""
+        plan = self.loops.plans[symbol]
+        calls = [op.callee_name for op in plan.function.walk() if isinstance(op, CallOp)]
+        return plan.scratch_bytes + max([self.frame(callee) for callee in calls], default=0)
+
+
+class FunctionLowering:
+    """What the steps of one function share while they are emitted.
+
+    Args:
+        state: of the module.
+        plan: of the function.
+        f: where to emit.
+        arena: the function's scratch.
+        pids, grid: place of the program and size of the grid along x, y, z, i32.
+
+    Attributes:
+        ev: values of the function.
+        trips: number of the current trip of loops that keep packed operands.
+        joined: number of trips that the current one stands for, of loops whose trips are joined.
+    """
+
+    def __init__(
+        self, state: ModuleLowering, plan: FunctionPlan, f: Function, arena: V, pids: list[V], grid: list[V]
+    ) -> None:
+        self.state, self.plan, self.f = state, plan, f
+        self.pids, self.grid = pids, grid
+        self.trips: dict[Operation, V] = {}
+        self.joined: dict[Operation, V] = {}
+        self.ev = Evaluator(f, arena, fuse=state.options.enable_fp_fusion, decisions=plan.decisions)
+
+    @property
+    def place_in_grid(self) -> list[V]:
+        """What a callee must be told of the program."""
+        return [*self.pids, *self.grid]
+
+    def symbol_of(self, callee: str) -> str:
+        """LLVM name of a function of the module."""
+        return self.state.request(callee)
+
+    def emit_step(self, step: Step) -> None:
+        """Emit one step of a plan."""
+        self.state.emit_step(self, step)

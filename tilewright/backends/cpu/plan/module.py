@@ -1,0 +1,51 @@
+"""The plan of a whole module: the `loops` stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tilewright.backends.cpu.plan.carried_offsets import make_offsets_scalar
+from tilewright.backends.cpu.plan.planner import plan_function
+from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
+from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
+from tilewright.backends.cpu.plan.steps import FunctionPlan, render
+from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.ir.decisions import Decisions
+from tilewright.ops.function import FuncOp
+
+
+@dataclass(slots=True)
+class LoopModule:
+    """A module with the loop plans of its functions.
+
+    Args:
+        module: tile IR, with carried offsets made scalar.
+        plans: plan of each function by its symbol; the kernel's first.
+    """
+
+    module: ModuleOp
+    plans: dict[str, FunctionPlan]
+
+    @property
+    def kernel(self) -> FunctionPlan:
+        return next(iter(self.plans.values()))
+
+    def render(self) -> str:
+        """The plans as text for people."""
+        return "\n".join(render(plan) for plan in self.plans.values())
+
+
+def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
+    """Plan all functions of a module (first stage)."""
+    functions = [op for op in module.ops if isinstance(op, FuncOp)]
+    functions.sort(key=lambda function: not function.is_kernel)
+    plans = {}
+    for function in functions:
+        decisions = Decisions()
+        make_offsets_scalar(function, decisions)
+        divide_rows_once(function, decisions)
+        rewrite_ragged_cats(function)
+        plans[function.symbol] = plan_function(function, isa, decisions)
+    return LoopModule(module, plans)
