@@ -45,7 +45,7 @@ begun: set[str] = set()
 
 
 class Overloads:
-    """Each operator as an attribute: Dynamo follows attributes of a class that it met without a source."""
+    """Each operator as a static method: Dynamo follows those of a class that it met without a source."""
 
 
 on_definition: list[Callable[[KernelOperator], None]] = []
@@ -107,7 +107,7 @@ def define(signature: Signature) -> KernelOperator:
         operator.scope = known.scope
         operator.scope.update(make_launch(operator)[1])
     OPERATORS[operator.name] = operator
-    setattr(Overloads, operator.name, getattr(getattr(torch.ops, NAMESPACE), operator.name).default)
+    setattr(Overloads, operator.name, staticmethod(getattr(getattr(torch.ops, NAMESPACE), operator.name).default))
     for listener in on_definition:
         listener(operator)
     return operator

@@ -104,8 +104,6 @@ class Launch:
         grid: as the user wrote it.
     """
 
-    __slots__ = ("grid", "kernel")
-
     def __init__(self, kernel: Any, grid: Any) -> None:
         self.kernel = kernel
         self.grid = grid
