@@ -124,7 +124,7 @@ def by_heuristics(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def views(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    both, n = torch.zeros(2, x.numel()), x.numel()
+    both, n = torch.zeros(2, x.numel(), device=x.device), x.numel()
     increase[(tilewright.cdiv(n, 64),)](both[0], n, 1.0)
     increase[(tilewright.cdiv(n, 64),)](both[1], n, 2.0)
     return both + y
@@ -139,7 +139,7 @@ def of_all_kinds(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def descriptor(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    o = torch.zeros(8)
+    o = torch.zeros(8, device=x.device)
     shifted[(1,)](TensorDescriptor.from_tensor(x, [8]), o, 8)
     return o + y[:8]
 

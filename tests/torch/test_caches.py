@@ -76,7 +76,8 @@ if os.path.exists("user_kernels.py"):
         program = torch.export.export(Both(), (x,))
         torch.export.save(program, "saved.pt2")
         if sys.argv[1] == "package":
-            torch._inductor.aoti_compile_and_package(program, package_path="package.pt2")
+            quickly = {"aot_inductor.compile_wrapper_opt_level": "O0"}
+            torch._inductor.aoti_compile_and_package(program, package_path="package.pt2", inductor_configs=quickly)
 print(json.dumps(report))
 """
 
@@ -101,7 +102,9 @@ class Bench:
         environment = os.environ | {
             "TILEWRIGHT_CACHE_DIR": str(self.folder / "cache"),
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",  # these three only save time
+            "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+            "TORCHINDUCTOR_VEC_ISA_OK": "1",
             "PYTHONPATH": f"{self.folder}{os.pathsep}{os.getcwd()}",
             "PYTHONDONTWRITEBYTECODE": "1",
         }

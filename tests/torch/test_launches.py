@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -53,6 +54,24 @@ def test_make_fx(f: Function) -> None:
 @pytest.mark.parametrize("f", FUNCTIONS)
 def test_compile(f: Function, dynamic: bool, backend: str) -> None:
     agree(f, torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic), (300, 512, 301))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on the CPU")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_inductor(dynamic: bool) -> None:
+    """All programs in one graph, which saves calls of the C++ compiler."""
+
+    nested = torch.compiler.nested_compile_region(kernels.plain)
+
+    def together(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        either = torch.cond(x.sum() > 0, lambda a, b: kernels.plain(a, b), lambda a, b: a - b, (x, y))
+        return either, nested(x, y), *[f(x, y) for f in FUNCTIONS if f is not kernels.reinterpreted]
+
+    compiled = torch.compile(together, fullgraph=True, dynamic=dynamic)
+    for n in (300, 512):
+        ours, theirs = pair(n), pair(n)
+        torch.testing.assert_close(compiled(*ours), together(*theirs))
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("f", [kernels.plain, kernels.in_place, kernels.autotuned, kernels.of_all_kinds])
@@ -106,6 +125,51 @@ def test_vmap() -> None:
 
     batch = torch.randn(3, 300)
     assert torch.equal(torch.vmap(one)(batch), batch * 2)
+
+
+def test_a_model_for_a_gpu_is_traced_where_there_is_none() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return kernels.plain(x, kernels.add2(x, y))
+
+    with FakeTensorMode():
+        fakes = tuple(torch.empty(300, device="cuda") for _ in range(2))
+        program = torch.export.export(Model(), fakes)
+    assert len(launches(program.graph)) == 1
+    (out,) = (node.meta["val"] for node in program.graph.find_nodes(op="output")[0].args[0])
+    assert out.device.type == "cuda" and out.shape == (300,)
+
+
+def test_what_is_launched_does_not_recompile() -> None:
+    """Dynamo guards on the kernel's number, not on what a launch leaves in the kernel."""
+    kernel = tilewright.jit(kernels.add.fn)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        o = torch.empty_like(x)
+        kernel[(5,)](x, y, o, 300, B=64)
+        return o
+
+    compiled = torch.compile(f, backend="eager", fullgraph=True)
+    x, y = pair()
+    compiled(x, y)
+    for _ in range(3):
+        f(x, y)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        assert torch.equal(compiled(x, y), x + y)
+
+
+def test_guards_are_few() -> None:
+    """A launch costs its guards at every call of what was compiled; see `unguarded.py`."""
+    found: list[Any] = []
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        kernels.add[(5,)](x, y, y, 300, B=64)
+        return y
+
+    hook = {"guard_filter_fn": lambda guards: found.extend(guards) or [True] * len(guards)}
+    torch.compile(f, backend="eager", fullgraph=True, options=hook)(*pair())
+    ours = [guard for guard in found if "tilewright" in guard.name or "kernels" in guard.name]
+    assert 0 < len(ours) <= 12, [guard.name for guard in ours]
 
 
 def test_interpreted_kernels_trace_too() -> None:
