@@ -17,6 +17,7 @@ import tilewright
 import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import FUNCTIONS, pair
+from tests.torch.observers import Seen, SeenFunctions
 from tilewright.base.errors import ArgumentError, CompilationError, GridError, LanguageValueError
 from tilewright.torch import operators
 
@@ -305,6 +306,32 @@ def test_version_counters() -> None:
     version = o._version
     getattr(torch.ops.tilewright_kernels, name)(x, y, o, 300, 5)
     assert o._version == version + 1
+
+
+def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = names_of(kernels.plain)[0].split(".")[1]
+    op = getattr(torch.ops.tilewright_kernels, name).default
+    dispatched: list[str] = []
+    real = op._op
+    monkeypatch.setattr(op, "_op", lambda *args: dispatched.append("op") or real(*args))
+    x, y = pair()
+    o = torch.empty_like(x)
+    op(x, y, o, 300, 5)
+    assert torch.equal(o, x + y) and not dispatched
+    with Seen() as mode:
+        op(x, y, o, 300, 5)
+    assert len(dispatched) == 1 and any(name in seen for seen in mode.names)
+    with SeenFunctions():
+        op(x, y, o, 300, 5)
+    with torch.autograd.profiler.profile() as profile:
+        op(x, y, o, 300, 5)
+    assert any(name in event.name for event in profile.function_events)
+    torch.vmap(lambda a, b, c: op(a, b, c, 150, 3) or a)(*(t.reshape(2, 150) for t in (x, y, o)))
+    with FakeTensorMode() as fake_mode:
+        fakes = [fake_mode.from_tensor(t) for t in (x, y, o)]
+    op(*fakes, 300, 5)
+    op(*(t.to("meta") for t in (x, y, o)), 300, 5)
+    assert len(dispatched) >= 6
 
 
 def test_a_saved_tensor_that_a_kernel_changes_is_noticed() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import add2, no_gradient, pair, raise_by
+from tests.torch.observers import Seen, SeenFunctions, Subclass
 from tilewright.base.errors import ArgumentError
 from tilewright.torch.triton_op import TileOp
 
@@ -147,35 +147,6 @@ def test_export(strict: bool) -> None:
 
 
 # --- the short cut ---------------------------------------------------------------------------------------------------
-
-
-class Seen(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-class SeenFunctions(torch.overrides.TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-class Subclass(torch.Tensor):
-    seen = 0
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        cls.seen += "twtest" in str(func)
-        return super().__torch_function__(func, types, args, kwargs)
 
 
 def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from tilewright.frontend.hashing import class_digest, lasting_hash
 from tilewright.torch.arguments import kind_of
 from tilewright.torch.launching import make_launch
 from tilewright.torch.memory import check_devices, check_overlap
+from tilewright.torch.overload import make_direct
 from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, autotuner_of, base_of
 from tilewright.tuning.autotune import Config
 
@@ -200,6 +201,7 @@ def _register(name: str, call: Callable[..., None]) -> None:
         return None, None
 
     LIBRARY.impl(name, call, "CompositeExplicitAutograd")
+    make_direct(getattr(getattr(torch.ops, NAMESPACE), name).default, call)
     LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)
