@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -347,7 +348,8 @@ def test_gradients_that_do_not_flow(caplog: pytest.LogCaptureFixture, monkeypatc
     x, y = pair()
     x.requires_grad_()
     kernel = tilewright.jit(kernels.add.fn)
-    with caplog.at_level(logging.WARNING, "tilewright.torch"):
+    with caplog.at_level(logging.WARNING, "tilewright.torch"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said in one place
         for _ in range(2):
             kernel[(5,)](x, y, torch.empty_like(y), 300, B=64)
         with torch.no_grad():

@@ -7,7 +7,7 @@ With this package imported, `kernel[grid](...)` is recorded by whoever traces: `
 import torch
 
 from tilewright.analysis import effects
-from tilewright.devices import host_descriptor
+from tilewright.devices import arrays, host_descriptor
 from tilewright.frontend import entry
 from tilewright.launch import door
 from tilewright.passes import pipeline
@@ -24,6 +24,7 @@ from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernel
 assert entry and pipeline and effects
 door.install(Launch)
 manifest.install()
+arrays.leave_gradients_to_others()
 host_descriptor.is_traced = torch.compiler.is_dynamo_compiling
 
 __all__ = [
