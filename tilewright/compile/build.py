@@ -21,7 +21,7 @@ from typing import Any
 from tilewright.base.cache_layers import disk_cache
 from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
-from tilewright.base.errors import NotCompiledError, TilewrightError
+from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.metadata import StageTexts, describe_kernel
@@ -127,10 +127,10 @@ def _made(request: Request, key: str) -> CompiledKernel:
 
 
 def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> CompiledKernel:
-    """The kernel that another process has compiled; compiled here if that process died, or saw another source."""
+    """The kernel that another process has compiled; compiled here if that process died, or has another source."""
     try:
         image = elsewhere()
-    except BrokenExecutor:
+    except (BrokenExecutor, MissingKernelSourceError):
         image = None
     if image is None or image.key != key:
         return _made(request, key)
