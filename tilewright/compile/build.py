@@ -67,7 +67,7 @@ def image_of(request: Request) -> Image:
     key, cache = request.key(), disk_cache()
     entry = cache.get(key) if _on_disk(request) else None
     if entry is not None:
-        return Image(key, entry.payload, entry.metadata, {})
+        return Image(key, entry.payload, _facts(entry), {})
     made = _made(request, key)
     return Image(key, made.binary, made.metadata, made.seconds)
 
@@ -142,7 +142,12 @@ def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> Com
 
 
 def _keep(kernel: CompiledKernel) -> None:
+    """Keep a kernel on disk; the target is for people who list what is there, as the key holds it."""
     disk_cache().put(kernel.hash, kernel.binary, {**kernel.metadata, "target": str(kernel.target)})
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    return {name: value for name, value in entry.metadata.items() if name != "target"}
 
 
 def _on_disk(request: Request) -> bool:
@@ -167,9 +172,9 @@ def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) 
         return None
     backend = backend_of(request.target)
     asm: dict[str, str | bytes] = {backend.BINARY: entry.payload}
-    kernel = CompiledKernel(request.name, request.target, entry.metadata, key, asm, from_disk=True)
+    kernel = CompiledKernel(request.name, request.target, _facts(entry), key, asm, from_disk=True)
     try:
-        kernel.module = backend.load(entry.payload, entry.metadata)
+        kernel.module = backend.load(entry.payload, kernel.metadata)
     except (TilewrightError, KeyError, TypeError, ValueError):  # whole, and still not loadable: compile anew
         return None
     return kernel

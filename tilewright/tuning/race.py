@@ -118,15 +118,17 @@ class Race(Generic[C]):
         if executor is None or knobs.runtime.no_jit or self._kernel.is_interpreted or asynchronous.active():
             return
         made: dict[C, Any] = {}
-        with AsyncCompileMode(executor, ignore_errors=True):
-            for name, entry in self._entries.items():
-                made[name] = entry.compile()
-            for name, kernels in made.items():
-                for kernel in kernels if isinstance(kernels, list) else [kernels]:
-                    self._attempt(name, kernel.result if isinstance(kernel, FutureKernel) else lambda: None)
-                step(str(name))
-        if executor is not self._executor:
-            executor.shutdown()
+        try:
+            with AsyncCompileMode(executor, ignore_errors=True):
+                for name, entry in self._entries.items():
+                    made[name] = entry.compile()
+                for name, kernels in made.items():
+                    for kernel in kernels if isinstance(kernels, list) else [kernels]:
+                        self._attempt(name, kernel.result if isinstance(kernel, FutureKernel) else lambda: None)
+                    step(str(name))
+        finally:
+            if executor is not self._executor:
+                executor.shutdown()
 
     def _attempt(self, name: C, do: Callable[[], Any]) -> Any:
         try:
