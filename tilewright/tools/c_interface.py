@@ -220,8 +220,13 @@ def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) 
     takes = _takes([_on_gpu(parameter) for parameter in parameters])
     grid = "unsigned gx, unsigned gy, unsigned gz"
     declared = f"int {symbol}_launch(const {symbol}_kernel *kernel, void *stream, {grid}{takes})"
-    header = f"""\
-{_head(kernel, symbol, parameters)}
+    header = _gpu_header(_head(kernel, symbol, parameters), symbol, declared)
+    return {f"{symbol}.h": _guarded(symbol, header), f"{symbol}.c": _gpu_source(kernel, symbol, parameters, declared)}
+
+
+def _gpu_header(head: str, symbol: str, declared: str) -> str:
+    return f"""\
+{head}
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -242,8 +247,12 @@ int {symbol}_unload({symbol}_kernel *kernel);
 }}
 #endif
 """
+
+
+def _gpu_source(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter], declared: str) -> str:
+    facts = kernel.metadata
     shared, passed = int(facts["shared"]), ", ".join(f"&{parameter.name}" for parameter in parameters)
-    source = f"""\
+    return f"""\
 #include "{symbol}.h"
 
 #include <stddef.h>
@@ -276,7 +285,6 @@ int {symbol}_unload({symbol}_kernel *kernel) {{ return cuModuleUnload(kernel->mo
                           parameters, NULL);
 }}
 """
-    return {f"{symbol}.h": _guarded(symbol, header), f"{symbol}.c": source}
 
 
 def _on_gpu(parameter: _Parameter) -> _Parameter:
