@@ -129,3 +129,9 @@ def with_block_pointers(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def stored_transposed(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
     tl.store(out_ptr + i + j * BLOCK, tl.load(x_ptr + i * BLOCK + j) + tl.load(y_ptr + i * BLOCK + j))
+
+
+@spelled(ADD, "*fp32:16, *fp32:16, *fp32:16, i32, 243")
+def odd_blocks(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) + tl.load(y_ptr + i, i < n), i < n)

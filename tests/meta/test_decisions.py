@@ -21,6 +21,9 @@ PLANNERS = {
     "cpu/plan/pack_cache.py": {"plan_cache": "KEPT"},
     "cpu/plan/collect.py": {"_accumulates": "ACCUMULATOR"},
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
+    "cpu/plan/reuse.py": {"_worth": "KEPT_TILE"},
+    "cpu/plan/lanes.py": {"vectorised": "VECTORS"},
+    "cpu/emit/evaluator.py": {"_contracted": "ONE_ROUNDING"},
     "cpu/emit/masks.py": {"_known_below": "UNMASKED"},
     "cpu/emit/nontemporal.py": {"plan_streaming": "PAST_CACHES"},
     "nvidia/plan/dots.py": {"_wgmma": "WGMMA", "_mma": "TENSOR_CORES"},
@@ -30,6 +33,7 @@ PLANNERS = {
     "nvidia/plan/pipeliner.py": {"_ring_stages": "RING", "_with_room": "RING", "_may_fly": "ASYNC_PRODUCT"},
     "nvidia/plan/conversions.py": {"conversion": "IN_WARP"},
     "nvidia/plan/barriers.py": {"_waits": "NO_BARRIER"},
+    "nvidia/plan/ordering.py": {"_waits": "UNORDERED"},
 }
 ALWAYS = {"PRODUCT"}  # noted where it is planned: there is no No
 ALIASES = {"Loads"}  # types that hold answers

@@ -170,7 +170,7 @@ def test_compile_for_this_machine(cache, file, tmp_path):
     for told in ("ms", "from the disk cache"):
         output = _invoke("compile", f"{file}:add", "-s", "*fp32:16, *fp32:16, i32, 64", "-o", str(out)).output
         assert "add" in output and "cpu:" in output and told in output
-        assert {path.suffix for path in out.iterdir()} == {".ttir", ".loops", ".llir", ".obj"}
+        assert {path.suffix for path in out.iterdir()} == {".ttir", ".loops", ".llir", ".obj", ".h"}
         for path in out.iterdir():
             path.unlink()
 
@@ -181,7 +181,15 @@ def test_compile_for_a_gpu_that_is_not_here(cache, file, tmp_path, capability):
     arguments = ("compile", f"{file}:add", "-t", target, "-s", "*fp32:16, *fp32:16, i32, 1024", "--num-warps", "8")
     result = _invoke(*arguments, "-o", str(tmp_path / "out"))
     assert target in result.output and "registers" in result.output
-    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".ttir", ".tgir", ".llir", ".ptx", ".cubin"}
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {
+        ".ttir",
+        ".tgir",
+        ".llir",
+        ".ptx",
+        ".cubin",
+        ".h",
+        ".c",
+    }
     assert ".reqntid 256" in (tmp_path / "out" / "add.ptx").read_text()
 
 
@@ -203,7 +211,11 @@ def test_compile_says_what_is_wrong(cache, file, kernel, signature, said):
 @pytest.mark.parametrize(
     ("target", "said", "unsaid"),
     [
-        ("cpu:x86-64-v4", ["yes  stores past the caches", "yes  chunks without masks", "2 yes, 0 no"], ["wgmma"]),
+        (
+            "cpu:x86-64-v4",
+            ["yes  stores past the caches", "yes  vectors: 64 elements at a time", "3 yes, 0 no"],
+            ["wgmma"],
+        ),
         ("cpu:x86-64-v3", ["no   stores past the caches: the target has no stores of whole lines"], []),
         ("cuda:90", ["yes  no barrier"], ["chunks"]),
     ],

@@ -1,4 +1,4 @@
-"""Where the values of loops and branches come from.
+"""Where the values of loops and branches come from, and where they go.
 
 %r = scf.for .. iter_args(%a = %first) { .. yield %next }      %a, %r: %first or %next
 %r = scf.if .. { yield %then } else { yield %other }           %r: %then or %other
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 
 
 def sources_of(value: SSAValue) -> list[SSAValue] | None:
@@ -26,6 +26,24 @@ def sources_of(value: SSAValue) -> list[SSAValue] | None:
             return [loop.inits[index], _end(loop.after).operands[index]]
         return [_end(loop.before).operands[index + 1]]
     return None
+
+
+def targets_of(op: Operation, index: int) -> list[SSAValue] | None:
+    """What operand number `index` of a loop or of a terminator in one may become; None for any other operation."""
+    if isinstance(op, ForOp):
+        return [op.results[index - 3], op.body.block.args[index - 2]] if index >= 3 else []
+    if isinstance(op, WhileOp):
+        return [op.before.block.args[index]]
+    parent = op.parent_op()
+    if isinstance(op, ConditionOp) and isinstance(parent, WhileOp):
+        return [parent.results[index - 1], parent.after.block.args[index - 1]] if index else []
+    if not isinstance(op, YieldOp):
+        return None
+    if isinstance(parent, ForOp):
+        return [parent.results[index], parent.body.block.args[index + 1]]
+    if isinstance(parent, WhileOp):
+        return [parent.before.block.args[index]]
+    return [parent.results[index]] if isinstance(parent, IfOp) else None
 
 
 def _of_result(op: Operation, index: int) -> list[SSAValue] | None:

@@ -6,7 +6,6 @@ the folder all see plain Python values through these codecs.
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,11 +56,3 @@ I32_ARRAY = Codec(
     lambda v: None if v is None else DenseArrayBase.from_list(i32, [int(x) for x in v]),
     lambda a: None if a is None else tuple(int(x) for x in a.get_values()),
 )
-
-
-def int_enum(members: type[enum.IntEnum], *, default: enum.IntEnum | None = None) -> Codec:
-    """An enumeration kept as an i32, as Triton's dialect prints it; absent means `default`."""
-    return Codec(
-        lambda v: None if v is None else _integer(int(v), 32),
-        lambda a: default if a is None else members(int(a.value.data)),
-    )

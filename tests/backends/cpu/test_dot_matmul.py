@@ -10,7 +10,7 @@ import pytest
 
 from tests.backends.cpu.dot_harness import aligned, random, value
 from tests.backends.cpu.families import FAMILIES, load_for
-from tilewright.backends.cpu.emit.dot import amx, dot, pack_a, pack_b, plan_dot
+from tilewright.backends.cpu.emit.dot import amx, dot, pack, plan_dot
 from tilewright.backends.cpu.plan.dot import ELEM
 from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I64, PTR, VOID, const
@@ -47,17 +47,15 @@ def _emit(module: Module, shape: tuple[int, int, int], tile: tuple[int, int, int
         rows = f.intrinsic("smin", f.sub(const(I64, m), i0), const(I64, bm))
         with f.if_(f.icmp("ne", column, programs.values[0])):
             src = f.gep(b, f.mul(j0, b_size))
-            pack_b(
-                f, plan, "mn", packed_b, panel, src, n * b_size, b_size, k, columns, plan.steps(steps * bk),
-                plane_bytes=b_plane,
+            strides, valid = (b_size, n * b_size), (columns, k)
+            pack(
+                f, plan, "b", "mn", packed_b, panel, src, strides, valid, plan.steps(steps * bk), plane_bytes=b_plane
             )  # fmt: skip
         with f.loop(0, steps * bk, bk) as k_loop:
             k0 = k_loop.index
             src = f.gep(f.gep(a, f.mul(i0, k * a_size)), f.mul(k0, a_size))
-            pack_a(
-                f, plan, "k", packed_a, row, src, k * a_size, a_size, rows, f.sub(k, k0), plan.steps(bk),
-                plane_bytes=a_plane,
-            )  # fmt: skip
+            strides, valid = (k * a_size, a_size), (rows, f.sub(k, k0))
+            pack(f, plan, "a", "k", packed_a, row, src, strides, valid, plan.steps(bk), plane_bytes=a_plane)
             dot(
                 f, plan, acc, acc_stride, packed_a, row, packed_b, panel, plan.steps(bk), f.icmp("eq", k0, 0),
                 first=f.op("udiv", k0, const(I64, plan.unit)), a_plane_bytes=a_plane, b_plane_bytes=b_plane,

@@ -51,11 +51,6 @@ class Arch:
         return self.capability >= 80
 
     @property
-    def has_bf16_arithmetic(self) -> bool:
-        """`add`, `sub` and `mul` of bf16; before, only `fma` and `min`/`max` are there."""
-        return self.capability >= 90
-
-    @property
     def has_bf16_atomics(self) -> bool:
         """`atom.add.noftz.bf16` (and bf16x2)."""
         return self.capability >= 90
@@ -86,11 +81,6 @@ class Arch:
         return self.capability >= 90
 
     @property
-    def has_clusters(self) -> bool:
-        """Clusters of blocks and distributed shared memory."""
-        return self.capability >= 90
-
-    @property
     def has_tma(self) -> bool:
         """`cp.async.bulk.tensor` and the `mbarrier` forms that count its bytes."""
         return self.capability >= 90
@@ -109,11 +99,6 @@ class Arch:
     def has_packed_f32(self) -> bool:
         """`add.rn.f32x2`, `fma.rn.f32x2`."""
         return self.capability >= 100
-
-    @property
-    def max_vector_bytes(self) -> int:
-        """Bytes of the widest access of one thread to global memory."""
-        return 32 if self.capability >= 100 else 16
 
     def blocks_per_multiprocessor(self, warps: int, registers: int, shared_bytes: int) -> int:
         """How many blocks of a kernel a multiprocessor runs at a time.

@@ -55,7 +55,7 @@ def lay_out_module(
     hoist_loop_invariants(module)
     eliminate_common_subexpressions(module)
     eliminate_dead_code(module)
-    order_memory(module)
+    order_memory(module, decisions)
     place_barriers(module, decisions)
     note_conversions(module, decisions)
     return module

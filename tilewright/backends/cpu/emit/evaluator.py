@@ -18,10 +18,12 @@ from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.recompute import cast_name, table_name
+from tilewright.backends.cpu.plan.subjects import ONE_ROUNDING
 from tilewright.backends.llvm.casts import convert, storage
 from tilewright.backends.llvm.elementwise import TABLE, emit
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const, zero
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError, UnsupportedError
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
@@ -62,6 +64,7 @@ class Evaluator(Values):
         self.fuse = fuse and f.isa.has_fma
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
         self._depth = 0
+        self._asked: set[Operation] = set()  # whether they take a product in one rounding
 
     def hoist(self, roots: Sequence[tuple[SSAValue, Index]]) -> None:
         """Emit, in the current block, what the roots need and what does not depend on loops that are still closed."""
@@ -156,10 +159,13 @@ class Evaluator(Values):
 
     def contract(self, op: Operation, index: Index) -> V | None:
         """`x * y + z` in one rounding, when nothing else uses the product; None where that does not apply."""
-        found = _contracted(self, op)
-        if found is None:
+        answer = _contracted(self, op)
+        if op not in self._asked and _adds_product(op):
+            self._asked.add(op)
+            self.decisions.note(ONE_ROUNDING, op, answer)
+        if isinstance(answer, No):
             return None
-        product, addend, number = found
+        product, addend, number = answer.plan
         x, y = (self.eval(factor, index) for factor in product.operands)
         z = self.eval(addend, index)
         lanes = max(v.type.lanes for v in (x, y, z))
@@ -203,27 +209,34 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
         return []
     if type(op) in _SPECIAL and not isinstance(op, (LoadOp, ExternElementwiseOp)):
         return []
-    product = _contracted(ev, op)
-    if product is not None:
-        wanted = [(v, index) for v in (*product[0].operands, product[1])]
+    answer = _contracted(ev, op)
+    if isinstance(answer, Yes):
+        product, addend, _ = answer.plan
+        wanted = [(v, index) for v in (*product.operands, addend)]
     else:
         wanted = operand_indices(value, index)
     return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
 
 
-def _contracted(ev: Evaluator, op: Operation) -> tuple[Operation, SSAValue, int] | None:
+def _adds_product(op: Operation) -> bool:
+    """Whether one side of a sum or difference is a product."""
+    return isinstance(op, (AddFOp, SubFOp)) and any(isinstance(owner_of(operand), MulFOp) for operand in op.operands)
+
+
+def _contracted(ev: Evaluator, op: Operation) -> Answer[tuple[Operation, SSAValue, int]]:
     """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
-    if not ev.fuse or not isinstance(op, (AddFOp, SubFOp)):
-        return None
-    if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
-        return None
+    if not isinstance(op, (AddFOp, SubFOp)):
+        return No("it is no sum")
+    if not ev.fuse:
+        return No("the target has no multiply-add, or enable_fp_fusion is off")
+    if (name := ir_name(element_type(op.results[0].type))) not in ("f32", "f64"):
+        return No(f"there is no multiply-add of {name}")
     for number in (0, 1):
         operand = op.operands[number]
         product = owner_of(operand)
-        if not isinstance(product, MulFOp) or not operand.has_one_use() or operand in ev.placed:
-            continue
-        return product, op.operands[1 - number], number
-    return None
+        if isinstance(product, MulFOp) and operand.has_one_use() and operand not in ev.placed:
+            return Yes((product, op.operands[1 - number], number), "one multiply-add")
+    return No("something else needs the product too")
 
 
 class _Known:

@@ -24,9 +24,9 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
-from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
+from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group, vectorised
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
-from tilewright.backends.cpu.plan.subjects import PAST_CACHES
+from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
@@ -48,6 +48,7 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
 
 def _emit(ev: Evaluator, step: Step) -> None:
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
+    ev.decisions.note(VECTORS, step.place, vectorised(chunking, step.shape))
     enter_nest(ev, step.shape, chunking)
     _GroupNest(ev, step, chunking).emit()
 

@@ -42,8 +42,8 @@ def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]
         contiguous = form.offset.coords == {chunking.index[0]: Poly.of(size)} and not form.offset.residual
         if form.base is None or not contiguous:
             return No("the addresses are not known to be contiguous", sink.op, "pointer + offset + tl.arange(0, N)")
-        if chunking.lanes * size % memory.LINE:
-            return No(f"a chunk of {chunking.lanes * size} bytes is no whole line", sink.op)
+        if (stored := max(1, chunking.lanes) * size) % memory.LINE:
+            return No(f"a chunk of {stored} bytes is no whole line", sink.op)
     stored = sum(step.shape[0] * pointee_bytes(sink.roots[0].type) for sink in step.sinks)
     return Yes(stored, f"where a launch stores {tuning.PAST_CACHES_BYTES >> 20} MiB or more, in whole lines")
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.analysis.constants import constant_of
+from tilewright.analysis.uniform import scalar_of
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.subjects import CARRIED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp, WhileOp
@@ -71,7 +71,7 @@ def _recognise(loop: ForOp | WhileOp, argument: SSAValue, number: int) -> Answer
         op = owner_of(value)
         if not isinstance(op, advance):
             return No("it is not the old tile plus something", op, "pointers += step")
-        step = _uniform(op.operands[1])
+        step = scalar_of(op.operands[1])
         value = op.operands[0]
         if step is None:
             return No("the step differs between elements", op, "pointers += step, with one step for all")
@@ -105,18 +105,6 @@ def _moves(argument: SSAValue) -> bool:
         seen |= users
         todo += [result for user in users for result in user.results]
     return False
-
-
-def _uniform(value: SSAValue) -> SSAValue | int | None:
-    """The scalar of which a tile is the splat."""
-    op = owner_of(value)
-    while isinstance(op, (BroadcastOp, ExpandDimsOp)):
-        value = op.operands[0]
-        op = owner_of(value)
-    known = constant_of(value)
-    if isinstance(known, int):
-        return known
-    return op.operands[0] if isinstance(op, SplatOp) else None
 
 
 def _rewrite(loop: ForOp, found: list[_Carried]) -> None:

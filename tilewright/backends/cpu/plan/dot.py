@@ -169,11 +169,6 @@ class DotPlan:
         return self.a_dtype == self.operand and self.planes == 1 and self.m == self.a_rows
 
     @property
-    def b_in_place(self) -> bool:
-        """Whether `dot_strided` may read B as row-major memory with unit N stride, without packing."""
-        return self.family in ("fma", "imul") and self.b_dtype == self.operand and self.tail_columns == 0
-
-    @property
     def name(self) -> str:
         """Text that identifies the plan in the names of emitted functions."""
         types = f"{self.a_dtype}.{self.b_dtype}.{self.operand}.{self.acc}"

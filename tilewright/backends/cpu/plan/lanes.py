@@ -6,6 +6,7 @@ short for one native vector, lanes go on into further dims, so that a 2x2x2x2x2 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -16,6 +17,7 @@ from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identi
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes
 from tilewright.ir.values import is_tile
 
@@ -74,6 +76,16 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
         coords.append(tuple(fields))
     loops.sort(key=lambda loop: (loop[0] == axis, loop[0] in lane_bits, loop[0]))
     return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits)
+
+
+def vectorised(chunking: Chunking, shape: tuple[int, ...]) -> Answer[int]:
+    """Whether chunks of an iteration space have several elements."""
+    if chunking.lanes > 1:
+        dims = " and ".join(map(str, sorted(chunking.lane_bits)))
+        return Yes(chunking.lanes, f"{chunking.lanes} elements at a time, along dim {dims}")
+    if math.prod(shape) == 1:
+        return No("there is one element")
+    return No("no extent is even", instead="tiles with extents that are multiples of a power of two")
 
 
 def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> tuple[list[float], int]:

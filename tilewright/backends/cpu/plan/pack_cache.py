@@ -14,6 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
 from tilewright.backends.cpu.plan.steps import Buffer
@@ -25,7 +26,6 @@ from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
-from tilewright.ops.program import GetProgramIdOp
 
 
 @dataclass(eq=False, slots=True)
@@ -83,7 +83,9 @@ def _disturbed(loop: ForOp) -> No | None:
     function: Operation | None = loop
     while function is not None and not isinstance(function, FuncOp):
         function = function.parent_op()
-    if function is None or len(function.regions[0].blocks) > 1:
+    if not isinstance(function, FuncOp) or not function.is_kernel:
+        return No("it is in a function that is called", instead="a function that is inlined")
+    if len(function.body.blocks) > 1:
         return No("the kernel returns from its middle", instead="an if around what follows")
     before = True
     for op in function.walk():
@@ -112,22 +114,6 @@ def _outer_loop(op: Operation) -> Operation | None:
         if isinstance(parent, (ForOp, WhileOp)):
             found = parent
         parent = parent.parent_op()
-    return found
-
-
-def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> bool:
-    """Whether a scalar is the same for all programs of a launch."""
-    seen = {} if seen is None else seen
-    found = seen.get(value)
-    if found is None:
-        op = owner_of(value)
-        if op is None:
-            found = isinstance(value.owner, Block) and isinstance(value.owner.parent_op(), FuncOp)
-        elif isinstance(op, (GetProgramIdOp, LoadOp)) or op.regions or is_tile(value):
-            found = False
-        else:
-            found = all(is_invariant(operand, seen) for operand in op.operands)
-        seen[value] = found
     return found
 
 

@@ -316,16 +316,16 @@ class _Grouping:
         for group in reversed([group for group in groups if group.first.shape == step.shape]):
             answer = self._can_join(own, group, dependents)
             if isinstance(answer, Yes):
-                return self.context.decisions.note(FUSION, _place_of(step), answer)
+                return self.context.decisions.note(FUSION, step.place, answer)
             first_values = all(sink.kind == "spill" for sink in group.first.sinks)  # of what a loop carries
             found = found or (None if first_values else answer)
         if found is not None:
-            self.context.decisions.note(FUSION, _place_of(step), found)
+            self.context.decisions.note(FUSION, step.place, found)
         return None
 
     def _can_join(self, step: _Group, host: _Group, dependents: Dependents) -> Answer[_Group]:
         """Whether a step can run in the loop of a group over the same shape."""
-        place = _place_of(host.first)
+        place = host.first.place
         if len(step.axes | host.axes) > 1:
             return No("they reduce along different dims", place)
         if self._separated(step, host, dependents) or self._separated(host, step, dependents):
@@ -392,12 +392,6 @@ class _Grouping:
         if len(out) != len(waiting):
             raise InternalError("the steps of a block depend on each other in a circle")
         return out
-
-
-def _place_of(step: Step) -> Operation | None:
-    """The operation for which a step of one sink runs; None for a copy of a buffer that a loop carries."""
-    first = step.sinks[0]
-    return step.op or first.op or (owner_of(first.roots[0]) if first.roots else None)
 
 
 def _described(step: Step) -> str:

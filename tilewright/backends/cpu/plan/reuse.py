@@ -19,6 +19,8 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.subjects import KEPT_TILE
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.gather import GatherOp
@@ -33,6 +35,8 @@ def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValu
     at = 0
     while at < len(order):
         at += sharing.visit(at)
+    for value, answer in sharing.answers.items():
+        context.decisions.note(KEPT_TILE, owner_of(value), answer)
 
 
 class _Kept(enum.Enum):
@@ -53,6 +57,7 @@ class _Sharing:
         self.placed = placed
         self.first: dict[SSAValue, Step] = {}
         self.aligned: set[tuple[SSAValue, Step]] = set()
+        self.answers: dict[SSAValue, Answer[Step]] = {}  # the last ones: a step may be looked at again
 
     def visit(self, at: int) -> int:
         """Decide for the step at position `at`; gives how far to move on (0 to look at it again)."""
@@ -71,6 +76,7 @@ class _Sharing:
                 costly = value not in self.demands.placed and self.demands.cost(value) > tuning.LOOP_COST
                 if costly and step.kind in ("for", "while"):
                     self._keep_before(value, step)
+                    self.answers[value] = Yes(step, "once before the loop")
                 shape = shape_of(value.type)
                 if not self._walk(step, value, identity(shape), shape):
                     break
@@ -115,30 +121,49 @@ class _Sharing:
     def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
         """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""
         seen: set[tuple[SSAValue, Index]] = set()
-        stack = [(root, index)]
+        stack = [(root, index, False)]
         while stack:
-            key = stack.pop()
-            value, at = key
-            if key in seen or not is_tile(value) or value in self.demands.placed:
+            value, at, told = stack.pop()
+            if (value, at) in seen or not is_tile(value) or value in self.demands.placed:
                 continue
-            seen.add(key)
-            cost = self.demands.cost(value)
+            seen.add((value, at))
             host = self.first.get(value)
-            kept = _Kept.NOT
-            if host is not None and host is not step and cost > tuning.SHARED_COST:
-                kept = self._keep_in(value, host)
-            elif self._repeated(value, shape) and cost > tuning.ROW_COST:
-                kept = self._keep_before(value, step)
-            if kept is _Kept.BEFORE:
-                return False
-            if kept is _Kept.ALONGSIDE:
-                continue  # what else the root needs is still to be looked at: later steps ask who computed it first
+            if self._wanted_again(value, step, shape):
+                kept, answer = self._keep(value, step, shape)
+                if not told and self.demands.cost(value):
+                    self.answers[value] = answer
+                    told = True  # the parts of what is computed again need no answer of their own
+                if kept is _Kept.BEFORE:
+                    return False
+                if kept is _Kept.ALONGSIDE:
+                    continue  # what else the root needs is still to be looked at: later steps ask who computed it first
             if host is None:
                 self.first[value] = step
             if at == identity(shape) and shape_of(value.type) == shape:
                 self.aligned.add((value, step))
-            stack.extend(operand_indices(value, at))
+            stack.extend((operand, wanted, told) for operand, wanted in operand_indices(value, at))
         return True
+
+    def _wanted_again(self, value: SSAValue, step: Step, shape: tuple[int, ...]) -> bool:
+        """Whether another step computes `value` too, or this one does so for each row or column."""
+        return self.first.get(value, step) is not step or self._repeated(value, shape)
+
+    def _keep(self, value: SSAValue, step: Step, shape: tuple[int, ...]) -> tuple[_Kept, Answer[Step]]:
+        """Keep a value that is wanted again, if that pays and what it needs is there in time."""
+        answer = self._worth(value, step, shape)
+        if isinstance(answer, No):
+            return _Kept.NOT, answer
+        kept = self._keep_before(value, step) if answer.plan is step else self._keep_in(value, answer.plan)
+        return kept, No("what it needs is complete only later") if kept is _Kept.NOT else answer
+
+    def _worth(self, value: SSAValue, step: Step, shape: tuple[int, ...]) -> Answer[Step]:
+        """The step in or before which a value should be computed once."""
+        cost, host = self.demands.cost(value), self.first.get(value, step)
+        if host is not step and cost > tuning.SHARED_COST:
+            return Yes(host, "for the passes that need it")
+        if self._repeated(value, shape) and cost > tuning.ROW_COST:
+            return Yes(step, "once for all rows")
+        return No("it is as cheap to compute again")
 
     def _repeated(self, value: SSAValue, shape: tuple[int, ...]) -> bool:
         """Whether a group over `shape` computes much smaller `value` again for each row or column."""

@@ -21,6 +21,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
+from tilewright.ir.values import owner_of
 
 
 @dataclass(eq=False, slots=True)
@@ -124,6 +125,12 @@ class Step:
     def axis(self) -> int:
         """Reduced dim of the group, -1 if nothing is reduced."""
         return max([sink.axis for sink in self.sinks], default=-1)
+
+    @property
+    def place(self) -> Operation | None:
+        """The operation for which a group runs first of all; None for a copy of a buffer that a loop carries."""
+        first = self.sinks[0]
+        return self.op or first.op or (owner_of(first.roots[0]) if first.roots else None)
 
     def computed(self, placed: dict[SSAValue, Buffer]) -> list[SSAValue]:
         """Values that the group itself writes to their place, and so cannot read there."""

@@ -12,7 +12,13 @@ ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that t
 JOINED = Subject("joined trips", "several trips of a loop run as one product")
 KEPT = Subject("kept panels", "packed columns of the right operand serve the programs that follow")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
+KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
+VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
+ONE_ROUNDING = Subject("one rounding", "a product and the sum that takes it are one multiply-add")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
 
-SUBJECTS = (CARRIED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, UNMASKED, PAST_CACHES)
+SUBJECTS = (
+    CARRIED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE, VECTORS, ONE_ROUNDING,
+    UNMASKED, PAST_CACHES,
+)  # fmt: skip

@@ -23,6 +23,8 @@ from itertools import pairwise
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.flow import targets_of
+from tilewright.analysis.liveness import ProgramOrder
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCopyOp,
@@ -37,7 +39,7 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
-from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
+from tilewright.ops.control import ForOp, WhileOp
 
 ScratchBytes = Callable[[Operation], int]
 Waits = Callable[[Operation], bool]
@@ -172,7 +174,7 @@ def allocate(function: Operation) -> Allocation:
 def _pieces(function: Operation) -> list[Piece]:
     order = _Order.of(function)
     pieces = []
-    for op, number in order.numbers.items():
+    for op, number in order.program.numbers.items():
         if isinstance(op, LocalAllocOp):
             stride, count = buffer_stride(op.result.type), memdesc_count(op.result.type)
             end = max((order.end(user, op) for user in _users(op.result)), default=number)
@@ -180,7 +182,7 @@ def _pieces(function: Operation) -> list[Piece]:
             pieces.append(Piece(op, stride * count, alignment, number, max(number, end)))
         elif size := scratch_bytes(op):
             # An operation with a body may use its scratch until the body's end.
-            pieces.append(Piece(op, size, min(_LINE, buffer_alignment(size)), number, order.last[op]))
+            pieces.append(Piece(op, size, min(_LINE, buffer_alignment(size)), number, order.program.last[op]))
     return pieces
 
 
@@ -189,46 +191,32 @@ class _Order:
     """Program order.
 
     Args:
-        numbers: of all operations.
-        last: of each operation the number of the last one inside it.
+        program: the operations by their numbers.
         waits: numbers of the operations after which no copy (no product) is under way.
     """
 
-    numbers: Mapping[Operation, int]
-    last: Mapping[Operation, int]
+    program: ProgramOrder
     waits: Mapping[type[Operation], Sequence[int]]
 
     @staticmethod
     def of(function: Operation) -> _Order:
-        numbers = {op: number for number, op in enumerate(function.walk())}
-        last: dict[Operation, int] = {}
-        for op in reversed(numbers):
-            inner = [last[nested] for region in op.regions for block in region.blocks for nested in block.ops]
-            last[op] = max([numbers[op], *inner])
+        program = ProgramOrder(function)
         # Barriers stay what they are to the end.
         waits: dict[type[Operation], list[int]] = {AsyncCopyOp: [], WarpGroupDotOp: [], InitBarrierOp: []}
-        for op, number in numbers.items():
+        for op, number in program.numbers.items():
             if isinstance(op, AsyncWaitOp) and not op.attr_values()["num"]:
                 waits[AsyncCopyOp].append(number)
             elif isinstance(op, WarpGroupDotWaitOp) and not op.attr_values()["pendings"]:
                 waits[WarpGroupDotOp].append(number)
-        return _Order(numbers, last, waits)
+        return _Order(program, waits)
 
     def end(self, user: Operation, alloc: Operation) -> int:
-        """The last number at which the use of a buffer matters.
-
-        It is the end of the outermost loop between the two; for what goes on in the background, the wait after that.
-        """
-        scope, end, parent = alloc.parent_block(), self.last[user], user
-        while parent.parent_block() is not scope:
-            outer = parent.parent_op()
-            assert outer is not None, "a buffer is used outside of the block that made it"
-            parent = outer
-            end = max(end, self.last[parent])
+        """The last number at which the use of a buffer matters; for work in the background, the wait after it."""
+        end = self.program.end_of_use(user, alloc)
         waits = self.waits.get(type(user))
         if waits is None or (isinstance(user, WarpGroupDotOp) and not user.attr_values()["isAsync"]):
             return end
-        return next((number for number in waits if number > end), len(self.numbers))
+        return next((number for number in waits if number > end), len(self.program.numbers))
 
 
 def _users(buffer: SSAValue) -> Iterable[Operation]:
@@ -247,27 +235,9 @@ def _users(buffer: SSAValue) -> Iterable[Operation]:
 
 def aliases(op: Operation, index: int) -> list[SSAValue]:
     """The values of buffer type that operand number `index` of `op` may become."""
-    names: list[SSAValue] = [result for result in op.results if isinstance(result.type, MemDescType)]
-    if isinstance(op, ForOp) and index >= 3:
-        names = [op.results[index - 3], op.regions[0].block.args[index - 2]]
-    elif isinstance(op, WhileOp):
-        names += [region.block.args[index] for region in op.regions[:1]]
-    elif isinstance(op, (YieldOp, ConditionOp)):
-        names = _handed_on(op, index)
+    carried = targets_of(op, index)
+    names = list(op.results) if carried is None else carried
     return [name for name in names if isinstance(name.type, MemDescType)]
-
-
-def _handed_on(op: Operation, index: int) -> list[SSAValue]:
-    """What operand `index` of a terminator becomes in the operation around it."""
-    parent = op.parent_op()
-    assert parent is not None
-    if isinstance(op, ConditionOp):
-        return [parent.results[index - 1], parent.regions[1].block.args[index - 1]] if index else []
-    if isinstance(parent, ForOp):
-        return [parent.results[index], parent.regions[0].block.args[index + 1]]
-    if isinstance(parent, WhileOp):
-        return [parent.regions[0].block.args[index]]
-    return [parent.results[index]]
 
 
 # --- places -------------------------------------------------------------------------------------------

@@ -22,9 +22,12 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.origins import origins_of
 from tilewright.analysis.states import Loop, StateWalk
 from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.subjects import UNORDERED
 from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.base.decision import No, Yes
+from tilewright.ir.decisions import Decisions, spoken, user_place
 from tilewright.ir.effects import is_atomic
 from tilewright.ir.types import shape_of
 from tilewright.ops.debug import BarrierOp
@@ -62,19 +65,29 @@ class _Access:
 _State = frozenset[_Access]
 
 
-def order_memory(module: ModuleOp) -> None:
+def order_memory(module: ModuleOp, decisions: Decisions) -> None:
     """Insert the barriers that accesses to global memory need, in place.
 
     Args:
         module: laid-out tile IR, all calls inlined.
+        decisions: take the answers.
     """
     for function in module.ops:
         if isinstance(function, FuncOp):
             walk = _Walk(function)
             if walk.is_needed():
                 walk.block(function.body.block, frozenset())
-            for op in walk.late:
+            for op, earlier in walk.late.items():
+                decisions.note(UNORDERED, op, _waits(op, earlier))
                 Builder(op).effect(BarrierOp, space="global")
+            if not walk.late:
+                decisions.note(UNORDERED, function, Yes(None, "none touches what another thread writes"))
+
+
+def _waits(op: Operation, earlier: _Access) -> No:
+    """Why a barrier stands in front of an access."""
+    array = "the same array" if earlier.base is not _ANYWHERE else "memory that may be the same"
+    return No(f"{spoken(op)} must follow what other threads did to {array}", earlier.by)
 
 
 class _Walk(StateWalk[_State]):
@@ -85,7 +98,7 @@ class _Walk(StateWalk[_State]):
     """
 
     def __init__(self, function: FuncOp) -> None:
-        self.late: dict[Operation, None] = {}  # in order
+        self.late: dict[Operation, _Access] = {}  # in order; an access with which the operation conflicts
         self.accesses = {op: found for op in function.walk() if (found := _accesses_of(op))}
 
     def is_needed(self) -> bool:
@@ -109,9 +122,15 @@ class _Walk(StateWalk[_State]):
 
     def _access(self, op: Operation, state: _State) -> _State:
         mine = self.accesses[op]
-        if any(a.conflicts(b) for a in mine for b in state):
-            self.late[op] = None
+        conflicts = [b for b in state if any(a.conflicts(b) for a in mine)]
+        if conflicts:
+            self.late[op] = min(conflicts, key=_rank)
         return mine if op in self.late else state | mine
+
+
+def _rank(access: _Access) -> tuple[object, ...]:
+    """Which of several conflicts is told: the same one in every process."""
+    return user_place(access.by), access.by.name, access.kind, access.base is _ANYWHERE
 
 
 def _later(access: _Access) -> _Access:

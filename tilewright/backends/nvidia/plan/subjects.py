@@ -11,5 +11,6 @@ RING = Subject("ring buffer", "a load of a loop is copied to shared memory some 
 ASYNC_PRODUCT = Subject("asynchronous product", "a product of one trip goes on while that of the next is started")
 IN_WARP = Subject("conversion in warps", "a tile gets to another layout without shared memory")
 NO_BARRIER = Subject("no barrier", "the threads of a block need not wait for each other")
+UNORDERED = Subject("no barrier for memory", "accesses of a program to global memory need not wait for each other")
 
-SUBJECTS = (TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER)
+SUBJECTS = (TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER, UNORDERED)

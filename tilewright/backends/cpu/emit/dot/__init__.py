@@ -1,7 +1,7 @@
 """Tile products on the CPU: plans, packers and micro-kernels as internal functions of the module being emitted.
 
     plan = plan_dot(isa, m, n, k, ...)
-    pack_a(f, plan, ...); pack_b(f, plan, ...)      any K range, into any place of a larger panel buffer
+    pack(f, plan, "a", ...); pack(f, plan, "b", ...)   any K range, into any place of a larger panel buffer
     dot(f, plan, acc, ..., words, fresh)            acc (+)= a * b over a run-time number of K words
 
 Emitted functions are deduplicated by name and may be called from loops. Kernels whose plan `is_amx` need
@@ -10,7 +10,7 @@ Emitted functions are deduplicated by name and may be called from loops. Kernels
 
 from __future__ import annotations
 
-from tilewright.backends.cpu.emit.dot.call import dot, dot_strided, pack_a, pack_b
+from tilewright.backends.cpu.emit.dot.call import dot, pack
 from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
 
-__all__ = ["DotPlan", "dot", "dot_strided", "pack_a", "pack_b", "plan_dot"]
+__all__ = ["DotPlan", "dot", "pack", "plan_dot"]

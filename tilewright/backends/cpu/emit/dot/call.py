@@ -6,13 +6,14 @@ buffer sizes say, and nothing is read outside the valid extents of a source.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tilewright.backends.cpu.emit.dot.amx import emit_amx_dot
 from tilewright.backends.cpu.emit.dot.micro import emit_dot
 from tilewright.backends.cpu.emit.dot.pack import Order, emit_pack
 from tilewright.backends.cpu.plan.dot import DotPlan
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
-from tilewright.base.errors import InternalError
 
 Size = V | int
 
@@ -25,72 +26,41 @@ def _i1(value: V | bool) -> V:
     return value if isinstance(value, V) else const(I1, int(value))
 
 
-def pack_a(
+def pack(
     f: Function,
     plan: DotPlan,
+    operand: Literal["a", "b"],
     order: Order,
     dst: V,
-    row_bytes: Size,
+    dst_stride: Size,
     src: V,
-    m_stride: Size,
-    k_stride: Size,
-    m_valid: Size,
-    k_valid: Size,
+    strides: tuple[Size, Size],
+    valid: tuple[Size, Size],
     words: Size,
     *,
     first: Size = 0,
     plane_bytes: Size = 0,
 ) -> None:
-    """Pack A: K words `first` to `first + words` of `plan.a_rows` rows, zero outside the valid extents.
+    """Pack K words `first` to `first + words` of an operand, zero outside the valid extents.
+
+    `mn` are the rows of A (all `plan.a_rows` of them), the columns of B (of all panels).
 
     Args:
         f: where the call goes.
         plan: the dot.
-        order: `"k"` if `k_stride` is one element, `"mn"` if `m_stride` is, else `"any"` (element by element, slow).
+        operand: which one.
+        order: `"k"` if K has unit stride, `"mn"` if `mn` has, else `"any"` (element by element, slow).
         dst: the packed buffer.
-        row_bytes: stride of packed rows, for instance `plan.a_row_bytes(capacity)`.
-        src, m_stride, k_stride: element (0, 0) of this piece of the source and its byte strides.
-        m_valid, k_valid: rows and K elements of the piece that exist (0 or less: none).
-        words: K words to write per row, for instance `plan.steps(k)`.
-        first: K word of the buffer where the piece goes.
-        plane_bytes: distance of the planes (`plan.a_plane_bytes(capacity)`) where `plan.planes` is more than 1.
-    """
-    args = (dst, row_bytes, src, m_stride, k_stride, m_valid, k_valid, first, words, plane_bytes)
-    f.call(emit_pack(f.module, plan, "a", order), VOID, [_i64(arg) for arg in args])
-
-
-def pack_b(
-    f: Function,
-    plan: DotPlan,
-    order: Order,
-    dst: V,
-    panel_bytes: Size,
-    src: V,
-    k_stride: Size,
-    n_stride: Size,
-    k_valid: Size,
-    n_valid: Size,
-    words: Size,
-    *,
-    first: Size = 0,
-    plane_bytes: Size = 0,
-) -> None:
-    """Pack B: K words `first` to `first + words` of all panels, zero outside the valid extents.
-
-    Args:
-        f: where the call goes.
-        plan: the dot.
-        order: `"mn"` if `n_stride` is one element (row-major B), `"k"` if `k_stride` is (transposed B), else `"any"`.
-        dst: the packed buffer.
-        panel_bytes: stride of panels, `plan.b_panel_bytes(capacity)`.
-        src, k_stride, n_stride: element (0, 0) of this piece of the source and its byte strides.
-        k_valid, n_valid: K elements and columns of the piece that exist (0 or less: none).
+        dst_stride: bytes between packed rows of A, between panels of B (`plan.a_row_bytes`, `plan.b_panel_bytes`).
+        src: element (0, 0) of this piece of the source.
+        strides: bytes from one element of the source to the next along (mn, K).
+        valid: elements of the piece that exist along (mn, K); 0 or less for none.
         words: K words to write, for instance `plan.steps(k)`.
         first: K word of the buffer where the piece goes.
-        plane_bytes: distance of the planes (`plan.b_plane_bytes(capacity)`) where `plan.planes` is more than 1.
+        plane_bytes: distance of the planes (`plan.a_plane_bytes`, `plan.b_plane_bytes`) where there are several.
     """
-    args = (dst, panel_bytes, src, n_stride, k_stride, n_valid, k_valid, first, words, plane_bytes)
-    f.call(emit_pack(f.module, plan, "b", order), VOID, [_i64(arg) for arg in args])
+    args = (dst, dst_stride, src, *strides, *valid, first, words, plane_bytes)
+    f.call(emit_pack(f.module, plan, operand, order), VOID, [_i64(arg) for arg in args])
 
 
 def dot(
@@ -129,29 +99,3 @@ def dot(
     else:
         name = emit_dot(f.module, plan)
     f.call(name, VOID, args)
-
-
-def dot_strided(
-    f: Function,
-    plan: DotPlan,
-    acc: V,
-    acc_stride: Size,
-    a: V,
-    a_stride: Size,
-    b: V,
-    b_stride: Size,
-    words: Size,
-    fresh: V | bool,
-) -> None:
-    """As `dot`, with B row-major in memory (row stride `b_stride`, unit N stride), without packing.
-
-    Faster than packing for one dot of up to about 32 rows (measured on Zen 5: 1.4x at 16 rows, 2x at 1 to 4), equal at
-    64, slower when packed panels are used again.
-
-    Raises:
-        InternalError: not `plan.b_in_place`.
-    """
-    if not plan.b_in_place:
-        raise InternalError(f"the plan {plan.name} needs packed B")
-    args = [acc, _i64(acc_stride), a, _i64(a_stride), b, _i64(b_stride), _i64(0), _i64(words), _i1(fresh)]
-    f.call(emit_dot(f.module, plan, b_in_place=True), VOID, args)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack_a, pack_b
+from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
@@ -59,17 +59,19 @@ class _Source:
             self.whole = f.and_(self.whole, holds)
             self.valid = [f.select(holds, valid, const(I64, 0)) for valid in self.valid]
 
-    def order(self, rows: int, columns: int) -> Order:
-        """How the packers should walk: `rows`, `columns` are the dims that they call mn and k."""
-        return "k" if self.unit[columns] else "mn" if self.unit[rows] else "any"
+    def along(self, mn: int, k: int) -> tuple[Order, tuple[V, V], tuple[V, V]]:
+        """Order, strides and valid extents as packers want them: which of the dims are `mn` and K."""
+        order: Order = "k" if self.unit[k] else "mn" if self.unit[mn] else "any"
+        return order, (self.strides[mn], self.strides[k]), (self.valid[mn], self.valid[k])
 
 
 def begin_range(low: FunctionLowering) -> bool:
     """Emit what dots need once per range of programs; gives whether tile registers are used."""
     for cache in low.plan.caches:
         kept.begin_range(low, cache)
-    plans = [dot_plan(low.f.isa, op) for op in low.plan.function.walk() if isinstance(op, DotOp)]
-    if any(plan.is_amx for plan in plans):
+    functions = (plan.function for plan in low.state.loops.plans.values())  # those that are called too
+    dots = (op for function in functions for op in function.walk() if isinstance(op, DotOp))
+    if any(dot_plan(low.f.isa, op).is_amx for op in dots):
         amx.configure(low.f)
         return True
     return False
@@ -112,20 +114,18 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     words = f.mul(trips, plan.steps(plan.k))
     panel, plane_b = plan.b_panel_bytes(capacity), plan.b_plane_bytes(capacity)
 
-    def pack(target: V) -> None:
-        pack_b(
-            f, plan, b.order(1, 0), target, panel, b.address, b.strides[0], b.strides[1],
-            b.valid[0], b.valid[1], words, plane_bytes=plane_b,
-        )  # fmt: skip
+    def pack_columns(target: V) -> None:
+        order, strides, valid = b.along(1, 0)
+        pack(f, plan, "b", order, target, panel, b.address, strides, valid, words, plane_bytes=plane_b)
 
     if detail.cache is None:
         packed_b = f.gep(ev.arena, detail.packed["b"].offset)
-        pack(packed_b)
+        pack_columns(packed_b)
     else:
         trip = low.trips[detail.cache.loop]
         packed_b, missing = kept.slot(low, detail.cache, trip)
         with f.if_(missing):
-            pack(packed_b)
+            pack_columns(packed_b)
             kept.packed(low, detail.cache, trip)
 
     def multiply(address: V, stride: V | int, planes: int) -> None:
@@ -137,10 +137,8 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     def packed() -> None:
         buffer = f.gep(ev.arena, detail.packed["a"].offset)
         row, plane = plan.a_row_bytes(capacity), plan.a_plane_bytes(capacity)
-        pack_a(
-            f, plan, a.order(0, 1), buffer, row, a.address, a.strides[0], a.strides[1],
-            a.valid[0], a.valid[1], words, plane_bytes=plane,
-        )  # fmt: skip
+        order, strides, valid = a.along(0, 1)
+        pack(f, plan, "a", order, buffer, row, a.address, strides, valid, words, plane_bytes=plane)
         multiply(buffer, row, plane)
 
     in_place = plan.a_in_place and a.unit[1] and plan.k == plan.padded_k(plan.k)

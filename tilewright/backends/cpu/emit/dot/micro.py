@@ -35,30 +35,30 @@ from tilewright.backends.llvm.types import (
     zero,
 )
 
-_PARAMS = (PTR, I64, PTR, I64, PTR, I64, I64, I1, PTR)
+_PARAMS = (PTR, I64, PTR, I64, PTR, I64, I1, PTR)
 _ATTRS = "nounwind noinline"
 
 
-def emit_dot(module: Module, plan: DotPlan, *, b_in_place: bool = False) -> str:
+def emit_dot(module: Module, plan: DotPlan) -> str:
     """Define (once) the product of a whole tile for the vector families; gives its name.
 
     See `tilewright.backends.cpu.emit.dot.dot` for the parameters of the emitted function.
     """
-    name = f"dot.{plan.name}{'.bstrided' if b_in_place else ''}"
+    name = f"dot.{plan.name}"
     if module.has(name):
         return name
     f = module.function(name, VOID, (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1), attrs=_ATTRS)
     row_blocks, rest = divmod(plan.m, plan.mr)
     if row_blocks:
         with f.loop(0, row_blocks, unroll=False) as loop:
-            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, b_in_place)
+            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr)
     if rest:
-        _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, b_in_place)
+        _row_block(f, plan, const(I64, row_blocks * plan.mr), rest)
     f.ret()
     return name
 
 
-def _row_block(f: Function, plan: DotPlan, row: V, mr: int, b_in_place: bool) -> None:
+def _row_block(f: Function, plan: DotPlan, row: V, mr: int) -> None:
     """All panels of the `mr` rows from `row`."""
     acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh = f.args
     c_row = f.gep(acc, f.mul(row, acc_stride))
@@ -67,13 +67,11 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, b_in_place: bool) ->
     column_bytes = plan.panel_columns * ELEM[plan.acc].bytes
 
     def call(panel: V, nv: int, masked: bool) -> None:
-        step = b_stride if b_in_place else const(I64, nv * plan.lanes * plan.word_bytes)
-        # In place, panels are column ranges of the same rows.
-        panel_stride = const(I64, plan.panel_columns * plan.word_bytes) if b_in_place else b_stride
-        b_panel = f.gep(f.gep(b, f.mul(panel, panel_stride)), f.mul(first, step))
+        step = const(I64, nv * plan.lanes * plan.word_bytes)
+        b_panel = f.gep(f.gep(b, f.mul(panel, b_stride)), f.mul(first, step))
         c = f.gep(c_row, f.mul(panel, column_bytes))
-        kernel = _micro_kernel(f.module, plan, mr, nv, masked, b_in_place)
-        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, step, words, fresh, bias))
+        kernel = _micro_kernel(f.module, plan, mr, nv, masked)
+        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias))
 
     if plan.panels:
         with f.loop(0, plan.panels, unroll=False) as loop:
@@ -82,18 +80,18 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, b_in_place: bool) ->
         call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0)
 
 
-def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, b_in_place: bool) -> str:
+def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool) -> str:
     """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name."""
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
-    name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}{'.bstrided' if b_in_place else ''}"
+    name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}"
     if module.has(name):
         return name
     f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)
-    c, c_stride, a, a_stride, b, b_step, words, fresh, bias = f.args
+    c, c_stride, a, a_stride, b, words, fresh, bias = f.args
     acc_t = ELEM[plan.acc].vec(plan.lanes)
     word_t = _word_type(plan)
-    step = b_step if b_in_place else const(I64, nv * acc_t.bytes)
+    step = const(I64, nv * acc_t.bytes)
     multiply = _MULTIPLY[plan.family]
     rows = [f.gep(a, f.mul(a_stride, i)) for i in range(mr)]
     with f.loop(0, words, init=[zero(acc_t)] * (mr * nv), unroll=False) as loop:

@@ -29,7 +29,7 @@ _PARAMS = (PTR, I64, PTR, I64, I64, I64, I64, I64, I64, I64)
 
 
 def emit_pack(module: Module, plan: DotPlan, operand: Literal["a", "b"], order: Order) -> str:
-    """Define (once) the packer of one operand; gives its name. See `dot.pack_a`, `dot.pack_b` for the parameters."""
+    """Define (once) the packer of one operand; gives its name. See `call.pack` for the parameters."""
     name = f"dot.pack.{operand}.{order}.{plan.name}"
     if module.has(name):
         return name

@@ -1,0 +1,41 @@
+"""What is the same everywhere: for all programs of a launch, or in all elements of a tile."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.ir.effects import access_of
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.function import CallOp, FuncOp
+from tilewright.ops.program import GetProgramIdOp
+
+
+def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> bool:
+    """Whether a scalar is the same for all programs of a launch."""
+    seen = {} if seen is None else seen
+    found = seen.get(value)
+    if found is None:
+        op = owner_of(value)
+        if op is None:
+            function = value.owner.parent_op() if isinstance(value.owner, Block) else None
+            found = isinstance(function, FuncOp) and function.is_kernel and value.owner is function.body.blocks[0]
+        elif isinstance(op, (GetProgramIdOp, CallOp)) or access_of(op) is not None or op.regions or is_tile(value):
+            found = False
+        else:
+            found = all(is_invariant(operand, seen) for operand in op.operands)
+        seen[value] = found
+    return found
+
+
+def scalar_of(value: SSAValue) -> SSAValue | int | None:
+    """The scalar, or the number, that every element of a tile is; None if it is not known."""
+    op = owner_of(value)
+    while isinstance(op, (BroadcastOp, ExpandDimsOp)):
+        value = op.operands[0]
+        op = owner_of(value)
+    known = constant_of(value)
+    if isinstance(known, int):
+        return known
+    return op.operands[0] if isinstance(op, SplatOp) else None
