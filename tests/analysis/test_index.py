@@ -46,7 +46,9 @@ def test_a_reshape_of_bits_names_the_same_element(shapes: tuple[tuple[int, ...],
     source, target = shapes
     assume(keeps_bits(source, target))
     index = reshape(identity(target), source, target)
-    for number, element in enumerate(np.ndindex(*target)):
+    size = math.prod(target)
+    for number in range(0, size, size // 500 | 1):  # odd steps come by every pattern of low bits
+        element = tuple(int(n) for n in np.unravel_index(number, target))
         assert _place(index, element) == np.unravel_index(number, source), (source, target, element)
 
 

@@ -15,6 +15,8 @@ import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tests.devices.gpu_arrays import CudaArray, Tensor, aligned
+from tilewright.backends.cpu.device.active import CpuDriver
+from tilewright.backends.nvidia.device.active import CudaDriver
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.base.errors import DeviceError, DriverError, UnknownOptionError, UnsupportedError
 from tilewright.base.knobs import knobs
@@ -22,7 +24,7 @@ from tilewright.base.target import Placement, Target
 from tilewright.compile.specialize import parse_params
 from tilewright.compiler import GPUTarget
 from tilewright.devices.arrays import HOST, read
-from tilewright.devices.drivers import CpuDriver, CudaDriver, DriverConfig, driver, target_at
+from tilewright.devices.drivers import DriverConfig, driver, target_at
 from tilewright.devices.places import place_of
 from tilewright.devices.registry import options_for, parse_target
 from tilewright.launch.bind import Binder, Call, Prepared

@@ -7,10 +7,10 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
+from tilewright.backends.cpu.device.active import CpuDriver, cache_bytes
 from tilewright.base.errors import ArgumentError, LaunchError, UnsupportedError
 from tilewright.base.hooks import HookChain, LazyDict
 from tilewright.devices.allocation import get_allocator
-from tilewright.devices.drivers import CpuDriver, cache_bytes
 from tilewright.language.extra.cuda.libdevice import rsqrt
 
 

@@ -6,11 +6,12 @@ The order is the one of docs/layout.md. Rooms that share a rank may not import o
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 import pytest
 
-from tests.meta.sources import FunctionNode, Source, sources
+from tests.meta.sources import FunctionNode, Source, sources, statements
 
 RANKS = {
     "base": 0,
@@ -50,11 +51,12 @@ def room(module: str) -> str:
     return parts[0] if parts and parts[0] in RANKS else ""
 
 
-def imports(source: Source) -> Iterator[tuple[str, int, bool]]:
+@functools.cache
+def imports(source: Source) -> list[tuple[str, int, bool]]:
     """(imported dotted name, line, whether inside a function) for every import of `source`."""
 
     def visit(node: ast.AST, inside: bool) -> Iterator[tuple[str, int, bool]]:
-        for child in ast.iter_child_nodes(node):
+        for child in statements(node):
             if isinstance(child, ast.Import):
                 yield from ((alias.name, child.lineno, inside) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
@@ -64,9 +66,9 @@ def imports(source: Source) -> Iterator[tuple[str, int, bool]]:
                     keep = len(package) - child.level + source.name.endswith("__init__.py")
                     base = ".".join([*package[:keep], *([base] if base else [])])
                 yield from ((f"{base}.{alias.name}", child.lineno, inside) for alias in child.names)
-            yield from visit(child, inside or isinstance(child, FunctionNode | ast.Lambda))
+            yield from visit(child, inside or isinstance(child, FunctionNode))
 
-    return visit(source.tree, False)
+    return list(visit(source.tree, False))
 
 
 def violations(source: Source) -> list[str]:
@@ -117,7 +119,7 @@ def test_every_folder_of_the_package_is_a_room():
     ],
 )
 def test_the_rules_see_what_they_must(name, text, complaint):
-    (found,) = violations(Source(None, name, text, ast.parse(text)))
+    (found,) = violations(Source(None, name, text))
     assert complaint in found
 
 
@@ -131,4 +133,4 @@ def test_the_rules_see_what_they_must(name, text, complaint):
     ],
 )
 def test_the_rules_allow_what_they_should(name, text):
-    assert not violations(Source(None, name, text, ast.parse(text)))
+    assert not violations(Source(None, name, text))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.meta.sources import ROOT
 
-PARTS = 4
+PARTS = 2  # processes: Inductor loads for seconds in each
 
 WORKERS = """
 import torch
@@ -51,7 +51,7 @@ def test_graphs(part, tmp_path):
     found = posing(tmp_path, "-m", "tests.triton_names.inductor", "--part", f"{part}/{PARTS}")
     summary = json.loads(found.splitlines()[-1])
     assert not summary["failures"]
-    assert summary["graphs"] >= 40 and summary["kernels"] >= 40  # the kernels are Triton's code, made here
+    assert summary["graphs"] >= 80 and summary["kernels"] >= 80  # the kernels are Triton's code, made here
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ A back end is a folder with two modules, and a line in `devices/registry.py`:
 
     options.py   its options and the form of its targets; loaded with `import tilewright`
     backend.py   a `Backend`; loaded at the first compile or launch for it
+    device/active.py   where there are devices: `Driver`, what `runtime.driver.active` is while they are in use
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ class Target:
     """A compilation target.
 
     Args:
-        backend: ``"cpu"``, ``"cuda"`` or ``"null"``.
+        backend: name of the back end, as in ``"cpu"`` or ``"cuda"``; `devices/registry.py` lists them.
         arch: CPU name as LLVM spells it (``"znver5"``), or compute capability (``90``).
         warp_size: lanes of a warp; 1 on a CPU.
         features: comma-separated feature string (``"+avx2,+fma"``); empty for CUDA.

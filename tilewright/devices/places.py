@@ -13,8 +13,8 @@ from typing import Any
 from tilewright.base.errors import DeviceError
 from tilewright.base.target import Target
 from tilewright.devices.arrays import HOST, Array, read
-from tilewright.devices.drivers import current_gpu
 from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.devices.registry import gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Place:
         """
         on_cpu = target.backend == "cpu"
         if self.device is None:
-            return None if on_cpu else current_gpu()
+            return None if on_cpu else gpu.current_gpu()
         if on_cpu == (self.device == HOST):
             return None if on_cpu else self.device
         raise DeviceError(

@@ -29,6 +29,8 @@ else:
     cpu = lazy_module("tilewright.backends.cpu.backend", lambda module: module.set_cache(SmallObjects()))
     nvidia = lazy_module("tilewright.backends.nvidia.backend", lambda module: module.set_cache(SmallObjects()))
     gpu = lazy_module("tilewright.backends.nvidia.device.driver")
+_cpu_device = lazy_module("tilewright.backends.cpu.device.active")
+_gpu_device = lazy_module("tilewright.backends.nvidia.device.active")
 null = lazy_module("tilewright.backends.null.backend")
 
 
@@ -46,17 +48,19 @@ class Entry:
         parse_arch: what follows the colon of "cuda:90" as a target; None if it is no architecture.
         backend: the module `backend.py`, loaded on first use.
         example: a target, for messages.
+        device: the module `device/active.py`, whose `Driver` stands for its devices; None if it has none.
     """
 
     options: type[Options]
     parse_arch: Callable[[str], Target | None]
     backend: Backend
     example: str
+    device: Any = None
 
 
 BACKENDS: dict[str, Entry] = {
-    "cpu": Entry(cpu_options.CpuOptions, cpu_options.parse_arch, cast(Backend, cpu), "cpu:x86-64-v3"),
-    "cuda": Entry(nvidia_options.CudaOptions, nvidia_options.parse_arch, cast(Backend, nvidia), "cuda:90"),
+    "cpu": Entry(cpu_options.CpuOptions, cpu_options.parse_arch, cast(Backend, cpu), "cpu:x86-64-v3", _cpu_device),
+    "cuda": Entry(nvidia_options.CudaOptions, nvidia_options.parse_arch, cast(Backend, nvidia), "cuda:90", _gpu_device),
     "null": Entry(null_options.NullOptions, null_options.parse_arch, null, "null:any"),
 }
 USUAL: dict[str, Any] = {f.name: f.default for entry in BACKENDS.values() for f in fields(entry.options)}

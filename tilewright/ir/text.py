@@ -6,6 +6,7 @@ to all families.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from io import StringIO
@@ -90,6 +91,20 @@ def _render(text: str, name: str, start: int, end: int, message: str) -> str:
     return f"{name}:{number}:{column + 1}: {message}\n  {line}\n  {' ' * column}{'^' * span}"
 
 
+class _Printer(Printer):
+    """xDSL's printer, but that it quotes a text once: every location names the file again."""
+
+    def print_bytes_literal(self, bytestring: bytes) -> None:
+        self.print_string(_quoted(bytestring))
+
+
+@functools.lru_cache(maxsize=64)
+def _quoted(text: bytes) -> str:
+    out = StringIO()
+    Printer(out).print_bytes_literal(text)
+    return out.getvalue()
+
+
 def print_op(op: Operation, *, locations: bool = False) -> str:
     """One operation (a module, a function, ...) as text.
 
@@ -98,7 +113,7 @@ def print_op(op: Operation, *, locations: bool = False) -> str:
         locations: add ``loc(..)`` to every operation and argument.
     """
     out = StringIO()
-    Printer(out, print_debuginfo=locations).print_op(op)
+    _Printer(out, print_debuginfo=locations).print_op(op)
     text = out.getvalue()
     # MLIR prints the module op of the builtin dialect without its prefix.
     return text.removeprefix("builtin.") if isinstance(op, ModuleOp) else text

@@ -87,7 +87,7 @@ def element_type(type_: Attribute) -> Attribute:
 
 def shape_of(type_: Attribute) -> tuple[int, ...]:
     """Shape of a tile; () for a scalar."""
-    return type_.get_shape() if isinstance(type_, TensorType) else ()
+    return tuple([size.data for size in type_.shape.data]) if isinstance(type_, TensorType) else ()
 
 
 def with_element(type_: Attribute, element: Attribute) -> Attribute:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, OpResult, SSAValue
-
-from tilewright.ir.types import shape_of
 
 
 def owner_of(value: SSAValue) -> Operation | None:
@@ -14,7 +13,7 @@ def owner_of(value: SSAValue) -> Operation | None:
 
 def is_tile(value: SSAValue) -> bool:
     """Whether `value` has a shape; scalars have none."""
-    return bool(shape_of(value.type))
+    return type(value.type) is TensorType
 
 
 def property_int(op: Operation, name: str) -> int:

@@ -16,7 +16,7 @@ from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.metadata import Metadata
 from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import HOST
-from tilewright.devices.drivers import CudaDriver, driver, target_at
+from tilewright.devices.drivers import driver, target_at
 from tilewright.devices.registry import backend_of
 from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.interface import KernelInterface
@@ -88,7 +88,7 @@ def _fits(variant: BundledVariant, call: Call) -> bool:
     if any(variant.options[name] != value for name, value in call.options.items() if name in variant.options):
         return False
     device = call.place.device
-    if device == HOST or (device is None and not isinstance(driver.active, CudaDriver)):
+    if device == HOST or (device is None and not driver.active.has_queue):
         return variant.target.backend == "cpu" and not _why_not(variant.target)
     return str(target_at(device)) == str(variant.target)
 

@@ -12,7 +12,6 @@ from tilewright.base.knobs import knobs
 from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
-from tilewright.devices.drivers import current_gpu
 from tilewright.devices.registry import USUAL, gpu
 
 
@@ -80,7 +79,7 @@ def _compile_facts(fn: BlockFunction, request: Request, warmup: bool) -> dict[st
 
 def _device_of(target: Target) -> int:
     """Number of the device in use; 0 for the CPU, and where there is no GPU to compile for."""
-    return current_gpu() if target.backend == "cuda" and gpu.device_count() else 0
+    return gpu.current_gpu() if target.backend == "cuda" and gpu.device_count() else 0
 
 
 def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, Any], device: int | None) -> LazyDict:

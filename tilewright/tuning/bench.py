@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from tilewright.base.errors import ArgumentError, UnsupportedError
-from tilewright.devices.drivers import CudaDriver, driver
+from tilewright.devices.drivers import driver
 from tilewright.devices.registry import gpu
 from tilewright.tuning.search import Candidate, CpuSampler, Sampler, quantiles_of
 
@@ -117,7 +117,7 @@ def clock_of(ordinal: int | None, graphs: bool = False) -> Sampler:
 def active_clock() -> Clock:
     """The clock of the active driver's device."""
     active = driver.active
-    return GpuClock(active.get_current_device()) if isinstance(active, CudaDriver) else CpuClock()
+    return GpuClock(active.get_current_device()) if active.has_queue else CpuClock()
 
 
 def _summarize_statistics(times: Sequence[float], quantiles: Sequence[float] | None, return_mode: str) -> Any:
@@ -204,7 +204,7 @@ def do_bench_cudagraph(
     On a CPU, which has no launch queue that a graph would shorten, `do_bench` without a warm-up of its own. On a GPU
     torch makes the graph; caches stay warm in it.
     """
-    if not isinstance(driver.active, CudaDriver):
+    if not driver.active.has_queue:
         return do_bench(fn, 0, rep, grad_to_none, quantiles, return_mode)
     _summarize_statistics([0.0], quantiles, return_mode)
     return _summarize_statistics(_graph_times(fn, rep, list(grad_to_none or ())), quantiles, return_mode)
@@ -287,10 +287,10 @@ def get_dram_gbps(device: Any = None) -> float:
         device: number of the GPU; default is the current one.
     """
     active = driver.active
-    if not isinstance(active, CudaDriver):
+    if not active.has_queue:
         _no_figure("the memory bandwidth")
     found = active.utils.get_device_properties(active.get_current_device() if device is None else device)
-    return found["mem_clock_rate"] * found["mem_bus_width"] * 2 / 8 / 1e6  # kHz, two transfers per clock
+    return float(found["mem_clock_rate"] * found["mem_bus_width"]) * 2 / 8 / 1e6  # kHz, two transfers per clock
 
 
 def get_max_tensorcore_tflops(dtype: Any, clock_rate: float, device: Any = None) -> float:

@@ -46,7 +46,12 @@ def _elementwise(kind: type[Operation]) -> str:
 
 def is_lazy(op: Operation) -> bool:
     """Whether results of `op` are recomputed where they are wanted."""
-    return type(op) in _SPECIAL or op.has_trait(View) or bool(_elementwise(type(op)))
+    return _is_lazy(type(op))
+
+
+@functools.cache
+def _is_lazy(kind: type[Operation]) -> bool:
+    return kind in _SPECIAL or kind.has_trait(View) or bool(_elementwise(kind))
 
 
 # --- costs -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.backends.nvidia.device.libcuda import Cuda, cuda, library, problem
 from tilewright.base.errors import DriverError
@@ -126,6 +127,23 @@ def current_device() -> int:
     if not api.integer("cuCtxGetCurrent", doing="asking for the context", kind=ctypes.c_void_p):
         return 0
     return api.integer("cuCtxGetDevice", doing="asking for the device")
+
+
+def current_gpu() -> int:
+    """Number of the GPU in use: torch's current one, if torch is loaded, else the calling thread's."""
+    torch = torch_with_cuda()
+    return current_device() if torch is None else int(torch.cuda.current_device())
+
+
+def torch_with_cuda() -> Any:
+    """torch, if it is loaded and was built for GPUs."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and getattr(torch.version, "cuda", None) else None
+
+
+def torch_without_cuda() -> bool:
+    """Whether torch is loaded and was built without GPUs, so that its tensors are never there."""
+    return "torch" in sys.modules and torch_with_cuda() is None
 
 
 def set_current_device(ordinal: int) -> None:

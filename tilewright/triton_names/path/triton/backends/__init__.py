@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
+from tilewright.backends.cpu.device.active import CpuDriver
+from tilewright.backends.nvidia.device.active import CudaDriver
 from tilewright.compiler import backends as compiler
 from tilewright.compiler.backends import BaseBackend, CpuBackend, CudaBackend
-from tilewright.devices.drivers import CpuDriver, CudaDriver
 
 from .driver import DriverBase
 

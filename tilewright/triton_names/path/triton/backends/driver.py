@@ -1,6 +1,7 @@
 """`triton.backends.driver`: what drivers have in common, for programs that check for it."""
 
-from tilewright.devices.drivers import CpuDriver, CudaDriver
+from tilewright.backends.cpu.device.active import CpuDriver
+from tilewright.backends.nvidia.device.active import CudaDriver
 
 DriverBase = CpuDriver | CudaDriver
 
