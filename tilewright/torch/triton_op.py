@@ -89,6 +89,8 @@ class TileOp:
         self._direct = True
         self._running = Doing(False, self)  # launches are made at once, without a look at who traces
         self._checked = False
+        self.overload: Any = None
+        self._autograd: Callable[..., Any]
         self._reported: set[str] = set()
         watch = writes_in_trial(torch._C.parse_schema(f"{name}{self.schema}"), name, fn, self)
         if watch is not None:
