@@ -89,15 +89,28 @@ class TileOp:
         self._direct = True
         self._running = Doing(False, self)  # launches are made at once, without a look at who traces
         self._checked = False
+        self.overload: Any = None
+        self._autograd: Callable[..., Any]
         self._reported: set[str] = set()
         watch = writes_in_trial(torch._C.parse_schema(f"{name}{self.schema}"), name, fn, self)
         if watch is not None:
             self._report_unwritten(watch)
 
-    def define(self) -> None:
-        """Make it known to PyTorch."""
-        self._define(self.name)
-        self.overload = getattr(getattr(torch.ops, self._library), self._short).default
+    def define(self, before: TileOp | None) -> None:
+        """Make it known to PyTorch.
+
+        Args:
+            before: the operator of this name, whose place it takes. Objects of PyTorch that users hold point to a
+                definition, so one that fits is kept.
+        """
+        if before is not None and before.schema == self.schema and not before._registrations:
+            self._lib, self.overload, self._twins = before._lib, before.overload, before._twins
+            self._autograd = with_gradients(self.overload, self, self._is_unobserved, self._run)
+        else:
+            if before is not None:
+                before.retire()
+            self._autograd = self._define(self.name)
+            self.overload = getattr(getattr(torch.ops, self._library), self._short).default
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
@@ -150,7 +163,9 @@ class TileOp:
     def twin(self) -> str:
         """Short name of the operator that Dynamo calls."""
         name = f"{self._short}__{self.content()}"
-        if name not in self._twins:
+        if name in self._twins:
+            OPERATORS[f"{self._library}::{name}"] = self
+        else:
             self._twins.append(name)
             self._define(f"{self._library}::{name}")
             for register in self._registrations:
@@ -163,16 +178,28 @@ class TileOp:
 
     # --- registrations ----------------------------------------------------------------------------------------------
 
-    def _define(self, qualified: str) -> None:
+    def _define(self, qualified: str) -> Callable[..., Any]:
+        """Define an operator that does what the operator of this name does by then; its autograd implementation."""
+
+        def current() -> TileOp:
+            return OPERATORS.get(qualified, self)
+
         short = _split(qualified)[1]
         self._lib.define(f"{short}{self.schema}", tags=_TAGS)
-        self._lib.impl(short, self._run, "CompositeExplicitAutograd")
-        torch.library.register_fake(qualified, self._fake, lib=self._lib)
-        torch.library.register_torch_dispatch(qualified, FunctionalTensorMode, self._decompose, lib=self._lib)
-        overload = getattr(getattr(torch.ops, self._library), short).default
-        self._lib.impl(
-            short, with_gradients(overload, self, self._is_unobserved, self._run), "Autograd", with_keyset=True
+        self._lib.impl(short, lambda *args, **kwargs: current()._run(*args, **kwargs), "CompositeExplicitAutograd")
+        torch.library.register_fake(qualified, lambda *args, **kwargs: current()._fake(*args, **kwargs), lib=self._lib)
+        torch.library.register_torch_dispatch(
+            qualified, FunctionalTensorMode, lambda *args: current()._decompose(*args), lib=self._lib
         )
+        overload = getattr(getattr(torch.ops, self._library), short).default
+        mine = with_gradients(overload, self, self._is_unobserved, self._run)
+
+        def autograd(keys: Any, *args: Any, **kwargs: Any) -> Any:
+            op = current()
+            return (mine if op is self else op._autograd)(keys, *args, **kwargs)
+
+        self._lib.impl(short, autograd, "Autograd", with_keyset=True)
+        return mine
 
     def register_autograd(
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
@@ -314,9 +341,7 @@ def _make(name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str
             hint="give this one another name",
         )
     op = TileOp(name, fn, mutates_args, schema)
-    if before is not None:  # the same function again: a cell of a notebook, or a module, was run anew
-        before.retire()
-    op.define()
+    op.define(before)  # where there is one, a cell of a notebook, or a module, was run anew
     OPERATORS[name] = op
     return op
 
