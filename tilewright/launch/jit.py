@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from types import MethodType
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
+from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
@@ -34,10 +34,9 @@ from tilewright.compile.specialize import Path, register_constant
 from tilewright.compile.variants import Variant, VariantKey, reason_of
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
-from tilewright.devices.registry import cpu
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import asynchronous, door
+from tilewright.launch import asynchronous
 from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.hooks import is_refused, launch_facts, tell_compiled
 from tilewright.launch.host_copies import on_host
@@ -47,13 +46,15 @@ from tilewright.ops.values import constexpr
 
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
     from tilewright.analysis import effects as analysis
-    from tilewright.launch import interpret, learned
+    from tilewright.launch import interpret
+    from tilewright.launch.native import builtin, columns
 else:
-    learned = lazy_module("tilewright.launch.learned")
+    builtin = lazy_module("tilewright.launch.native.builtin")
+    columns = lazy_module("tilewright.launch.native.columns")
     interpret = lazy_module("tilewright.launch.interpret")
 
 
-class JITFunction(KernelFunction, KernelInterface):
+class JITFunction(KernelFunction, KernelInterface[Any]):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -94,41 +95,50 @@ class JITFunction(KernelFunction, KernelInterface):
             do_not_specialize_on_alignment=do_not_specialize_on_alignment,
         )
         self.debug = debug
-        self.interpret = interpret
+        self._interpret = interpret
         self._binder: Binder | None = None
         self._kernels: dict[VariantKey, CompiledKernel] = {}
         self._reasons: dict[VariantKey, str] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
-        self._ready: Callable[..., Any] | None = None  # the built-in launch function, once there is one
         self.version, self.launch_metadata = version, launch_metadata
         self.repr = repr or functools.partial(plain_name, fn.__name__)
-        self.pre_run_hooks: list[Callable[..., Any]] = []
+        self.pre_run_hooks: list[Callable[..., Any]] = AnnouncedList(self._hooks_changed)
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         """Have `hook(*args, **kwargs)` called before every launch, and before `warmup`."""
         self.pre_run_hooks.append(hook)
+
+    def _hooks_changed(self) -> None:
+        if self._binder is not None:
+            self._binder.hook(self._run_hooks if self.pre_run_hooks else None)
+
+    def _run_hooks(self, *args: Any, **kwargs: Any) -> None:
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+
+    @property
+    def interpret(self) -> bool | None:
+        """Whether launches run the function as Python; None leaves it to the knob `runtime.interpret`."""
+        return self._interpret
+
+    @interpret.setter
+    def interpret(self, wanted: bool | None) -> None:
+        self._interpret = wanted
         if self._binder is not None:
             self._binder.forget()
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        ready = self._ready
-        if ready is None or door.tracer is not None or self.pre_run_hooks or self.interpret or grid is None:
-            return super().__getitem__(grid)
-        return MethodType(ready, grid)  # less than a partial
-
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
-        instead = self._instead()
-        if instead is not None:
-            return functools.partial(instead, grid)
-        return functools.partial((self._binder or self._make_binder()).launch, grid)
+        return functools.partial(self.ready, grid)
+
+    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return (self._binder or self._make_binder()).launch(grid, *args, **kwargs)
 
     def _instead(self) -> Callable[..., Any] | None:
         """What launches, `(grid, *args, **kwargs)`, while somebody wants to hear of each launch; else None."""
-        watched = knobs.runtime
-        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
-            return self._launch_watched
-        return self._launch_interpreted if self.is_interpreted else None
+        if self.is_interpreted:
+            return self._launch_interpreted
+        return self._launch_watched if _are_launches_watched() else None
 
     def effects(
         self,
@@ -186,23 +196,26 @@ class JITFunction(KernelFunction, KernelInterface):
         return call, prepared
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-        if self.is_interpreted:
-            return self._launch_interpreted(grid, *args, **kwargs)
         call, prepared = self._resolve_arguments(*args, **kwargs)
-        kernel = prepared.kernel
         programs = grid(call.by_name()) if callable(grid) else grid
         gx, gy, gz = grid3(programs)
-        if kernel is None:
-            return None
+        if prepared.kernel is not None:
+            self._watched(call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
+        return prepared.kernel
+
+    def _watched(self, call: Call, prepared: Prepared) -> Callable[..., None]:
+        """`launch(arguments by name, grid, gx, gy, gz, *values)`, with the launch hooks around it."""
+        kernel, launch, watched = prepared.kernel, prepared.launch, knobs.runtime
         device = call.place.device_for(kernel.target, self.fn.__name__)
-        facts = launch_facts(self, kernel, programs, call.by_name(), device)
-        knobs.runtime.launch_enter_hook(facts)
-        if gx * gy * gz:
-            prepared.launch(gx, gy, gz, *call.runtime_values())
-        knobs.runtime.launch_exit_hook(facts)
-        return kernel
+
+        def launch_watched(args: dict[str, Any], programs: Any, gx: int, gy: int, gz: int, *values: Any) -> None:
+            facts = launch_facts(self, kernel, programs, args, device)
+            watched.launch_enter_hook(facts)
+            if gx and gy and gz:
+                launch(gx, gy, gz, *values)
+            watched.launch_exit_hook(facts)
+
+        return launch_watched
 
     @property
     def is_interpreted(self) -> bool:
@@ -221,8 +234,7 @@ class JITFunction(KernelFunction, KernelInterface):
         Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
         for; the default is the device of the tensors, or of the active driver. No GPU is needed.
         """
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
+        self._run_hooks(*args, **kwargs)
         if self.is_interpreted:
             return None
         args = tuple(map(MockTensor.wrap_dtype, args))
@@ -244,6 +256,7 @@ class JITFunction(KernelFunction, KernelInterface):
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
         guard = functools.partial(check_globals, self) if used_globals(self) else None
         self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard, instead=self._instead)
+        self._hooks_changed()
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
@@ -253,13 +266,55 @@ class JITFunction(KernelFunction, KernelInterface):
         device = call.place.device_for(kernel.target, self.fn.__name__)
         launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
         # Without an array nothing in a later call tells which GPU is meant then.
-        if hasattr(launch, "target"):  # the launch can be packed by machine code
-            binder = self._binder or self._make_binder()
-            binder.use(cpu.builtin, functools.partial(_teach, binder.before_launch))
-            self._ready = None if binder.builtin is None else binder.launch
+        binder = self._binder or self._make_binder()
+        binder.use(builtin.make_builtin, self._teach)
+        if binder.builtin is not None:
+            self.ready = binder.builtin.call
         lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
         lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
+
+    def _teach(
+        self, told: builtin.Builtin, prepared: Prepared, call: Call, args: Any, kwargs: Any,
+        exact: Collection[str] = (), before: Callable[[], Any] | None = None,
+    ) -> bool:  # fmt: skip
+        """Tell a built-in launch function of a call that was launched; False if it cannot know it.
+
+        Args:
+            told: the function, of this kernel or of an autotuner around it.
+            prepared, call: the launch.
+            args, kwargs: of the call, as they were passed to the function.
+            exact: parameters whose numbers must be the same.
+            before: called ahead of each launch; False says that this is another call after all.
+        """
+        if self.is_interpreted or prepared.kernel is None:
+            return False
+        known = columns.columns_of(told.machine, call, args, kwargs, exact)
+        if known is None:
+            return False
+        guard = (self._binder or self._make_binder()).before_launch
+        watched = self._watched(call, prepared) if _are_launches_watched() else None
+        told.learn(known, prepared.launch, prepared.kernel, before=_both(guard, before), watched=watched)
+        return True
+
+    def teach_autotuned(
+        self, told: builtin.Builtin, args: Any, kwargs: Any, chosen: Mapping[str, Any], exact: Collection[str],
+        before: Callable[[], Any],
+    ) -> bool:  # fmt: skip
+        """Tell the launch function of an autotuner of a call; False if it cannot know it.
+
+        Args:
+            told: the function; it forgets when this kernel does.
+            args, kwargs: of the call.
+            chosen: what the autotuner adds to them.
+            exact, before: as for `_teach`.
+        """
+        if self.pre_run_hooks:
+            return False
+        call, prepared = self._resolve_arguments(*args, **kwargs, **chosen)
+        assert self._binder is not None
+        self._binder.followers.add(told)
+        return prepared.lasting and self._teach(told, prepared, call, args, kwargs, exact, before)
 
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
@@ -303,14 +358,20 @@ class JITFunction(KernelFunction, KernelInterface):
         return options if self.debug is None else {"debug": self.debug, **options}
 
 
-def _teach(
-    before: Callable[[], None] | None, builtin: Any, prepared: Prepared, call: Call, args: Any, kwargs: Any
-) -> None:
-    """Tell a built-in launch function of a call that was launched."""
-    target = getattr(prepared.launch, "target", None)
-    found = None if target is None else learned.columns_of(call, args, kwargs)
-    if found is not None:
-        builtin.learn(tuple(kwargs), *found, target, before, prepared.kernel)
+def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:
+    """Both, one after the other, and what the second says."""
+    if first is None or second is None:
+        return first or second
+
+    def both() -> Any:
+        first()
+        return second()
+
+    return both
+
+
+def _are_launches_watched() -> bool:
+    return bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
 
 
 def _launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:

@@ -77,7 +77,7 @@ class TileOp:
         self.schema = schema or torch.library.infer_schema(fn, mutates_args=mutates_args)
         self._library, self._short = _split(name)
         self._lib = torch.library.Library(self._library, "FRAGMENT")
-        self._kernels: dict[str, KernelInterface] | None = None
+        self._kernels: dict[str, KernelInterface[Any]] | None = None
         self._twins: list[str] = []
         self._registrations: list[Callable[[str], None]] = []
         self._backward_fn: Callable[..., Any] | None = None  # these two are what torch's autograd.Function asks for

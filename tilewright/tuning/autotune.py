@@ -35,6 +35,7 @@ from tilewright.devices.places import gpu_of
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 from tilewright.tuning.bench import GpuClock, do_bench
+from tilewright.tuning.known import KnownChoices
 from tilewright.tuning.report import TuningRecord, describe_choice
 from tilewright.tuning.search import Candidate, quantiles_of, time_in_turns
 
@@ -109,7 +110,7 @@ class _Measure:
     do_bench: Callable[..., Any] | None
 
 
-class Autotuner(KernelInterface):
+class Autotuner(KernelInterface[Any]):
     """A kernel that picks its configuration by timing; made by `autotune`.
 
     Args:
@@ -172,6 +173,7 @@ class Autotuner(KernelInterface):
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.nargs: dict[str, Any] = {}
+        self._known = KnownChoices()
         self.number = give_number(self)
         _named_after(self, self.base_fn)
 
@@ -224,15 +226,19 @@ class Autotuner(KernelInterface):
             self.best_config = config
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-            return self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
+            launched = self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
+            self._known.remember(self, self.tuning_key(kwargs), config, args, kwargs)
+            return launched
         finally:
             self.nargs = {}
 
+    def choice(self, key: tuple[Any, ...]) -> Config | None:
+        """The configuration that launches of this tuning key have; None where it has not been sought."""
+        return self.configs[0] if len(self.configs) == 1 else self.cache.get(key)
+
     def _choose(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Config:
-        if len(self.configs) == 1:
-            return self.configs[0]
         key = self.tuning_key(kwargs)
-        found = self.cache.get(key)
+        found = self.choice(key)
         if found is not None:
             return found
         candidates = self.prune_configs(kwargs)
@@ -383,7 +389,7 @@ class Autotuner(KernelInterface):
             self.nargs = {}
 
 
-class Heuristics(KernelInterface):
+class Heuristics(KernelInterface[Any]):
     """A kernel some of whose compile-time parameters are computed from its arguments; made by `heuristics`.
 
     Args:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tilewright.backends.cpu.device.builtin import Builtin, make_builtin
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
@@ -138,11 +137,6 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)
     return _checked(launch, module.failed, metadata) if module.failed else launch
-
-
-def builtin(miss: Callable[..., Any]) -> Builtin | None:
-    """A launch function in machine code that calls `miss` for what it does not know; None where there can be none."""
-    return make_builtin(miss, _caches[0] if _caches else None)
 
 
 def lowering(name: str) -> Lowering | None:
