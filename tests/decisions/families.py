@@ -7,6 +7,7 @@ from tests.decisions.examples import example_kernels
 from tests.decisions.harness import Spelling
 from tests.decisions.layer_norm import LAYER_NORM
 from tests.decisions.matmul import MATMUL
+from tests.decisions.others import OTHERS
 from tests.decisions.softmax import SOFTMAX
 
 FAMILIES = {
@@ -14,10 +15,11 @@ FAMILIES = {
     "softmax": ("avx512", "cuda90"),
     "layer_norm": ("avx512", "cuda90"),
     "matmul": ("avx512", "amx", "cuda90"),
+    "others": ("avx512", "cuda90"),
     "examples": ("avx2", "avx512", "amx", "cuda90"),
 }
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
-_SPELLINGS = {"add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL}
+_SPELLINGS = {"add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS}
 
 
 def kernels_of(family: str) -> list[Spelling]:

@@ -26,6 +26,7 @@ class Axis:
         block: size given in the program, or None where the configuration chooses.
         slot: position in the configuration's `block_sizes`; None where `block` is given or 1.
         prime: size in this trace.
+        first: the first index of the current tile in this trace.
         top: whether the loop is a grid.
         shared: the block size of `hl.register_block_size` that this axis has, where it is one.
         parent: of a jagged axis the value that holds the end of each lane.
@@ -39,6 +40,7 @@ class Axis:
     block: Any = None
     slot: int | None = None
     prime: int = 1
+    first: int = 1
     top: bool = False
     shared: Atom | None = None
     parent: Any = None
@@ -56,7 +58,7 @@ class Axis:
     @property
     def offset(self) -> Atom:
         """The first index of the current tile."""
-        return Atom("begin", self.id)
+        return Atom("begin", self.id, sample=self.first)
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.name}[{self.begin!r}:{self.end!r}]"

@@ -179,6 +179,26 @@ class AtomicOnDeviceTensor(Error):
     """An atomic update of a tile."""
 
 
+class BreakpointInDeviceLoopRequiresInterpret(Error):
+    """`breakpoint()` in compiled code."""
+
+
+class StackTensorOnHost(DeviceAPIOnHost):
+    """`hl.stacktensor_like` outside the loops."""
+
+
+class StackTensorDevPtrDtype(Error):
+    """The addresses of a stack tensor are not 64-bit integers."""
+
+
+class StackTensorDevPtrOnHost(Error):
+    """The addresses of a stack tensor are a whole tensor of the host."""
+
+
+class StackTensorExampleOnDevice(Error):
+    """What a stack tensor is like is a tile."""
+
+
 class SizeUsedAsNumber(Error):
     """A size that is not known while tracing is needed as a Python number."""
 
@@ -208,6 +228,14 @@ class RankMismatch(ShapeMismatch):
 
 class InvalidIndexingType(Error):
     """A subscript of a kind that tensors do not take."""
+
+
+class UnsupportedSplitOperation(UnsupportedOperation):
+    """`hl.split` of a tile whose last dimension is not 2."""
+
+
+class InvalidReductionDim(Error, ValueError):
+    """A dimension that the tile does not have."""
 
 
 class ControlFlowTensorMismatch(Error):

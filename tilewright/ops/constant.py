@@ -10,7 +10,7 @@ import functools
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, FloatData, IntAttr, IntegerAttr
@@ -168,8 +168,12 @@ class ConstantOp(TileOp):
     @property
     def splat_value(self) -> Number | None:
         """The number that every element is; ``None`` for a tile of different numbers."""
-        value = _decode(self.properties["value"])
-        return None if isinstance(value, np.ndarray) else value
+        value: Any = _decode(self.properties["value"])
+        if not isinstance(value, np.ndarray):
+            return cast("Number | None", value)
+        numbers = value.ravel()
+        first: Number = numbers[0].item()
+        return first if numbers.tobytes() == numbers[:1].tobytes() * numbers.size else None  # 0.0 is not -0.0
 
     def print(self, printer: Printer) -> None:
         printer.print_op_attributes(self.attributes)

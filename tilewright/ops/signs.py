@@ -9,77 +9,98 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from tilewright.ir.types import element_type, i64
+from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
+from tilewright.ir.types import element_type, i64, shape_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.folds import Number
 
-_VIEWS = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi")
-_FROM_ALL = ("arith.addi", "arith.muli", "arith.divsi", "arith.minsi", "arith.shrsi")
+Rule = Callable[[Operation], Sequence[SSAValue] | None]
+"""The operands of which none may be negative for the result not to be; None where that says nothing."""
 
 
-def _constant(op: Operation | Block, seen: set[SSAValue]) -> bool:
-    return isinstance(op, ConstantOp) and op.splat_value is not None and op.splat_value >= 0
+def _constant(op: Operation) -> Sequence[SSAValue] | None:
+    return () if isinstance(op, ConstantOp) and op.splat_value is not None and op.splat_value >= 0 else None
 
 
-def _range(op: Operation, seen: set[SSAValue]) -> bool:
-    return int(op.properties["start"].value.data) >= 0  # type: ignore[attr-defined]
+def _range(op: Operation) -> Sequence[SSAValue] | None:
+    return () if int(op.properties["start"].value.data) >= 0 else None  # type: ignore[attr-defined]
 
 
-def _all(op: Operation, seen: set[SSAValue]) -> bool:
-    return all(_never_negative(operand, seen) for operand in op.operands)
+def _all(op: Operation) -> Sequence[SSAValue]:
+    return op.operands
 
 
-def _first(op: Operation, seen: set[SSAValue]) -> bool:
-    return _never_negative(op.operands[0], seen)
+def _first(op: Operation) -> Sequence[SSAValue]:
+    return op.operands[:1]
 
 
-def _always(op: Operation, seen: set[SSAValue]) -> bool:
-    return True
+def _always(op: Operation) -> Sequence[SSAValue]:
+    return ()
 
 
-_RULES: dict[str, Callable[[Operation, set[SSAValue]], bool]] = {
+def _quotient(op: Operation) -> Sequence[SSAValue]:
+    """A scalar that divides is taken to be positive, as in `facts.div`."""
+    unknown = not isinstance(op.operands[1].owner, ConstantOp) and not shape_of(op.operands[1].type)
+    return op.operands[:1] if unknown and holds(POSITIVE_DIVISORS) else op.operands
+
+
+def _larger(op: Operation) -> Sequence[SSAValue] | None:
+    known = any(isinstance(side.owner, Operation) and _constant(side.owner) is not None for side in op.operands)
+    return () if known else op.operands
+
+
+_RULES: dict[str, Rule] = {
     "arith.constant": _constant,
     "tt.make_range": _range,
     "tt.get_program_id": _always,
     "tt.get_num_programs": _always,
     "arith.extui": _always,
     "arith.remsi": _first,
-    "arith.maxsi": lambda op, seen: any(_constant(operand.owner, seen) for operand in op.operands),
-    **dict.fromkeys(_VIEWS, _first),
-    **dict.fromkeys(_FROM_ALL, _all),
+    "arith.divsi": _quotient,
+    "arith.maxsi": _larger,
+    **dict.fromkeys(("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi"), _first),
+    **dict.fromkeys(("arith.addi", "arith.muli", "arith.minsi", "arith.shrsi"), _all),
 }
 
 
-def _never_negative(value: SSAValue, seen: set[SSAValue]) -> bool:
+def never_negative(value: SSAValue) -> bool:
     """Whether no element of an integer value is negative.
 
-    What is in `seen` is being proven already, by induction over a loop. All rules are conjunctions: a value that could
-    not be proven ends the whole proof.
+    A proof by induction over the loops: a value that is being proven already counts as proven. All rules are
+    conjunctions, so one value that cannot be proven ends the whole proof.
     """
-    if value in seen:
-        return True
-    seen.add(value)
-    if isinstance(value, BlockArgument):
-        return _carried(value, seen)
-    owner = value.owner
-    assert isinstance(owner, Operation)
-    rule = _RULES.get(owner.name)
-    return rule is not None and rule(owner, seen)
+    seen: set[SSAValue] = set()
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        wanted = _carried(value) if isinstance(value, BlockArgument) else _defined(value.owner)
+        if wanted is None:
+            return False
+        todo += wanted
+    return True
 
 
-def _carried(value: BlockArgument, seen: set[SSAValue]) -> bool:
+def _defined(op: object) -> Sequence[SSAValue] | None:
+    assert isinstance(op, Operation)
+    rule = _RULES.get(op.name)
+    return None if rule is None else rule(op)
+
+
+def _carried(value: BlockArgument) -> Sequence[SSAValue] | None:
     """A loop counter that starts from there, or a carried value that starts and goes on so."""
     loop, block = value.block.parent_op(), value.block
     if loop is None or loop.name != "scf.for":
-        return False
+        return None
     if value.index == 0:
-        return _never_negative(loop.operands[0], seen)
+        return loop.operands[:1]
     last = block.last_op
     assert last is not None
-    first, following = loop.operands[2 + value.index], last.operands[value.index - 1]
-    return _never_negative(first, seen) and _never_negative(following, seen)
+    return (loop.operands[2 + value.index], last.operands[value.index - 1])
 
 
 def block_bound(op: Operation, known: Sequence[Number | None]) -> Number | None:
@@ -87,4 +108,4 @@ def block_bound(op: Operation, known: Sequence[Number | None]) -> Number | None:
     at_least = op.attr_values()["predicate"] == "sge" and known[1] == 0  # type: ignore[attr-defined]
     if not at_least or element_type(op.operands[0].type) != i64:
         return None
-    return True if _never_negative(op.operands[0], set()) else None
+    return True if never_negative(op.operands[0]) else None

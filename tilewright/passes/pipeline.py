@@ -17,6 +17,7 @@ from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.decompose import decompose
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.masks import simplify_masks
 from tilewright.passes.structure import structure_branches
 from tilewright.passes.unreachable import drop_unreachable_blocks
 
@@ -35,6 +36,7 @@ INLINE = Pass("inline", inline_calls)
 DECOMPOSE = Pass("decompose", decompose)
 DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
 CANONICALIZE = Pass("canonicalize", canonicalize)
+MASKS = Pass("masks", simplify_masks)
 CSE = Pass("cse", eliminate_common_subexpressions)
 ACCUMULATE = Pass("accumulate", accumulate_in_products)
 LICM = Pass("licm", hoist_loop_invariants)
@@ -46,6 +48,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     INLINE,
     DECOMPOSE,
     CANONICALIZE,
+    MASKS,
     CSE,
     ACCUMULATE,
     LICM,

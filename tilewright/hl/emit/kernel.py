@@ -9,11 +9,12 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.emit.lines import Lines
+from tilewright.hl.emit.lines import Line, Lines
 from tilewright.hl.emit.names import Names
-from tilewright.hl.graph.nodes import HostTensor, Value
+from tilewright.hl.graph.nodes import HostTensor, Region, Value, operands
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.rows.dtypes import NAMES, literal
+from tilewright.hl.rows.table import ROWS
 from tilewright.hl.symbols import Atom, Sym, substitute, text
 
 
@@ -29,6 +30,9 @@ class Kernel:
         tensors: host tensors in the order of their first use.
         scalars: numbers of the host that the kernel takes, name -> expression of the launcher.
         indices: names of offsets, indices and masks that exist at this point, by what they are.
+        head: lines that come before the body.
+        descriptors: names of the tensor descriptors in it, by their text.
+        functions: functions of the module that the kernel calls.
     """
 
     def __init__(self, name: str, decision: Decision) -> None:
@@ -44,6 +48,8 @@ class Kernel:
         self.wanted: set[Any] = set()
         self.readers: Counter[int] = Counter()
         self.head: list[str] = []
+        self.descriptors: dict[str, str] = {}
+        self.functions: list[list[Line]] = []
 
     # --- what rows ask -----------------------------------------------------------------------------
 
@@ -102,6 +108,49 @@ class Kernel:
     def assign(self, value: Value, expression: str) -> None:
         """Write an assignment to `value`."""
         self.lines.write(f"{self.name_of(value)} = {expression}")
+
+    def assign_all(self, values: list[Value], expression: str) -> None:
+        """Write an assignment to one value or to several."""
+        self.lines.write(f"{', '.join(self.name_of(value) for value in values)} = {expression}")
+
+    def write(self, text: str) -> None:
+        """Write a statement."""
+        self.lines.write(text)
+
+    def module_text(self, text: str) -> None:
+        """Put definitions beside the kernel, once."""
+        lines = [Line(line, self.lines.origin) for line in text.splitlines()]
+        if lines not in self.functions:
+            self.functions.append(lines)
+
+    def function(self, wish: str, region: Region) -> str:
+        """The name of a function of elements whose body is `region`, written once beside the kernel.
+
+        Raises:
+            InvalidAPIUsage: it uses a value that is none of its parameters.
+        """
+        made = Kernel(f"{self.name}_{wish}_{len(self.functions)}", self.decision)
+        made.lines.origin, known = self.lines.origin, {param.id for param in region.params}
+        half = len(region.params) // 2
+        for at, param in enumerate(region.params):
+            made.name_of(param, f"{'left' if at < half else 'right'}{at % half if half > 1 else ''}")
+        parameters = ", ".join(made.name_of(param) for param in region.params)
+        with made.lines.indented():
+            for node in region.nodes:
+                if any(value.id not in known for value in operands(node)):
+                    break
+                ROWS[node.op].emit(made, node)
+                known.update(out.id for out in node.outs)
+            outside = any(value.id not in known for value in region.results)
+            if outside or made.scalars or made.tensors:
+                raise exc.InvalidAPIUsage(
+                    "a combine function uses a value of the kernel",
+                    hint="give it as one more tile of a tuple, or make it a constant",
+                )
+            made.lines.write(f"return {', '.join(made.typed(value, value.dtype) for value in region.results)}")
+        head = [Line("@tilewright.jit"), Line(f"def {made.name}({parameters}):", self.lines.origin)]
+        self.functions.append([*head, *made.lines.lines])
+        return made.name
 
     def name_of(self, value: Value, wish: str = "") -> str:
         """The name of a value, chosen at its first use."""

@@ -14,19 +14,29 @@ from tilewright.hl.language.atomics import (
     atomic_xor,
 )
 from tilewright.hl.language.creation import arange, full, zeros
+from tilewright.hl.language.debug import breakpoint, device_print
+from tilewright.hl.language.inline import inline_asm_elementwise, inline_triton, triton_kernel
 from tilewright.hl.language.loops import grid, jagged_tile, static_range, tile
 from tilewright.hl.language.memory import load, store
-from tilewright.hl.language.products import dot
-from tilewright.hl.language.tiles import tile_begin, tile_block_size, tile_end, tile_id, tile_index
-from tilewright.hl.language.tunables import barrier, register_block_size, specialize
+from tilewright.hl.language.products import dot, dot_scaled
+from tilewright.hl.language.random import rand, rand4x, randint
+from tilewright.hl.language.reduce import associative_scan, cumprod, cumsum, reduce
+from tilewright.hl.language.remote import AsyncCopyDescriptor, make_async_remote_copy, remote_barrier
+from tilewright.hl.language.stack import StackTensor, stacktensor_like
+from tilewright.hl.language.tiles import tile_begin, tile_block_size, tile_count, tile_end, tile_id, tile_index
+from tilewright.hl.language.tunables import barrier, pdl_launch_dependents, pdl_wait, register_block_size, specialize
+from tilewright.hl.language.views import join, split, subscript
 from tilewright.hl.trace.tiles import Tile
 
 constexpr = ConstExpr
 
 __all__ = [
+    "AsyncCopyDescriptor",
     "ConstExpr",
+    "StackTensor",
     "Tile",
     "arange",
+    "associative_scan",
     "atomic_add",
     "atomic_and",
     "atomic_cas",
@@ -36,21 +46,42 @@ __all__ = [
     "atomic_xchg",
     "atomic_xor",
     "barrier",
+    "breakpoint",
     "constexpr",
+    "cumprod",
+    "cumsum",
+    "device_print",
     "dot",
+    "dot_scaled",
     "full",
     "grid",
+    "inline_asm_elementwise",
+    "inline_triton",
     "jagged_tile",
+    "join",
     "load",
+    "make_async_remote_copy",
+    "pdl_launch_dependents",
+    "pdl_wait",
+    "rand",
+    "rand4x",
+    "randint",
+    "reduce",
     "register_block_size",
+    "remote_barrier",
     "specialize",
+    "split",
+    "stacktensor_like",
     "static_range",
     "store",
+    "subscript",
     "tile",
     "tile_begin",
     "tile_block_size",
+    "tile_count",
     "tile_end",
     "tile_id",
     "tile_index",
+    "triton_kernel",
     "zeros",
 ]

@@ -66,12 +66,24 @@ def tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None) 
 
 @_makes_loop
 def grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> Any:
-    """Loop over a range, or several at once, index by index: `hl.tile` with blocks of 1 that yields numbers."""
+    """Loop over a range, or several at once, index by index: `hl.tile` with blocks of 1 that yields numbers.
+
+    Args:
+        begin_or_end: as of `tile`.
+        end_or_none: as of `tile`.
+        step: distance of two indices; one per range, or one for all.
+    """
     begins, ends, several = _bounds("grid", begin_or_end, end_or_none)
     steps = tuple(step) if _several(step) else (1 if step is None else step,) * len(ends)
-    if any(one != 1 for one in steps):
-        raise exc.InvalidAPIUsage("hl.grid with a step other than 1", hint="multiply the index in the loop")
-    return Range("grid", begins, ends, steps, several)
+    if len(steps) != len(ends):
+        raise exc.IncorrectTileUsage(f"{len(steps)} steps for {len(ends)} ranges")
+    if any(type(one) is int and one < 1 for one in steps):
+        raise exc.InvalidTileRange(f"hl.grid with the step {step!r}", hint="steps are positive")
+    if all(type(one) is int and one == 1 for one in steps):
+        return Range("grid", begins, ends, (1,) * len(ends), several)
+    counts = tuple((end - begin + one - 1) // one for begin, end, one in zip(begins, ends, steps, strict=True))
+    places = tuple(zip(begins, steps, strict=True))
+    return Range("grid", (0,) * len(ends), counts, (1,) * len(ends), several, places)
 
 
 @_makes_loop

@@ -37,3 +37,8 @@ def tile_block_size(tile: Tile) -> Any:
 def tile_id(tile: Tile) -> Any:
     """The number of a tile in its range: `tile.id`."""
     return _tile(tile).id
+
+
+def tile_count(tile: Tile) -> Any:
+    """How many tiles its range has: `tile.count`."""
+    return _tile(tile).count

@@ -76,3 +76,23 @@ def barrier() -> None:
 
 
 barrier.host_nothing = True  # type: ignore[attr-defined]
+
+
+def pdl_wait() -> None:
+    """Of the host: wait for what runs before. Launches run in order here, so there is nothing to do."""
+    _outside_loops("pdl_wait")
+
+
+def pdl_launch_dependents() -> None:
+    """Of the host: let what follows begin. Launches run in order here, so there is nothing to do."""
+    _outside_loops("pdl_launch_dependents")
+
+
+def _outside_loops(name: str) -> None:
+    trace = current()
+    if trace is not None and trace.region is not None:
+        raise exc.HostAPIOnDevice(f"hl.{name} inside a loop over tiles", hint="put it before or behind the loops")
+
+
+for _nothing in (pdl_wait, pdl_launch_dependents):
+    _nothing.host_nothing = True  # type: ignore[attr-defined]

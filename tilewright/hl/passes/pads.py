@@ -68,7 +68,7 @@ class _Placer:
     def _node(self, region: Region, node: Node) -> None:
         if node.op == "load":
             self._load(node)
-        elif node.regions:
+        elif node.regions and node.op not in ROWS:
             for inner in node.regions:
                 self.run(inner)
         elif node.op in ROWS:

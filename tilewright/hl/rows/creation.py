@@ -78,7 +78,8 @@ class Compare(Row):
         emitter.assign(node.out, f"{emitter.operand(left)} {op} {emitter.operand(right)}")
 
 
-for _value, _names in ((0, ("zeros", "zeros_like", "new_zeros")), (1, ("ones", "ones_like", "new_ones"))):
+_EMPTY = ("empty", "empty_like", "new_empty")  # nobody may rely on what they hold
+for _value, _names in ((0, ("zeros", "zeros_like", "new_zeros", *_EMPTY)), (1, ("ones", "ones_like", "new_ones"))):
     for _name in _names:
         row(Fill(_name, None, _value))
 for _name, _at in (("full", 1), ("full_like", 1), ("new_full", 2), ("scalar_tensor", 0)):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from tilewright.hl.rows import (
     creation,
+    functions,
     gather,
+    inline,
+    pairs,
     pointwise,
     products,
+    random,
     recipes,
     recipes_math,
     recipes_nn,
@@ -19,9 +23,13 @@ from tilewright.hl.rows.table import RECIPES, ROWS
 
 FILES = (
     creation,
+    functions,
     gather,
+    inline,
+    pairs,
     pointwise,
     products,
+    random,
     recipes,
     recipes_math,
     recipes_nn,

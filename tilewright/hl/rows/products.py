@@ -51,7 +51,27 @@ def _precision(node: Node) -> str:
     return f', input_precision="{asked}"' if asked else ""
 
 
+@dataclass(frozen=True)
+class ScaledDot(Row):
+    """`scaled_product(a, a_scale, b, b_scale, acc, formats)`."""
+
+    def needs(self, node: Node) -> list[Need]:
+        return [Need(node.args[0], (1,), 0), Need(node.args[2], (0,), 0)]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        a, a_scale, b, b_scale, acc, (left, right) = node.args
+        texts = [emitter.operand(a), emitter.operand(a_scale), repr(left)]
+        texts += [emitter.operand(b), emitter.operand(b_scale), repr(right)]
+        if acc is not None:
+            texts.append(emitter.operand(acc, torch.float32))
+        made = f"tl.dot_scaled({', '.join(texts)})"
+        if node.out.dtype != torch.float32:
+            made = f"{made}.to({emitter.dtype(node.out.dtype)})"
+        emitter.assign(node.out, made)
+
+
 row(Dot("product"))
+row(ScaledDot("scaled_product"))
 
 
 def accumulator_type(dtype: Any) -> Any:
@@ -89,6 +109,21 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
     with trace.silence():
         sample = trace.sampling.tensor(shape, dtype)
     return trace.record("product", (a, b, acc), sample)
+
+
+def scaled(a: Any, a_scale: Any, b: Any, b_scale: Any, acc: Any, formats: tuple[str, str], out_dtype: Any) -> Any:
+    """Record a product of scaled small floats; see `hl.dot_scaled`."""
+    trace = device_trace("hl.dot_scaled")
+    left, right = raw_shape(a), raw_shape(b)
+    depths = [left[1] * (2 if formats[0] == "e2m1" else 1), right[0] * (2 if formats[1] == "e2m1" else 1)]
+    if depths[0] != depths[1]:
+        raise exc.ShapeMismatch(
+            f"the scaled product of {_shown(trace, a)} ({formats[0]}) and {_shown(trace, b)} ({formats[1]})",
+            hint="the inner extents must be equal; a byte of e2m1 holds two elements",
+        )
+    with trace.silence():
+        sample = trace.sampling.tensor((left[0], right[1]), out_dtype)
+    return trace.record("scaled_product", (a, a_scale, b, b_scale, acc, list(formats)), sample)
 
 
 def _common_batch(trace: Trace, a: Any, b: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ import torch
 
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.dtypes import highest, lowest, opmath
-from tilewright.hl.rows.table import Emitter, Need, Pads, Row, row
+from tilewright.hl.rows.table import ROWS, Emitter, Need, Pads, Row, row
 from tilewright.hl.symbols import Atom
 
 
@@ -103,16 +103,29 @@ class Product(Reduction):
 
 @dataclass(frozen=True)
 class Scan(Row):
-    """A running sum or product: masked lanes are behind the valid ones and do not reach them."""
+    """A running sum or product: masked lanes are behind the valid ones and reach them from the end only.
+
+    Args:
+        function: name in `tl`.
+        neutral: the neutral element.
+    """
 
     function: str = ""
+    neutral: int = 0
 
     def compute_type(self, args: tuple[Any, ...], out: Any) -> Any:
         return opmath(out.dtype)
 
+    def needs(self, node: Node) -> list[Need]:
+        source, dim = node.args[:2]
+        if not node.kwargs.get("reverse"):
+            return []
+        return [Need(source, (dim % len(source.dims),), self.neutral)]
+
     def emit(self, emitter: Emitter, node: Node) -> None:
         source, dim = node.args[:2]
-        text = f"{self.function}({emitter.operand(source, node.compute)}, axis={dim % len(source.dims)})"
+        reverse = ", reverse=True" if node.kwargs.get("reverse") else ""
+        text = f"{self.function}({emitter.operand(source, node.compute)}, axis={dim % len(source.dims)}{reverse})"
         emitter.assign(node.out, f"{text}.to({emitter.dtype(node.out.dtype)})")
 
 
@@ -126,11 +139,30 @@ class Masked(Row):
         return neutral if inside else pads.of(source, atom)
 
 
+@dataclass(frozen=True)
+class Accumulate(Row):
+    """Our own node `accumulate`: a partial result joined with a chunk, element by element."""
+
+    def needs(self, node: Node) -> list[Need]:
+        _, source, dim, name = node.args
+        reduction = ROWS[name]
+        assert isinstance(reduction, Reduction)
+        return [Need(source, (dim,), reduction.neutral(source.dtype))]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        so_far, source, _, name = node.args
+        reduction = ROWS[name]
+        assert isinstance(reduction, Reduction)
+        joined = Node(reduction.combine, (so_far, source), {}, node.line, node.outs, compute=node.compute)
+        ROWS[reduction.combine].emit(emitter, joined)
+
+
 row(Reduction("sum", None, "tl.sum", lambda dtype: 0, "add"))
 row(Careful("amax", None, "tl.max", lowest, "maximum"))
 row(Careful("amin", None, "tl.min", highest, "minimum"))
 row(Extreme("largest", None, "tl.max", lowest, "maximum"))  # of numbers that NaN need not reach
 row(Product("prod", None, "", lambda dtype: 1, "mul"))
 row(Scan("cumsum", None, "tl.cumsum"))
-row(Scan("cumprod", None, "tl.cumprod"))
+row(Scan("cumprod", None, "tl.cumprod", 1))
 row(Masked("mask_to"))
+row(Accumulate("accumulate"))

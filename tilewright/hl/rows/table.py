@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Dim
-from tilewright.hl.graph.nodes import Node, Value
+from tilewright.hl.graph.nodes import Node, Region, Value
 from tilewright.hl.symbols import Atom
 
 ROWS: dict[str, Row] = {}
@@ -53,6 +53,18 @@ class Emitter(Protocol):
 
     def assign(self, value: Value, text: str) -> None:
         """Write an assignment to `value`."""
+
+    def assign_all(self, values: list[Value], text: str) -> None:
+        """Write an assignment to one value or to several at once."""
+
+    def write(self, text: str) -> None:
+        """Write a statement."""
+
+    def module_text(self, text: str) -> None:
+        """Put definitions beside the kernel, once."""
+
+    def function(self, wish: str, region: Region) -> str:
+        """The name of a function of elements whose body is `region`."""
 
     def alias(self, value: Value, of: Any) -> None:
         """`value` is another name of `of`: nothing is written."""

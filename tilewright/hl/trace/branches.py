@@ -154,7 +154,9 @@ def run_while(interpreter: Interpreter, node: ast.While) -> None:
         test.results = [condition(trace, result)]
         tests.append(test)
         trace.region = region
+        trace.repeats += 1
         interpreter.body(node.body, "a loop on values of tiles")
+        trace.repeats -= 1
         return Node("while", (), {}, node.lineno)
 
     loop = carry(interpreter, node, body)

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from tilewright.hl import exc
 from tilewright.hl.symbols import Sym, maximum, minimum, number_needed
 from tilewright.hl.trace.state import current
 
@@ -79,12 +78,6 @@ def _range(*args: Any) -> Any:
     return builtins.range(*args)
 
 
-def _breakpoint() -> None:
-    raise exc.InvalidAPIUsage(
-        "breakpoint() stops nothing while a kernel is compiled", hint="set TILEWRIGHT_HL_INTERPRET=1"
-    )
-
-
 _LATE: dict[str, Any] = {}  # what `language` puts in: it is above this room
 
 
@@ -99,8 +92,7 @@ def scope() -> dict[str, Any]:
         "max": _max,
         "sum": _sum,
         "range": _range,
-        "breakpoint": _breakpoint,
-        **{name: _LATE[name] for name in ("print",) if name in _LATE},
+        **{name: function for name, function in _LATE.items() if name != "grid"},
     }
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-from tilewright.hl.trace.tiles import Tile
-
 Path = tuple[Any, ...]
 
 
@@ -21,7 +19,7 @@ def _children(tree: Any) -> list[tuple[Any, Any]]:
         return []
     if isinstance(tree, list | tuple):
         return list(enumerate(tree))
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type | Tile):
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
     return []
 

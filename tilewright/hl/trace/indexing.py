@@ -18,7 +18,10 @@ from tilewright.hl.trace.tiles import Tile
 
 @dataclass
 class Access:
-    """A subscripted host tensor: `entries` per dimension, `shape` of the tile in samples."""
+    """A subscripted host tensor: `entries` per dimension, `shape` of the tile in samples.
+
+    Of tensors at addresses that are data the tile's first dimensions are those of the addresses.
+    """
 
     tensor: HostTensor
     entries: list[Subscript]
@@ -40,10 +43,10 @@ def host_tensor(trace: Trace, tensor: Any) -> HostTensor:
     return found
 
 
-def access(trace: Trace, tensor: Any, index: Any) -> Access:
-    """What `tensor[index]` touches."""
+def access(trace: Trace, tensor: Any, index: Any, base: Any = None) -> Access:
+    """What `tensor[index]` touches; `base` is a tile of addresses where it stands for several tensors."""
     host = host_tensor(trace, tensor)
-    made = Access(host, [], [])
+    made = Access(host, [], [] if base is None else list(raw_shape(base)))
     entries = _expanded(trace, host, index)
     tensors = [entry for entry in entries if _is_tensor(entry)]
     common = _broadcast(trace, [raw_shape(entry) for entry in tensors]) if _broadcasts(tensors) else None
@@ -175,9 +178,9 @@ def _broadcast(trace: Trace, shapes: Iterable[tuple[int, ...]]) -> list[int]:
 # --- loads and stores ------------------------------------------------------------------------------------
 
 
-def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | None = None) -> Any:
+def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | None = None, base: Any = None) -> Any:
     """Record `tensor[index]`; masked lanes are 0."""
-    made = access(trace, tensor, index)
+    made = access(trace, tensor, index, base)
     with trace.silence():
         out = trace.sampling.tensor(made.shape, made.tensor.dtype)
     kwargs: dict[str, Any] = {}
@@ -186,12 +189,14 @@ def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | 
         kwargs["mask"] = mask
     if policy is not None:
         kwargs["policy"] = policy
+    if base is not None:
+        kwargs["base"] = base
     return trace.record("load", (made.tensor, made.entries), out, kwargs)
 
 
-def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None) -> None:
+def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, base: Any = None) -> None:
     """Record `tensor[index] = value`."""
-    made = access(trace, tensor, index)
+    made = access(trace, tensor, index, base)
     if isinstance(value, Sym):
         value = trace.scalar(value)
     if isinstance(value, torch.Tensor):
@@ -204,6 +209,8 @@ def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None) -
     if mask is not None:
         _must_fit(trace, mask, made.shape, "the mask")
         kwargs["mask"] = mask
+    if base is not None:
+        kwargs["base"] = base
     trace.record("store", (made.tensor, made.entries, value), None, kwargs)
 
 

@@ -127,7 +127,9 @@ def _open(
 
 
 def _target(items: Range, axes: list[Axis]) -> Any:
-    made = [Sym.of(axis.offset) if items.kind == "grid" else Tile(axis) for axis in axes]
+    made: list[Any] = [Sym.of(axis.offset) if items.kind == "grid" else Tile(axis) for axis in axes]
+    if items.places:
+        made = [number * step + begin for number, (begin, step) in zip(made, items.places, strict=True)]
     return tuple(made) if items.several else made[0]
 
 
@@ -227,6 +229,8 @@ def _changed(before: Before, after: Before) -> set[carried.Path]:
 def _differs(left: Any, right: Any) -> bool:
     if isinstance(left, Sym) or isinstance(right, Sym):
         return not (isinstance(left, int) and isinstance(right, int) and same(left, right))
+    if isinstance(left, Tile) or isinstance(right, Tile):
+        return False  # loop variables
     if isinstance(left, bool | int | float) and isinstance(right, bool | int | float):
         return type(left) is not type(right) or left != right
     return isinstance(left, Value | bool | int | float) and left is not right

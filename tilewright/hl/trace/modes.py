@@ -226,7 +226,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         target = args[0]
         if target.is_meta:
             self.trace.lift(target)  # raises: a host tensor is changed through subscripts
-        pure = getattr(getattr(torch.ops.aten, name), function._overloadname)
+        pure = getattr(getattr(torch.ops.aten, name), function._overloadname, None) or RECIPES[name]
         with self:
             out = pure(*args, **kwargs)
             if out.dtype != target.dtype:

@@ -37,6 +37,8 @@ class Trace:
         actual: what symbols of the host are in the call that binds.
         equal: expressions of the host that are known to be equal to another one.
         bounds: for each axis the bounds as the user's code has them.
+        drawn: how many calls drew random numbers with a seed of the launcher.
+        repeats: how many loops of unknown length (`while`) are open.
     """
 
     def __init__(self, sampling: Sampling, device: Any) -> None:
@@ -56,6 +58,7 @@ class Trace:
         self.host_symbols: dict[str, Sym] = {}
         self.equal: dict[str, str] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
+        self.drawn = self.repeats = 0
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
@@ -125,12 +128,12 @@ class Trace:
 
     def snapshot(self) -> tuple[Any, ...]:
         """The state to which a discarded pass over a loop body returns."""
-        counts = len(self.axes), len(self.slots), self._count, self.sampling.taken
+        counts = len(self.axes), len(self.slots), self._count, self.sampling.taken, self.drawn
         return dict(self._values), dict(self.factors.atoms), counts
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
-        values, atoms, (axes, slots, self._count, self.sampling.taken) = snapshot
+        values, atoms, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
         self._values = dict(values)
         self._stale -= values.keys()
         self.factors.atoms = dict(atoms)
@@ -216,7 +219,7 @@ class Trace:
 
     def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
         """A new axis with a prime of its own and, where the configuration sizes it, a slot."""
-        axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, top)
+        axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, self.sampling.extent(), top)
         if isinstance(block, Sym) and len(block.terms) == 1 and same(block, Sym.of(next(iter(block.terms)))):
             axis.shared = next(iter(block.terms))
             axis.prime = axis.shared.sample

@@ -10,20 +10,43 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.symbols import Sym, minimum
+from tilewright.hl.symbols import Sym, minimum, same
 from tilewright.hl.trace.state import device_trace
 
 
-@dataclass(frozen=True)
-class Tile:
+def _no_number(self: Tile, *others: Any) -> Any:
+    raise exc.IncorrectTileUsage(
+        f"{self!r} is used as a number",
+        hint="write tile.index for its indices, tile.begin for the first, tile.block_size for its size",
+    )
+
+
+class Tile(int):
     """The part of a range that one pass over a loop's body works on.
 
-    As a subscript it means its indices; given to a function that takes sizes, its size. `tile + 3` are the indices
-    moved by 3.
+    As a subscript it means its indices; given to a function that takes sizes, its size, for which PyTorch's parser of
+    arguments wants an `int`. `tile + 3` are the indices moved by 3. It is no number otherwise.
+
+    Args:
+        axis: the range.
+        offset: added to its indices.
     """
 
     axis: Axis
-    offset: Any = 0
+    offset: Any
+
+    def __new__(cls, axis: Axis, offset: Any = 0) -> Tile:
+        self = int.__new__(cls, axis.prime)
+        self.axis, self.offset = axis, offset
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tile) and self.axis is other.axis and same(self.offset, other.offset)
+
+    __hash__ = int.__hash__
+    __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _no_number
+    __truediv__ = __rtruediv__ = __rsub__ = __pow__ = __neg__ = _no_number
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = _no_number
 
     @property
     def index(self) -> Any:
@@ -87,6 +110,7 @@ class Range:
         end: indices behind the last.
         block: block sizes; None where the configuration chooses.
         several: whether the loop variable is a sequence.
+        places: (first index, step) of each range of a grid whose loop counts its passes; empty where it counts indices.
     """
 
     kind: str
@@ -94,6 +118,7 @@ class Range:
     end: tuple[Any, ...]
     block: tuple[Any, ...]
     several: bool
+    places: tuple[tuple[Any, Any], ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         raise exc.LoopFunctionNotInFor(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.backends.protocol import Packing
-from tilewright.base.disk_cache import SmallObjects
+from tilewright.base.cache_layers import SmallObjects
 from tilewright.launch.native import tables as t
 from tilewright.launch.native.machine import Machine, machine
 

@@ -262,6 +262,10 @@ go:
   %thread = call ptr @PyEval_SaveThread()
   %code = call i32 %run(ptr %block)
   call void @PyEval_RestoreThread(ptr %thread)
+  %raised = call ptr @PyErr_Occurred()    ; by a signal handler, which ended the grid
+  %quiet = icmp eq ptr %raised, null
+  br i1 %quiet, label %judge, label %fail
+judge:
   %failed = icmp ne i32 %code, 0
   %wrong = and i1 %is.gpu, %failed
   br i1 %wrong, label %explain, label %done

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_WORDS = range(7)
-"""Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch, how
-many launches are in an entry."""
+"""Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch,
+how many launches are in an entry."""
 
 SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, SHARED_EXCHANGE, SHARED_CDATA = range(8)
 SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_WORDS = range(8, 13)

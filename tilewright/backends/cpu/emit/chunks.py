@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from tilewright.analysis.index import bits_of
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.index import bits_of
 from tilewright.backends.cpu.plan.lanes import Chunking
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import Sink
 from tilewright.backends.llvm.casts import load_bool, store_bool
 from tilewright.backends.llvm.types import I64, V, const
+from tilewright.ir.values import is_tile
 
 
 def enter_nest(ev: Evaluator, shape: tuple[int, ...], chunking: Chunking) -> None:

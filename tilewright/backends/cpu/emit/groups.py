@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
@@ -23,14 +24,13 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
-from tilewright.backends.cpu.plan.index import Index
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.subjects import PAST_CACHES
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.values import is_tile
 
 _WRITE = frozenset({"spill", "copy"})
 

@@ -13,16 +13,22 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.affine import Form
+from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, pattern
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.affine import Form, Poly
-from tilewright.backends.cpu.plan.index import Index, pattern
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import spoken
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.elementwise import AndIOp, SelectOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 
 
 class Masks:
@@ -55,10 +61,12 @@ class Masks:
 
     def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
         """The form that a part of a mask says is negative, if it grows evenly with the innermost loop."""
-        answer = _below_zero(self.ev, value, at)
-        if isinstance(answer, Yes) and not _bounds(answer.plan, self.dim, self.ev.nest.bits.get(self.dim, 0)):
+        answer = _suitable(self.ev, value, at)
+        if isinstance(answer, No):
+            return answer
+        if not _bounds(answer.plan, self.dim, self.ev.nest.bits.get(self.dim, 0)):
             return No("its bound does not grow evenly along the loop")
-        return answer
+        return Yes(answer.plan, "tested once for the chunks of a row")
 
     def limit(self, extent: int, step: int) -> V:
         """Elements of the innermost loop, a multiple of `step`, below which everything in `holds` is true.
@@ -114,10 +122,10 @@ def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue
         op = owner_of(key[0])
         assert op is not None
         operands = operand_indices(*key)
-        if op.name == "tt.load":
+        if isinstance(op, LoadOp):
             masks += operands[1:2]
             operands = operands[2:]
-        elif op.name == "arith.select":
+        elif isinstance(op, SelectOp):
             selections += operands[:1]
         stack += operands
     for mask in masks:
@@ -135,34 +143,19 @@ def _conjuncts(
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
-    if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+    if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, TransOp)):
         for operand in operand_indices(*key):
             _conjuncts(ev, operand, out, asked)
-    elif op.name != "tt.splat":  # a scalar is tested without looking at elements
+    elif not isinstance(op, SplatOp):  # a scalar is tested without looking at elements
         out.setdefault(key, asked)
 
 
-def _below_zero(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
-    """The form that a comparison says is negative, if it is affine with constant, suitable strides."""
-    op = owner_of(value)
-    assert op is not None
-    if op.name != "arith.cmpi":
-        return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, "(i < m) & (j < n)")
-    predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
-    if predicate in ("eq", "ne"):
-        return No("it is true or false of single elements")
-    if predicate not in ("slt", "sle", "sgt", "sge"):
-        return No("it compares unsigned numbers", instead="signed integers")
-    a, b = (ev.analysis.integer(v, i) for v, i in operand_indices(value, index))
-    small, large = (a, b) if predicate in ("slt", "sle") else (b, a)
-    form = small.plus(large, Poly.of(-1))
-    if predicate in ("sle", "sge"):
-        form = form.plus(Form(Poly.of(-1)))
-    if form.residual:
-        return No("what is compared is not affine in the element's place")
-    if any(stride.constant is None for stride in form.coords.values()):
+def _suitable(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
+    """The form that a part of a mask says is negative, if it grows in known steps."""
+    answer = below_zero(value, index, ev.analysis, "(i < m) & (j < n)")
+    if isinstance(answer, Yes) and any(stride.constant is None for stride in answer.plan.coords.values()):
         return No("what is compared grows by a number that only the launch knows")
-    return Yes(form, "tested once for the chunks of a row")
+    return answer
 
 
 def _bounds(form: Form, dim: int, bits: int) -> bool:

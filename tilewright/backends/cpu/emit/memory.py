@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.affine import Form, PointerForm, Poly
+from tilewright.analysis.constants import constant_elements
+from tilewright.analysis.index import Coord, Index
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.values import Values
-from tilewright.backends.cpu.plan.affine import Form, PointerForm, Poly
-from tilewright.backends.cpu.plan.index import Coord, Index
-from tilewright.backends.cpu.plan.recompute import constant_elements
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero

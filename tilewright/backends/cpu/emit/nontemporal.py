@@ -11,10 +11,10 @@ A plain store first reads the line that it overwrites: adding two vectors then m
 
 from __future__ import annotations
 
+from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.affine import Poly
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.module import Function

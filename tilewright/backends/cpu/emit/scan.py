@@ -16,11 +16,11 @@ from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
-from tilewright.backends.cpu.plan.recompute import is_tile, property_int
 from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, V, const_vector, zero
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.values import is_tile, property_int
 
 
 def emit_scan(low: FunctionLowering, step: Step) -> None:

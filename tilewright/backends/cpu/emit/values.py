@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from tilewright.backends.cpu.plan.affine import AffineAnalysis, Atom, Poly
-from tilewright.backends.cpu.plan.index import CONST, Coord, Index, base_fields, pattern, sources
-from tilewright.backends.cpu.plan.recompute import constant_of, owner_of
+from tilewright.analysis.affine import AffineAnalysis, Atom, Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.index import CONST, Coord, Index, base_fields, pattern, sources
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.backends.llvm.casts import from_working_float, storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.values import owner_of
+from tilewright.ops.function import PoisonOp
 
 
 @dataclass(slots=True)
@@ -135,7 +137,7 @@ class Values(ABC):
         found = self.scalars.get(value)
         if found is None:
             owner, number = owner_of(value), constant_of(value)
-            undefined = owner is not None and owner.name == "ub.poison"
+            undefined = isinstance(owner, PoisonOp)
             if number is None and not undefined:
                 raise InternalError(f"the scalar {value} is used before it is computed")
             made = zero(storage(ir_name(value.type))) if number is None else self.constant(value, number)

@@ -1,7 +1,7 @@
 """Operands of `tt.dot`: read straight from memory when they are affine loads, else from scratch.
 
 An operand in memory is a base pointer, byte strides along its two dims and, for each dim, the extents below which its
-mask holds. Masks must be conjunctions of `coordinate + uniform < uniform`; masked elements must read as zero.
+mask holds. Masks must be conjunctions of upper bounds of one coordinate (`bounds`); masked elements must read as zero.
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.plan.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.index import Index, identity, whole
-from tilewright.backends.cpu.plan.recompute import constant_of, is_tile, operand_indices, owner_of
 from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
-from tilewright.ir.types import element_type, ir_name, is_integer, shape_of
+from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.elementwise import AndIOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +66,7 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
     flipped = False
     while True:
         op = owner_of(value)
-        if op is None or op.name != "tt.trans" or len(shape_of(value.type)) != 2:
+        if not isinstance(op, TransOp) or len(shape_of(value.type)) != 2:
             return value, flipped
         order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
         flipped ^= order == [1, 0]
@@ -80,7 +87,7 @@ def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) 
     shape = shape_of(source.type)
     if source in demands.placed or load is None:
         return No("it has been computed to scratch before")
-    if load.name != "tt.load":
+    if not isinstance(load, LoadOp):
         return No(f"it is computed, by {spoken(load)}", load, "arithmetic after the product, where that is the same")
     if len(shape) != 2:
         return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
@@ -131,33 +138,32 @@ class _Mask:
         op = owner_of(value)
         if op is None or value in demands.placed:
             return No("its mask has been computed to scratch before")
-        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.splat", "tt.trans"):
+        if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, SplatOp, TransOp)):
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
-        if op.name != "arith.cmpi" or not is_integer(element_type(op.operands[0].type)):
-            return No(f"a part of its mask is {spoken(op)}, no comparison of integers", op, _MASK)
-        bound = _comparison(op, [analysis.integer(v, i) for v, i in operand_indices(value, index)], shape)
+        below = below_zero(value, index, analysis, _MASK)
+        if isinstance(below, No):
+            return below
+        if below.plan == Form(Poly.of(-1)):
+            return None
+        bound = _upper_bound(op, below.plan, shape)
         if isinstance(bound, No):
             return bound
         self.bounds[bound.plan[0]].append(bound.plan[1])
         return None
 
 
-_MASK = "(i < m) & (k < K), of signed integers"
+_MASK = "(i < m) & (k < K)"
 
 
-def _comparison(op: Operation, forms: list[Form], shape: tuple[int, ...]) -> Answer[tuple[int, Poly]]:
-    """`(dim, bound)` of a comparison that says `coordinate of dim < bound`."""
-    predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
-    small, large = forms if predicate in ("slt", "sle") else forms[::-1]
-    if predicate not in ("slt", "sle", "sgt", "sge"):
-        kind = "for equality" if predicate in ("eq", "ne") else "as unsigned numbers"
-        return No(f"its mask compares {kind}", op, _MASK)
-    difference = small.plus(large, Poly.of(-1))  # < 0, or <= 0
-    if difference.residual or len(difference.coords) != 1:
+def _upper_bound(op: Operation, form: Form, shape: tuple[int, ...]) -> Answer[tuple[int, Poly]]:
+    """`(dim, bound)` where `form` is negative below that bound of the dim's coordinate."""
+    if not form.coords:  # of all elements or of none: a bound of at least the extent, or of zero at most
+        return Yes((0, -form.constant * Poly.of(shape[0])))
+    if len(form.coords) != 1:
         return No("a part of its mask does not compare one affine coordinate", op, _MASK)
-    ((coord, stride),) = difference.coords.items()
+    ((coord, stride),) = form.coords.items()
     dims = [d for d, n in enumerate(shape) if whole(d, n) == coord]
     if stride.constant != 1 or not dims:
         return No("a part of its mask is no upper bound of a coordinate", op, _MASK)
-    return Yes((dims[0], -difference.constant + Poly.of(1 if predicate in ("sle", "sge") else 0)))
+    return Yes((dims[0], -form.constant))

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import AffineAnalysis
-from tilewright.backends.cpu.plan.index import LANE, Coord, Field, Index, bits_of, identity, whole
-from tilewright.backends.cpu.plan.recompute import is_tile, operand_indices
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes
+from tilewright.ir.values import is_tile
 
 
 @dataclass(slots=True)

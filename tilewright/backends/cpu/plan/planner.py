@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.affine import root_argument
+from tilewright.analysis.captured import Captured
+from tilewright.analysis.index import identity
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.affine import root_argument
-from tilewright.backends.cpu.plan.captured import Captured
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Dependents
-from tilewright.backends.cpu.plan.index import identity
-from tilewright.backends.cpu.plan.recompute import is_tile, owner_of
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
@@ -31,7 +30,9 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
+from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.function import FuncOp
+from tilewright.ops.gather import GatherOp
 
 _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
 
@@ -249,7 +250,7 @@ class _Grouping:
                 wanted = identity(shape)
                 for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
                     op = owner_of(other)
-                    picks = op is not None and op.name == "tt.gather" and op.operands[0] is value
+                    picks = isinstance(op, GatherOp) and op.operands[0] is value
                     if picks or (other is value and index != wanted):
                         return False
         return True

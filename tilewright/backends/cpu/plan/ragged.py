@@ -9,7 +9,7 @@ Between powers of two the top bit of the first coordinate tells the sides of a `
 
 from __future__ import annotations
 
-from tilewright.backends.cpu.plan.index import is_power_of_two
+from tilewright.analysis.index import is_power_of_two
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops.function import FuncOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, TransOp

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot_operands import ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail
-from tilewright.backends.cpu.plan.recompute import is_tile
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
+from tilewright.ir.values import is_tile
 
 _ALIGN = 64
 

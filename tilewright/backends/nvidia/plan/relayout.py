@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from tilewright.backends.nvidia.plan.dots import DotPlan
-from tilewright.backends.nvidia.plan.relations import is_tile
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import memdesc_type, with_layout
 from tilewright.ir.types import element_type, shape_of
+from tilewright.ir.values import is_tile
 from tilewright.layouts.linear import LinearLayout
 from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp
 from tilewright.ops.function import FuncOp
@@ -83,8 +83,8 @@ class _Rewriter:
         ops = list(block.ops)
         self._arguments(block)
         for op in ops:
-            if op.regions and op.name in _CONTROL:
-                _CONTROL[op.name](self, op)
+            if op.regions and type(op) in _CONTROL:
+                _CONTROL[type(op)](self, op)
             elif op in self.plan.instances:
                 self._instances(op)
             elif any(map(is_tile, op.results)):
@@ -227,10 +227,10 @@ class _Rewriter:
         self._replace(op, _control(op, operands, types, regions))
 
 
-_CONTROL: dict[str, Callable[[_Rewriter, Any], None]] = {
-    ForOp.name: _Rewriter._for,
-    IfOp.name: _Rewriter._if,
-    WhileOp.name: _Rewriter._while,
+_CONTROL: dict[type[Operation], Callable[[_Rewriter, Any], None]] = {
+    ForOp: _Rewriter._for,
+    IfOp: _Rewriter._if,
+    WhileOp: _Rewriter._while,
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.backends.cpu.against import check
-from tilewright.backends.cpu.plan.index import CONST, Index, identity, keeps_bits, reshape
+from tilewright.analysis.index import CONST, Index, identity, keeps_bits, reshape
 
 EXTENTS = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12])
 

@@ -1,0 +1,273 @@
+"""One computation written in many ways, each timed as the ratio to the best of them; `make bench` runs it too.
+
+    python -m benchmarks.forms [--cuda] [--only TEXT] [--threads N] [--out FILE]
+
+Speed should not depend on the spelling: a row far below 1 is a form that a planner does not understand. torch runs
+beside them; every form is checked against its result first. The spellings are those of `tests/decisions`, where the
+plans of each are pinned.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from tests.decisions import others
+from tests.decisions.harness import Spelling
+from tests.decisions.matmul import MATMUL
+from tests.decisions.softmax import SOFTMAX
+from tilewright.tools.timing import compare, duration, threads
+
+Function = Callable[[], Any]
+FLOOR = 0.9  # of the best form: what every form should reach
+_UNWRITTEN = 7  # what a result holds before
+
+
+@dataclass(frozen=True)
+class Family:
+    """A computation and its spellings.
+
+    Args:
+        name: of the computation, with sizes and types.
+        forms: launches by the name of the form; each writes `out`.
+        out: what they write.
+        rival: the same by torch.
+        reset: what must be done to `out` before a launch (of forms that add to it).
+        tolerance: largest difference from torch's result over its largest element.
+    """
+
+    name: str
+    forms: dict[str, Function]
+    out: torch.Tensor
+    rival: Function
+    reset: Function | None = None
+    tolerance: float = 2e-2
+
+
+@dataclass(frozen=True)
+class Row:
+    """A form that was timed; seconds of a call, and the ratios of the best form's time and of torch's to it."""
+
+    family: str
+    form: str
+    threads: int
+    seconds: float
+    of_best: float
+    of_torch: float
+    failure: str = ""
+
+
+# Spellings of the product that load something else than the others, or leave a part of it out.
+_OTHER_PRODUCTS = {"ones_outside", "transposed_operand", "under_a_condition", "two_products", "store_in_the_loop"}
+_USUAL = next(s.signature for s in MATMUL if s.name == "plain")
+_ROW = next(s.signature for s in SOFTMAX if s.name == "plain")
+
+
+def _of(spellings: list[Spelling], signature: object = None) -> dict[str, Any]:
+    return {s.name: s.fn for s in spellings if signature in (None, s.signature)}
+
+
+def _product(dtype: torch.dtype, m: int, n: int, k: int, device: str) -> Family:
+    a, b = (torch.randn(*shape, device=device).to(dtype) for shape in ((m, k), (k, n)))
+    out, tile = torch.zeros(m, n, device=device), (64, 128, 64)
+    grid = (-(-m // tile[0]), -(-n // tile[1]))
+    kernels = {name: fn for name, fn in _of(MATMUL, _USUAL).items() if name not in _OTHER_PRODUCTS}
+    forms = {name: _launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in kernels.items()}
+    return Family(f"product {str(dtype)[6:]} {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b))
+
+
+def _softmax(rows: int, columns: int, device: str) -> Family:
+    x = torch.randn(rows, columns, device=device)
+    out, block = torch.zeros_like(x), 1 << (columns - 1).bit_length()
+    kernels = {name: fn for name, fn in _of(SOFTMAX, _ROW).items() if name != "of_many_rows"}
+    forms = {name: _launch(fn, (rows,), x, out, columns, columns, block) for name, fn in kernels.items()}
+    return Family(f"softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
+
+
+def _online(rows: int, columns: int, device: str) -> Family:
+    """One form, with blocks of several sizes."""
+    x = torch.randn(rows, columns, device=device)
+    out = torch.zeros_like(x)
+    kernel = next(s.fn for s in SOFTMAX if s.name == "online")
+    blocks = (256, 2048, 8192, 65536)
+    forms = {f"block of {b}": _launch(kernel, (rows,), x, out, columns, columns, b) for b in blocks}
+    return Family(f"online softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
+
+
+def _gather(rows: int, columns: int, device: str) -> Family:
+    table, ids = torch.randn(4096, columns, device=device), torch.randint(0, 4096, (rows,), device=device)
+    out = torch.zeros(rows, columns, device=device)
+    arguments, grid = (table, ids, out, rows, columns), (-(-rows // 64),)
+    forms = {name: _launch(fn, grid, *arguments) for name, fn in _of(others.GATHERS).items()}
+    return Family(f"gather of rows {rows}x{columns}", forms, out, lambda: torch.nn.functional.embedding(ids, table))
+
+
+def _columns(rows: int, columns: int, device: str) -> Family:
+    x, out = torch.randn(rows, columns, device=device), torch.zeros(columns, device=device)
+    arguments, grid = (x, out, rows, columns, 128), (-(-columns // 128),)
+    forms = {name: _launch(fn, grid, *arguments) for name, fn in _of(others.COLUMN_SUMS).items()}
+    return Family(f"sum of columns {rows}x{columns}", forms, out, lambda: torch.sum(x, 0))
+
+
+def _stencil(rows: int, columns: int, device: str) -> Family:
+    """All forms with tiles of one width, and one form with others; on a GPU extents are powers of two."""
+    x = torch.randn(rows, columns, device=device)
+    out, forms = torch.zeros_like(x), {}
+    for name, kernel in _of(others.STENCILS).items():
+        for width in (64, 56, 48) if device == "cpu" and name == "shifted_loads" else (64,):
+            grid = (-(-columns // width), -(-rows // 16))
+            forms[f"{name}, width {width}"] = _launch(kernel, grid, x, out, rows, columns, width)
+
+    def rival() -> torch.Tensor:
+        result = torch.full_like(x, _UNWRITTEN)
+        result[1:-1, 1:-1] = x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1]
+        return result
+
+    return Family(f"stencil {rows}x{columns}", forms, out, rival)
+
+
+def _histogram(n: int, bins: int, device: str) -> Family:
+    x, out = torch.randint(0, bins, (n,), device=device, dtype=torch.int32), torch.zeros(bins, device=device).int()
+    names = _of(others.HISTOGRAMS).items()
+    forms = {name: _launch(fn, (-(-n // 4096),), x, out, n, bins, 4096) for name, fn in names}
+    rival = lambda: torch.bincount(x, minlength=bins)  # noqa: E731
+    return Family(f"histogram {n} of {bins}", forms, out, rival, out.zero_, 0.0)
+
+
+def _running(rows: int, columns: int, dtype: torch.dtype, device: str) -> Family:
+    x = (torch.rand(rows, columns, device=device) * 0.02 + 0.99).to(dtype)
+    out, block = torch.zeros_like(x), 1 << (columns - 1).bit_length()
+    names = _of(others.RUNNING_PRODUCTS).items()
+    forms = {name: _launch(fn, (rows,), x, out, columns, block) for name, fn in names}
+    return Family(f"running product {str(dtype)[6:]} {rows}x{columns}", forms, out, lambda: torch.cumprod(x, 1))
+
+
+def _small(batch: int, m: int, n: int, k: int, device: str) -> Family:
+    a, b = torch.randn(batch, m, k, device=device), torch.randn(batch, k, n, device=device)
+    out = torch.zeros(batch, m, n, device=device)
+    tile = tuple(max(16, 1 << (extent - 1).bit_length()) for extent in (m, n, k))
+    names = _of(others.SMALL_PRODUCTS).items()
+    forms = {name: _launch(fn, (batch,), a, b, out, m, n, k, *tile) for name, fn in names}
+    if device == "cpu":  # tiles of any size
+        forms["exact"] = _launch(_of(others.SMALL_PRODUCTS)["padded"], (batch,), a, b, out, m, n, k, m, n, k)
+    return Family(f"small products {batch} of {m}x{n}x{k}", forms, out, lambda: torch.bmm(a, b))
+
+
+def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Function:
+    return lambda: kernel[grid](*arguments)
+
+
+def families(device: str) -> Iterator[Callable[[], Family]]:
+    """All families, made when they are wanted; sizes are a GPU's or a CPU's."""
+    cuda = device == "cuda"
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for size in ((4096, 4096, 4096), (4000, 4000, 4032)) if cuda else ((512, 512, 512), (500, 500, 512)):
+            yield lambda dtype=dtype, size=size: _product(dtype, *size, device)  # type: ignore[misc]
+    scale = 16 if cuda else 1
+    yield lambda: _softmax(512 * scale, 1000, device)
+    yield lambda: _online(64 * scale, 50257, device)
+    yield lambda: _gather(4096 * scale, 256, device)
+    yield lambda: _columns(4096 * scale, 1024, device)
+    yield lambda: _stencil(1026 * (4 if cuda else 1), 1026, device)
+    yield lambda: _histogram((1 << 20) * scale, 256, device)
+    yield lambda: _running(500 * scale, 4000, torch.float32, device)
+    yield lambda: _running(500 * scale, 4000, torch.float64, device)
+    for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
+        yield lambda sizes=sizes: _small(500 * scale, *sizes, device)  # type: ignore[misc]
+
+
+def measure(family: Family, count: int, seconds: float) -> Iterator[Row]:
+    """Check every form against torch, then time all that are right in turns."""
+    expected = family.rival().double()
+    right: dict[str, Function] = {}
+    for name, call in family.forms.items():
+        failure = _failure(family, call, expected)
+        if failure:
+            yield Row(family.name, name, count, math.nan, math.nan, math.nan, failure)
+        else:
+            right[name] = call
+    on_gpu = family.out.is_cuda
+    times = _gpu_times({**right, "torch": family.rival}) if on_gpu else _cpu_times(right, family.rival, seconds)
+    best = min((times[name] for name in right), default=math.nan)
+    for name in right:
+        yield Row(family.name, name, count, times[name], best / times[name], times["torch"] / times[name])
+
+
+def _failure(family: Family, call: Function, expected: torch.Tensor) -> str:
+    """What is wrong with a form, if anything is."""
+    family.out.fill_(_UNWRITTEN)
+    if family.reset is not None:
+        family.reset()
+    try:
+        call()
+    except Exception as error:  # a form that does not run is a row that says so
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    error = (family.out.double() - expected).abs().max() / expected.abs().max()
+    return "" if error <= family.tolerance else f"wrong by {float(error):.1e} of the largest element"
+
+
+def _cpu_times(forms: Mapping[str, Function], rival: Function, seconds: float) -> dict[str, float]:
+    samples = compare({**forms, "torch": rival}, seconds=seconds * (len(forms) + 1))
+    return {name: sample.median for name, sample in samples.items()}
+
+
+def _gpu_times(forms: dict[str, Function]) -> dict[str, float]:
+    from benchmarks.gpu import turns
+
+    return turns(forms, 30)
+
+
+def draw(console: Console, rows: list[Row]) -> None:
+    """Print the table."""
+    table = Table(title="Forms: the best form's time over this form's", title_justify="left", header_style="bold")
+    for name in ("computation", "form", "threads", "time", "of best", "of torch", ""):
+        table.add_column(name, justify="left" if name in ("computation", "form", "") else "right", no_wrap=True)
+    for row in rows:
+        verdict = row.failure or ("" if row.of_best >= FLOOR else "low")
+        times = [f"{row.of_best:.2f}", f"{row.of_torch:.2f}"]
+        table.add_row(row.family, row.form, str(row.threads), duration(row.seconds), *times, verdict)
+    console.print(table)
+
+
+def run(console: Console, device: str, only: str, counts: tuple[int, ...], seconds: float) -> list[Row]:
+    """Measure the families whose name contains `only`."""
+    torch.manual_seed(0)
+    rows: list[Row] = []
+    for make in families(device):
+        family = make()
+        if only not in family.name:
+            continue
+        for count in counts:
+            with threads(count):
+                rows += measure(family, count, seconds)
+    draw(console, rows)
+    return rows
+
+
+@click.command()
+@click.option("--cuda", is_flag=True, help="On the GPU; otherwise on the CPU.")
+@click.option("--only", default="", metavar="TEXT", help="Just the computations whose name contains TEXT.")
+@click.option("--threads", "counts", multiple=True, type=int, default=(1,), help="Numbers of threads on the CPU.")
+@click.option("--seconds", default=0.3, help="Time for each form.")
+@click.option("--out", type=click.Path(path_type=Path), help="JSON file.")
+def main(cuda: bool, only: str, counts: tuple[int, ...], seconds: float, out: Path | None) -> None:
+    """Time all spellings of all computations."""
+    console = Console(width=150)
+    rows = run(console, "cuda" if cuda else "cpu", only, (1,) if cuda else counts, seconds)
+    low = [row for row in rows if row.failure or row.of_best < FLOOR]
+    console.print(f"{len(low)} of {len(rows)} forms are below {FLOOR} of the best form or fail")
+    if out is not None:
+        out.write_text(json.dumps([vars(row) for row in rows], indent=1).replace("NaN", "null") + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Computations in several spellings each: gathers, column sums, stencils, histograms, running and small products.
+
+All kernels of one list take the same arguments and leave the same result; `benchmarks/forms.py` times them.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import tilewright
+import tilewright.language as tl
+from tests.decisions.harness import Spelling, spelled
+
+GATHERS: list[Spelling] = []
+COLUMN_SUMS: list[Spelling] = []
+STENCILS: list[Spelling] = []
+HISTOGRAMS: list[Spelling] = []
+RUNNING_PRODUCTS: list[Spelling] = []
+SMALL_PRODUCTS: list[Spelling] = []
+
+
+# --- rows of a table by number: out[r, :] = table[ids[r], :] -------------------------------------------------
+
+
+@spelled(GATHERS, "*fp32:16, *i64:16, *fp32:16, i32, 256")
+def row_per_program(table, ids, out, rows, COLUMNS: tl.constexpr):
+    j = tl.arange(0, COLUMNS)
+    for r in range(tl.program_id(0) * 64, min(rows, tl.program_id(0) * 64 + 64)):
+        tl.store(out + r * COLUMNS + j, tl.load(table + tl.load(ids + r) * COLUMNS + j))
+
+
+@spelled(GATHERS, "*fp32:16, *i64:16, *fp32:16, i32, 256")
+def tile_of_rows(table, ids, out, rows, COLUMNS: tl.constexpr):
+    r, j = tl.program_id(0) * 64 + tl.arange(0, 64), tl.arange(0, COLUMNS)
+    picked = tl.load(ids + r, r < rows, 0)
+    x = tl.load(table + picked[:, None] * COLUMNS + j[None, :], (r < rows)[:, None])
+    tl.store(out + r[:, None] * COLUMNS + j[None, :], x, (r < rows)[:, None])
+
+
+@spelled(GATHERS, "*fp32:16, *i64:16, *fp32:16, i32, 256")
+def flat_elements(table, ids, out, rows, COLUMNS: tl.constexpr):
+    e = tl.program_id(0) * 64 * COLUMNS + tl.arange(0, 64 * COLUMNS)
+    r, j = e // COLUMNS, e % COLUMNS
+    inside = e < rows * COLUMNS
+    picked = tl.load(ids + r, inside, 0)
+    tl.store(out + e, tl.load(table + picked * COLUMNS + j, inside), inside)
+
+
+# --- out[j] = sum of x[:, j] ----------------------------------------------------------------------------------
+
+
+@spelled(COLUMN_SUMS, "*fp32:16, *fp32:16, i32, i32:16, 128")
+def whole_tile(x, out, rows, columns, COLUMNS: tl.constexpr):
+    j, total = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.zeros((COLUMNS,), tl.float32)
+    for start in range(0, rows, 32):
+        i = start + tl.arange(0, 32)
+        inside = (i < rows)[:, None] & (j < columns)[None, :]
+        total += tl.sum(tl.load(x + i[:, None] * columns + j[None, :], inside, 0.0), 0)
+    tl.store(out + j, total, j < columns)
+
+
+@spelled(COLUMN_SUMS, "*fp32:16, *fp32:16, i32, i32:16, 128")
+def tile_accumulator(x, out, rows, columns, COLUMNS: tl.constexpr):
+    j, total = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.zeros((32, COLUMNS), tl.float32)
+    for start in range(0, rows, 32):
+        i = start + tl.arange(0, 32)
+        inside = (i < rows)[:, None] & (j < columns)[None, :]
+        total += tl.load(x + i[:, None] * columns + j[None, :], inside, 0.0)
+    tl.store(out + j, tl.sum(total, 0), j < columns)
+
+
+@spelled(COLUMN_SUMS, "*fp32:16, *fp32:16, i32, i32:16, 128")
+def row_after_row(x, out, rows, columns, COLUMNS: tl.constexpr):
+    j, total = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.zeros((COLUMNS,), tl.float32)
+    for i in range(rows):
+        total += tl.load(x + i * columns + j, j < columns, 0.0)
+    tl.store(out + j, total, j < columns)
+
+
+# --- out[i, j] = sum of the four neighbours of x[i, j], where it has four ---------------------------------------
+
+
+@spelled(STENCILS, "*fp32:16, *fp32:16, i32, i32, 64")
+def shifted_loads(x, out, rows, columns, COLUMNS: tl.constexpr):
+    i, j = 1 + tl.program_id(1) * 16 + tl.arange(0, 16)[:, None], tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    j = 1 + j[None, :]
+    inside, at = (i < rows - 1) & (j < columns - 1), x + i * columns + j
+    sides = tl.load(at - 1, inside) + tl.load(at + 1, inside)
+    tl.store(out + i * columns + j, sides + tl.load(at - columns, inside) + tl.load(at + columns, inside), inside)
+
+
+@spelled(STENCILS, "*fp32:16, *fp32:16, i32, i32, 64")
+def both_bounds(x, out, rows, columns, COLUMNS: tl.constexpr):
+    i, j = 1 + tl.program_id(1) * 16 + tl.arange(0, 16)[:, None], tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    j = 1 + j[None, :]
+    inside, at = (i >= 1) & (i < rows - 1) & (j >= 1) & (j < columns - 1), x + i * columns + j
+    sides = tl.load(at - 1, inside) + tl.load(at + 1, inside)
+    tl.store(out + i * columns + j, sides + tl.load(at - columns, inside) + tl.load(at + columns, inside), inside)
+
+
+@spelled(STENCILS, "*fp32:16, *fp32:16, i32, i32, 64")
+def rows_in_a_loop(x, out, rows, columns, COLUMNS: tl.constexpr):
+    j, first = 1 + tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), 1 + tl.program_id(1) * 16
+    for i in range(first, min(first + 16, rows - 1)):
+        inside, at = j < columns - 1, x + i * columns + j
+        sides = tl.load(at - 1, inside) + tl.load(at + 1, inside)
+        tl.store(out + i * columns + j, sides + tl.load(at - columns, inside) + tl.load(at + columns, inside), inside)
+
+
+# --- out[b] += number of elements that are b --------------------------------------------------------------------
+
+
+@spelled(HISTOGRAMS, "*i32:16, *i32:16, i32, 256, 1024")
+def of_the_library(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    i, b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BINS)
+    tl.atomic_add(out + b, tl.histogram(tl.load(x + i, i < n, 0), BINS, mask=i < n))
+
+
+@spelled(HISTOGRAMS, "*i32:16, *i32:16, i32, 256, 1024")
+def atomics(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out + tl.load(x + i, i < n, 0), 1, mask=i < n)
+
+
+@spelled(HISTOGRAMS, "*i32:16, *i32:16, i32, 256, 1024")
+def relaxed_atomics(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out + tl.load(x + i, i < n, 0), 1, mask=i < n, sem="relaxed")
+
+
+# --- running products of the rows ---------------------------------------------------------------------------------
+
+
+@tilewright.jit
+def times(a, b):
+    return a * b
+
+
+@spelled(RUNNING_PRODUCTS, "*fp32:16, *fp32:16, i32:16, 1024")
+def cumprod(x, out, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * columns + tl.arange(0, BLOCK)
+    inside = tl.arange(0, BLOCK) < columns
+    tl.store(out + at, tl.cumprod(tl.load(x + at, inside, 1.0), 0), inside)
+
+
+@spelled(RUNNING_PRODUCTS, "*fp32:16, *fp32:16, i32:16, 1024")
+def associative_scan(x, out, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * columns + tl.arange(0, BLOCK)
+    inside = tl.arange(0, BLOCK) < columns
+    tl.store(out + at, tl.associative_scan(tl.load(x + at, inside, 1.0), 0, times), inside)
+
+
+@spelled(RUNNING_PRODUCTS, "*fp32:16, *fp32:16, i32:16, 1024")
+def rows_of_a_tile(x, out, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * columns + tl.arange(0, BLOCK)[None, :]
+    inside = tl.arange(0, BLOCK)[None, :] < columns
+    tl.store(out + at, tl.cumprod(tl.load(x + at, inside, 1.0), 1), inside)
+
+
+# --- small products by the batch ----------------------------------------------------------------------------------
+
+
+@spelled(SMALL_PRODUCTS, "*fp32:16, *fp32:16, *fp32:16, i32, i32, i32, 16, 16, 32")
+def padded(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    z = tl.program_id(0)
+    i, j, p = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.arange(0, BK)
+    x = tl.load(a + z * m * k + i * k + p[None, :], (i < m) & (p[None, :] < k), 0.0)
+    y = tl.load(b + z * k * n + p[:, None] * n + j, (p[:, None] < k) & (j < n), 0.0)
+    tl.store(out + z * m * n + i * n + j, tl.dot(x, y), (i < m) & (j < n))
+
+
+@spelled(SMALL_PRODUCTS, "*fp32:16, *fp32:16, *fp32:16, i32, i32, i32, 16, 16, 32")
+def broadcast(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    z = tl.program_id(0)
+    i, j, p = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.arange(0, BK)
+    x = tl.load(a + z * m * k + i * k + p[None, :], (i < m) & (p[None, :] < k), 0.0)
+    y = tl.load(b + z * k * n + p[:, None] * n + j, (p[:, None] < k) & (j < n), 0.0)
+    tl.store(out + z * m * n + i * n + j, tl.sum(x[:, :, None] * y[None, :, :], 1), (i < m) & (j < n))
+
+
+@spelled(SMALL_PRODUCTS, "*fp32:16, *fp32:16, *fp32:16, i32, i32, i32, 16, 16, 32")
+def columns_in_a_loop(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    z = tl.program_id(0)
+    i, j, acc = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.zeros((BM, BN), tl.float32)
+    for p in range(k):
+        acc += tl.load(a + z * m * k + i * k + p, i < m, 0.0) * tl.load(b + z * k * n + p * n + j, j < n, 0.0)
+    tl.store(out + z * m * n + i * n + j, acc, (i < m) & (j < n))
+
+
+OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + RUNNING_PRODUCTS + SMALL_PRODUCTS

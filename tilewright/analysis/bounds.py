@@ -1,0 +1,96 @@
+"""Masks as bounds: what a comparison of integers says of the place of an element, as a form that is negative.
+
+    i < n            i - n < 0               2 * i < 2 * n      i - n < 0
+    0 <= i           always, if i is never negative
+    i < n, unsigned  i - n < 0, with both widened by zeros
+
+Whoever plans around masks reads them here, so that all spellings of one bound have one plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded, zero_extended
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import CONST, Coord, Index
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import spoken
+from tilewright.ir.types import element_type, is_integer
+from tilewright.ir.values import owner_of
+from tilewright.ops.elementwise import CmpIOp
+
+_LESS = frozenset({"slt", "sle", "ult", "ule"})
+_OR_EQUAL = frozenset({"sle", "sge", "ule", "uge"})
+
+
+def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead: str) -> Answer[Form]:
+    """The form that is negative where a part of a mask is true; the form -1 where it is always true.
+
+    Args:
+        value: the part, no conjunction.
+        index: at which it is wanted.
+        analysis: of the function.
+        instead: what to write, if it is nothing of the kind.
+    """
+    op = owner_of(value)
+    assert op is not None
+    if not isinstance(op, CmpIOp) or not is_integer(element_type(op.operands[0].type)):
+        return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, instead)
+    predicate = op.attr_values()["predicate"]
+    if predicate in ("eq", "ne"):
+        return No("the mask compares for equality", op, instead)
+    sides = _sides(op, predicate, [analysis.integer(v, i) for v, i in operand_indices(value, index)])
+    if sides is None:
+        return No("the mask compares unsigned numbers that may be differences", op, instead)
+    small, large = sides if predicate in _LESS else sides[::-1]
+    form = small.plus(large, Poly.of(-1))
+    if predicate in _OR_EQUAL:
+        form = form.plus(Form(Poly.of(-1)))
+    if form.residual:
+        return No("what the mask compares is not affine in the element's place", op)
+    form = _scaled_down(form)
+    return Yes(Form(Poly.of(-1)) if _always_negative(form) else form)
+
+
+def _sides(op: Operation, predicate: str, forms: Sequence[Form]) -> Sequence[Form] | None:
+    """What is compared, as signed numbers."""
+    if predicate.startswith("s"):
+        return forms
+    widened = [zero_extended(form) for form in forms]
+    found = [form for form in widened if form is not None]
+    return found if len(found) == len(forms) else None
+
+
+def _scaled_down(form: Form) -> Form:
+    """A form that is negative at the same places, its multiples divided by what they share."""
+    by = math.gcd(*(c for poly in form.coords.values() for c in poly.terms.values()))
+    if by <= 1:
+        return form
+    total = expanded(form.constant)
+    by = math.gcd(by, *(c for monomial, c in total.terms.items() if monomial))
+    if by <= 1:
+        return form
+    # by * x + c < 0 where x < -c / by: x - ceil(-c / by) < 0, and that is x + floor(c / by).
+    constant = Poly({monomial: c // by for monomial, c in total.terms.items()})
+    return Form(constant, {coord: Poly({m: c // by for m, c in p.terms.items()}) for coord, p in form.coords.items()})
+
+
+def _always_negative(form: Form) -> bool:
+    """Whether the largest value of a form is below zero."""
+    largest = form.constant
+    for coord, stride in form.coords.items():
+        by = stride.constant
+        if by is None:
+            return False
+        if by > 0:
+            largest = largest + Poly.of(by * _most(coord))
+    return (Poly.of(-1) + -largest).never_negative
+
+
+def _most(coord: Coord) -> int:
+    """A number that no value of a coordinate exceeds."""
+    return sum((field.lo if field.src == CONST else (1 << field.width) - 1) << field.pos for field in coord)

@@ -1,0 +1,93 @@
+"""Which element of which operand an element of a result is made of.
+
+A tile value need never be computed as a whole: a consumer asks for it at an index (`index.py`), and `operand_indices`
+says which operands, at which indices, that element comes from. So changes of shape cost nothing. Planners, the affine
+analysis and evaluators all walk through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.index import ZERO, Index, bits_of, constant, cut, keeps_bits, normal, reshape
+from tilewright.ir.types import shape_of
+from tilewright.ir.values import is_tile, property_int
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
+
+
+def is_ragged(op: Operation) -> bool:
+    """Whether `op` is a reshape that has no index for its operand, so that its result must be in memory."""
+    return isinstance(op, ReshapeOp) and not keeps_bits(shape_of(op.operands[0].type), shape_of(op.results[0].type))
+
+
+def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index]]:
+    """Operands of the lazy operation that defines `value`, each with the index at which it is wanted.
+
+    For join and cat both sides are given; the evaluator picks by the bit of the index that tells them apart. For
+    gather, the source is not among them.
+    """
+    op = value.owner
+    assert isinstance(op, Operation)
+    if isinstance(op, GatherOp):
+        return [(op.operands[1], index)]
+    rule = _RULES.get(type(op))
+    if rule is not None:
+        return list(zip(op.operands, rule(op, value, index), strict=False))
+    return [(operand, index if is_tile(operand) else ()) for operand in op.operands]
+
+
+def _expand_dims(op: Operation, value: SSAValue, index: Index) -> list[Index]:
+    axis = property_int(op, "axis")
+    return [index[:axis] + index[axis + 1 :]]
+
+
+def _broadcast(op: Operation, value: SSAValue, index: Index) -> list[Index]:
+    shape = shape_of(op.operands[0].type)
+    return [tuple([ZERO if n == 1 else c for c, n in zip(index, shape, strict=True)])]
+
+
+def _trans(op: Operation, value: SSAValue, index: Index) -> list[Index]:
+    order = list(op.properties["order"].get_values())  # type: ignore[attr-defined]
+    source = [ZERO] * len(order)
+    for position, dim in enumerate(order):
+        source[int(dim)] = index[position]
+    return [tuple(source)]
+
+
+def _reshape(op: Operation, value: SSAValue, index: Index) -> list[Index]:
+    return [reshape(index, shape_of(op.operands[0].type), shape_of(value.type))]
+
+
+def _split(op: Operation, value: SSAValue, index: Index) -> list[Index]:
+    return [(*index, constant(1 if value is op.results[1] else 0))]
+
+
+def _cat(op: Operation, value: SSAValue, index: Index) -> list[Index]:
+    below = bits_of(shape_of(value.type)[0]) - 1
+    inner = (normal(cut(index[0], 0, below)), *index[1:])
+    return [inner, inner]
+
+
+def side_bit(op: Operation, value: SSAValue, index: Index) -> Index:
+    """The coordinate (as an index of one dim) that is 0 on the left side of a join or cat and 1 on the right."""
+    if isinstance(op, JoinOp):
+        return (index[-1],)
+    return (normal(cut(index[0], bits_of(shape_of(value.type)[0]) - 1, 1)),)
+
+
+_RULES: dict[type[Operation], Callable[[Operation, SSAValue, Index], list[Index]]] = {
+    SplatOp: lambda op, value, index: [()],
+    ExpandDimsOp: _expand_dims,
+    BroadcastOp: _broadcast,
+    TransOp: _trans,
+    ReshapeOp: _reshape,
+    JoinOp: lambda op, value, index: [index[:-1], index[:-1]],
+    SplitOp: _split,
+    CatOp: _cat,
+    LoadOp: lambda op, value, index: [index] * len(op.operands),
+}

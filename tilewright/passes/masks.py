@@ -1,0 +1,180 @@
+"""One spelling of masks: comparisons joined by `and`, without negations, selections and detours through numbers.
+
+    xor (cmpi sge, %k, %n), true                ->  cmpi slt, %k, %n
+    xor (or %a, %b), true                       ->  and (not %a), (not %b)
+    select %c, true, false                      ->  %c
+    select %c, %x, false                        ->  and %c, %x
+    cmpi ne, (extui %c), 0                      ->  %c
+    muli %a, %b                                 ->  and %a, %b
+
+All of i1, scalars and tiles. Negations move through changes of shape to the comparisons. What is left over is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.ir.traits import is_view
+from tilewright.ir.types import element_type, i1, shape_of
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.casts import ExtSIOp, ExtUIOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
+from tilewright.passes.rewriting import replace
+
+INVERSE = {
+    "eq": "ne", "slt": "sge", "sle": "sgt", "ult": "uge", "ule": "ugt",
+    "ne": "eq", "sge": "slt", "sgt": "sle", "uge": "ult", "ugt": "ule",
+}  # fmt: skip
+
+
+def simplify_masks(root: Operation) -> bool:
+    """Rewrite every mask below `root`, in place; says whether anything changed."""
+    changed = False
+    for op in list(root.walk()):
+        rule = _RULES.get(type(op))
+        if rule is None or len(op.results) != 1 or element_type(op.results[0].type) != i1:
+            continue
+        found = rule(op)
+        if found is not None:
+            replace(op, [found])
+            changed = True
+    return changed
+
+
+def _number(value: SSAValue) -> int | None:
+    """The number that all elements are; 1 for a true one, whatever the sign with which it is kept."""
+    number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None
+    if number is None:
+        return None
+    return abs(int(number)) if element_type(value.type) == i1 else int(number)
+
+
+def _insert(op: Operation, before: Operation) -> SSAValue:
+    block = before.parent_block()
+    assert block is not None
+    op.location = before.location
+    block.insert_op_before(op, before)
+    return op.results[0]
+
+
+# --- negations ------------------------------------------------------------------------------------------
+
+
+def _negation(op: Operation) -> SSAValue | None:
+    """`xor x, true`, if the negation of `x` can be said without one."""
+    for value, other in (tuple(op.operands), tuple(op.operands)[::-1]):
+        if _number(other) == 1:
+            return _negated(value, op) if _can_negate(value) else None
+    return None
+
+
+def _can_negate(value: SSAValue) -> bool:
+    """Whether `_negated` leaves no negation behind."""
+    todo = [value]
+    while todo:
+        op = todo.pop().owner
+        if isinstance(op, CmpIOp | ConstantOp):
+            continue
+        if isinstance(op, XOrIOp) and _number(op.operands[1]) == 1:
+            continue
+        if not isinstance(op, Operation) or not (is_view(op) or isinstance(op, OrIOp)):
+            return False
+        todo += op.operands
+    return True
+
+
+def _negated(value: SSAValue, before: Operation) -> SSAValue:
+    """The negation of a mask of which `_can_negate` holds, where `before` stands."""
+    made: dict[SSAValue, SSAValue] = {}
+    todo = [value]
+    while todo:
+        wanted = todo[-1]
+        op = wanted.owner
+        assert isinstance(op, Operation)
+        deeper = [v for v in op.operands if v not in made] if is_view(op) or isinstance(op, OrIOp) else []
+        if deeper:
+            todo += deeper
+            continue
+        todo.pop()
+        if wanted not in made:
+            made[wanted] = _negated_once(op, made, before)
+    return made[value]
+
+
+def _negated_once(op: Operation, made: dict[SSAValue, SSAValue], before: Operation) -> SSAValue:
+    """The negation of the result of `op`, from those of its operands."""
+    types = [op.results[0].type]
+    if isinstance(op, CmpIOp):
+        predicate = CmpIOp.PREDICATES[INVERSE[op.attr_values()["predicate"]]]
+        return _insert(
+            CmpIOp.create(operands=op.operands, result_types=types, properties={"predicate": predicate}), before
+        )
+    if isinstance(op, XOrIOp):
+        return op.operands[0]
+    if isinstance(op, ConstantOp):
+        return _insert(ConstantOp.of(not op.splat_value, types[0]), before)
+    operands = [made[operand] for operand in op.operands]
+    if isinstance(op, OrIOp):
+        return _insert(AndIOp.create(operands=operands, result_types=types), before)
+    return _insert(type(op).create(operands=operands, result_types=types, properties=op.properties), before)
+
+
+# --- selections, comparisons of truth values, products -----------------------------------------------------
+
+
+def _selection(op: Operation) -> SSAValue | None:
+    """`select c, a, b` of truth values, one of which is known."""
+    assert isinstance(op, SelectOp)
+    condition, a, b = op.operands
+    known = _number(a), _number(b)
+    if known == (1, 0):
+        return _spread(condition, op)
+    if known == (0, 1) and _can_negate(condition):
+        return _spread(_negated(condition, op), op)
+    if known[1] == 0:
+        return _insert(AndIOp.create(operands=[_spread(condition, op), a], result_types=[a.type]), op)
+    if known[0] == 1:
+        return _insert(OrIOp.create(operands=[_spread(condition, op), b], result_types=[b.type]), op)
+    return None
+
+
+def _spread(condition: SSAValue, op: Operation) -> SSAValue:
+    """The condition of a selection with the shape of its result."""
+    type_ = op.results[0].type
+    if shape_of(condition.type) == shape_of(type_):
+        return condition
+    return _insert(SplatOp.create(operands=[condition], result_types=[type_]), op)
+
+
+def _comparison(op: Operation) -> SSAValue | None:
+    """A truth value compared with a number, be it widened to a number or not."""
+    assert isinstance(op, CmpIOp)
+    value, number = op.operands[0], _number(op.operands[1])
+    wide = value.owner if isinstance(value.owner, (ExtUIOp, ExtSIOp)) else None
+    source = value if wide is None else wide.operands[0]
+    if number is None or element_type(source.type) != i1:
+        return None
+    true = -1 if isinstance(wide, ExtSIOp) else 1
+    asked = op.attr_values()["predicate"], number
+    positive = wide is not None and true == 1 and asked == ("sgt", 0)
+    if positive or asked in {("ne", 0), ("eq", true)}:
+        return source
+    if asked in {("eq", 0), ("ne", true)} and _can_negate(source):
+        return _negated(source, op)
+    return None
+
+
+def _product(op: Operation) -> SSAValue | None:
+    """The product of truth values is their conjunction."""
+    return _insert(AndIOp.create(operands=op.operands, result_types=[op.results[0].type]), op)
+
+
+_RULES: dict[type[Operation], Callable[[Operation], SSAValue | None]] = {
+    XOrIOp: _negation,
+    SelectOp: _selection,
+    CmpIOp: _comparison,
+    MulIOp: _product,
+}
