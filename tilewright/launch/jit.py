@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
@@ -36,9 +36,9 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import asynchronous
+from tilewright.launch import asynchronous, teaching
 from tilewright.launch.bind import Binder, Call, Prepared
-from tilewright.launch.hooks import is_refused, launch_facts, tell_compiled
+from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.prepared import prepare
@@ -47,10 +47,7 @@ from tilewright.ops.values import constexpr
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
     from tilewright.analysis import effects as analysis
     from tilewright.launch import interpret
-    from tilewright.launch.native import builtin, columns
 else:
-    builtin = lazy_module("tilewright.launch.native.builtin")
-    columns = lazy_module("tilewright.launch.native.columns")
     interpret = lazy_module("tilewright.launch.interpret")
 
 
@@ -138,7 +135,7 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
         """What launches, `(grid, *args, **kwargs)`, while somebody wants to hear of each launch; else None."""
         if self.is_interpreted:
             return self._launch_interpreted
-        return self._launch_watched if _are_launches_watched() else None
+        return self._launch_watched if teaching.are_launches_watched() else None
 
     def effects(
         self,
@@ -184,11 +181,10 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
         """
         kinds = kinds_of(self.params, types, constants or {})
         check = (self._binder or self._make_binder()).before_launch
-        return prepare(
-            self.fn.__name__, kinds, dict(options or {}), self._resolve_arguments, check, host_only=host_only
-        )
+        return prepare(self.fn.__name__, kinds, dict(options or {}), self.resolve_arguments, check, host_only=host_only)
 
-    def _resolve_arguments(self, *args: Any, **kwargs: Any) -> tuple[Call, Prepared]:
+    def resolve_arguments(self, *args: Any, **kwargs: Any) -> tuple[Call, Prepared]:
+        """Bind, specialise and compile for a call."""
         binder = self._binder or self._make_binder()
         call = binder.bind(*args, **kwargs)
         prepared = self._resolve(call)
@@ -196,26 +192,12 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
         return call, prepared
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        call, prepared = self._resolve_arguments(*args, **kwargs)
+        call, prepared = self.resolve_arguments(*args, **kwargs)
         programs = grid(call.by_name()) if callable(grid) else grid
         gx, gy, gz = grid3(programs)
         if prepared.kernel is not None:
-            self._watched(call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
+            teaching.watched_launch(self, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
         return prepared.kernel
-
-    def _watched(self, call: Call, prepared: Prepared) -> Callable[..., None]:
-        """`launch(arguments by name, grid, gx, gy, gz, *values)`, with the launch hooks around it."""
-        kernel, launch, watched = prepared.kernel, prepared.launch, knobs.runtime
-        device = call.place.device_for(kernel.target, self.fn.__name__)
-
-        def launch_watched(args: dict[str, Any], programs: Any, gx: int, gy: int, gz: int, *values: Any) -> None:
-            facts = launch_facts(self, kernel, programs, args, device)
-            watched.launch_enter_hook(facts)
-            if gx and gy and gz:
-                launch(gx, gy, gz, *values)
-            watched.launch_exit_hook(facts)
-
-        return launch_watched
 
     @property
     def is_interpreted(self) -> bool:
@@ -271,55 +253,10 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
         device = call.place.device_for(kernel.target, self.fn.__name__)
         launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
         # Without an array nothing in a later call tells which GPU is meant then.
-        binder = self._binder or self._make_binder()
-        binder.use(builtin.make_builtin, self._teach)
-        if binder.builtin is not None:
-            self.ready = binder.builtin.call
+        teaching.use_machine_code(self, self._binder or self._make_binder())
         lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
         lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
-
-    def _teach(
-        self, told: builtin.Builtin, prepared: Prepared, call: Call, args: Any, kwargs: Any,
-        exact: Collection[str] = (), before: Callable[[], Any] | None = None,
-    ) -> bool:  # fmt: skip
-        """Tell a built-in launch function of a call that was launched; False if it cannot know it.
-
-        Args:
-            told: the function, of this kernel or of an autotuner around it.
-            prepared, call: the launch.
-            args, kwargs: of the call, as they were passed to the function.
-            exact: parameters whose numbers must be the same.
-            before: called ahead of each launch; False says that this is another call after all.
-        """
-        if self.is_interpreted or prepared.kernel is None:
-            return False
-        known = columns.columns_of(told.machine, call, args, kwargs, exact)
-        if known is None:
-            return False
-        guard = (self._binder or self._make_binder()).before_launch
-        watched = self._watched(call, prepared) if _are_launches_watched() else None
-        told.learn(known, prepared.launch, prepared.kernel, before=_both(guard, before), watched=watched)
-        return True
-
-    def teach_autotuned(
-        self, told: builtin.Builtin, args: Any, kwargs: Any, chosen: Mapping[str, Any], exact: Collection[str],
-        before: Callable[[], Any],
-    ) -> bool:  # fmt: skip
-        """Tell the launch function of an autotuner of a call; False if it cannot know it.
-
-        Args:
-            told: the function; it forgets when this kernel does.
-            args, kwargs: of the call.
-            chosen: what the autotuner adds to them.
-            exact, before: as for `_teach`.
-        """
-        if self.pre_run_hooks:
-            return False
-        call, prepared = self._resolve_arguments(*args, **kwargs, **chosen)
-        assert self._binder is not None
-        self._binder.followers.add(told)
-        return prepared.lasting and self._teach(told, prepared, call, args, kwargs, exact, before)
 
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
@@ -361,22 +298,6 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
     def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Options of a launch, and those of the decorator."""
         return options if self.debug is None else {"debug": self.debug, **options}
-
-
-def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:
-    """Both, one after the other, and what the second says."""
-    if first is None or second is None:
-        return first or second
-
-    def both() -> Any:
-        first()
-        return second()
-
-    return both
-
-
-def _are_launches_watched() -> bool:
-    return bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
 
 
 def _launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.lazy import lazy_module
 from tilewright.launch.jit import JITFunction
+from tilewright.launch.teaching import teach_autotuned
 
 if TYPE_CHECKING:
     from tilewright.launch.native import builtin
@@ -47,7 +48,7 @@ class KnownChoices:
             return True
 
         known = self._builtin
-        if known is not None and not tuner.fn.teach_autotuned(
-            known, args, kwargs, config.all_kwargs(), tuner.keys, is_chosen
+        if known is not None and not teach_autotuned(
+            tuner.fn, known, args, kwargs, config.all_kwargs(), tuner.keys, is_chosen
         ):
             self._hopeless.add(form)

@@ -201,7 +201,7 @@ def columns_of(
     """
     try:
         return _known(machine, call, args, kwargs, exact)
-    except _Refused:
+    except Exception:  # _Refused, or what the attributes of some object raise; the launch itself has been made
         return None
 
 
