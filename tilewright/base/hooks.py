@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.base.errors import KnobError
+
 
 class AnnouncedList(list[Any]):
     """A list that says when it changes, whoever changes it.
@@ -56,7 +58,15 @@ class HookChain:
         self.calls: list[Callable[..., Any]] = AnnouncedList(self._changed)
 
     def add(self, function: Callable[..., Any]) -> None:
-        """Add `function` once."""
+        """Add `function` once.
+
+        Raises:
+            KnobError: it cannot be called.
+        """
+        if not callable(function):
+            raise KnobError(
+                f"a hook is a function, not {function!r}", hint="pass the function itself, without calling it"
+            )
         if function not in self.calls:
             self.calls.append(function)
 
@@ -68,6 +78,12 @@ class HookChain:
     def _changed(self) -> None:
         if self._on_change is not None:
             self._on_change()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HookChain:
+        """A chain of its own, with the same functions, that tells nobody."""
+        made = HookChain(self._reverse)
+        made.calls.extend(self.calls)
+        return made
 
     def __bool__(self) -> bool:
         return bool(self.calls)

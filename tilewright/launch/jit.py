@@ -41,6 +41,7 @@ from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
+from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
 from tilewright.ops.values import constexpr
 
@@ -51,7 +52,7 @@ else:
     interpret = lazy_module("tilewright.launch.interpret")
 
 
-class JITFunction(KernelFunction, KernelInterface[Any]):
+class JITFunction(KernelMembers, KernelFunction, KernelInterface[Any]):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -261,9 +262,11 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
         not compiled."""
-        request = self._request(call, call.target or target_at(call.place.device))
+        return self._compiled_for(self._request(call, call.target or target_at(call.place.device)), warmup)
+
+    def _compiled_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
         key = (request.specialization, request.options, request.target)
-        for function in (self, *call.specialization.functions()):
+        for function in (self, *request.specialization.functions()):
             check_globals(function)
         kernel = self._kernels.get(key)
         if kernel is not None:
