@@ -43,6 +43,7 @@ from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.prepared import prepare
+from tilewright.launch.settings import KernelSettings
 from tilewright.ops.values import constexpr
 
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
@@ -52,7 +53,7 @@ else:
     interpret = lazy_module("tilewright.launch.interpret")
 
 
-class JITFunction(KernelFunction, KernelInterface[Any]):
+class JITFunction(KernelSettings, KernelFunction, KernelInterface[Any]):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -94,36 +95,13 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
         )
         self.debug = debug
         self._interpret = interpret
-        self._binder: Binder | None = None
+        self._binder = None
         self._kernels: dict[VariantKey, CompiledKernel] = {}
         self._reasons: dict[VariantKey, str] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
         self.version, self.launch_metadata = version, launch_metadata
         self.repr = repr or functools.partial(plain_name, fn.__name__)
-        self.pre_run_hooks: list[Callable[..., Any]] = AnnouncedList(self._hooks_changed)
-
-    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
-        """Have `hook(*args, **kwargs)` called before every launch, and before `warmup`."""
-        self.pre_run_hooks.append(hook)
-
-    def _hooks_changed(self) -> None:
-        if self._binder is not None:
-            self._binder.hook(self._run_hooks if self.pre_run_hooks else None)
-
-    def _run_hooks(self, *args: Any, **kwargs: Any) -> None:
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-
-    @property
-    def interpret(self) -> bool | None:
-        """Whether launches run the function as Python; None leaves it to the knob `runtime.interpret`."""
-        return self._interpret
-
-    @interpret.setter
-    def interpret(self, wanted: bool | None) -> None:
-        self._interpret = wanted
-        if self._binder is not None:
-            self._binder.forget()
+        self.pre_run_hooks = AnnouncedList(self._hooks_changed)
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
@@ -199,11 +177,6 @@ class JITFunction(KernelFunction, KernelInterface[Any]):
         if prepared.kernel is not None:
             teaching.watched_launch(self, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
         return prepared.kernel
-
-    @property
-    def is_interpreted(self) -> bool:
-        """Whether a launch now would run the function as Python."""
-        return knobs.runtime.interpret if self.interpret is None else self.interpret
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
