@@ -21,13 +21,14 @@ from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
 from tilewright.compile.build import Image, compile_request
+from tilewright.compile.declared import declared_variants
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
 from tilewright.compile.introspection import plain_name
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.kinds import kinds_of
-from tilewright.compile.request import Request, complete_options, make_request
+from tilewright.compile.request import Request, compile_target, complete_options, make_request
 from tilewright.compile.shared import Shared
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import Path, register_constant
@@ -43,6 +44,7 @@ from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
+from tilewright.launch.settings import KernelSettings
 from tilewright.ops.values import constexpr
 
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
@@ -52,7 +54,7 @@ else:
     interpret = lazy_module("tilewright.launch.interpret")
 
 
-class JITFunction(KernelMembers, KernelFunction, KernelInterface[Any]):
+class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface[Any]):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -94,36 +96,13 @@ class JITFunction(KernelMembers, KernelFunction, KernelInterface[Any]):
         )
         self.debug = debug
         self._interpret = interpret
-        self._binder: Binder | None = None
+        self._binder = None
         self._kernels: dict[VariantKey, CompiledKernel] = {}
         self._reasons: dict[VariantKey, str] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
         self.version, self.launch_metadata = version, launch_metadata
         self.repr = repr or functools.partial(plain_name, fn.__name__)
-        self.pre_run_hooks: list[Callable[..., Any]] = AnnouncedList(self._hooks_changed)
-
-    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
-        """Have `hook(*args, **kwargs)` called before every launch, and before `warmup`."""
-        self.pre_run_hooks.append(hook)
-
-    def _hooks_changed(self) -> None:
-        if self._binder is not None:
-            self._binder.hook(self._run_hooks if self.pre_run_hooks else None)
-
-    def _run_hooks(self, *args: Any, **kwargs: Any) -> None:
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-
-    @property
-    def interpret(self) -> bool | None:
-        """Whether launches run the function as Python; None leaves it to the knob `runtime.interpret`."""
-        return self._interpret
-
-    @interpret.setter
-    def interpret(self, wanted: bool | None) -> None:
-        self._interpret = wanted
-        if self._binder is not None:
-            self._binder.forget()
+        self.pre_run_hooks = AnnouncedList(self._hooks_changed)
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
@@ -200,11 +179,6 @@ class JITFunction(KernelMembers, KernelFunction, KernelInterface[Any]):
             teaching.watched_launch(self, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
         return prepared.kernel
 
-    @property
-    def is_interpreted(self) -> bool:
-        """Whether a launch now would run the function as Python."""
-        return knobs.runtime.interpret if self.interpret is None else self.interpret
-
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
@@ -224,6 +198,33 @@ class JITFunction(KernelMembers, KernelFunction, KernelInterface[Any]):
         kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
         binder = self._binder or self._make_binder()
         return self._compiled(binder.bind(*args, **kwargs), warmup=True)
+
+    def precompile(
+        self, signature: Mapping[str, Any], *, target: Target | str | None = None, **options: Any
+    ) -> list[CompiledKernel]:
+        """Compile every combination of declared types, constants and options; launches that fit find them.
+
+        Args:
+            signature: by parameter name: the value of a `tl.constexpr`, else a type ("*fp32:16" is an array at an
+                address divisible by 16, "i32" an integer); lists are alternatives:
+                `{"x_ptr": "*fp32:16", "BLOCK": [64, 128]}`.
+            target: what to compile for; default is the active driver's.
+            options: compile options; lists are alternatives.
+
+        Returns:
+            The compiled kernels in order; in `AsyncCompileMode` their futures.
+
+        Raises:
+            ArgumentError: an entry fits no parameter.
+            CompilationError: the kernel is wrong.
+        """
+        wanted = None if target is None else compile_target(target)
+        requests = [
+            make_request(FunctionSource(self), specialization, self._given(given), wanted)
+            for specialization, given in declared_variants(self, signature, options)
+        ]
+        kernels = [self._kernel_for(request, warmup=True) for request in requests]
+        return [kernel for kernel in kernels if kernel is not None]
 
     def request(self, *args: Any, **kwargs: Any) -> tuple[Request, Call]:
         """What a launch with these arguments would ask the compiler for, and the call; nothing is compiled."""
@@ -262,9 +263,9 @@ class JITFunction(KernelMembers, KernelFunction, KernelInterface[Any]):
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
         not compiled."""
-        return self._compiled_for(self._request(call, call.target or target_at(call.place.device)), warmup)
+        return self._kernel_for(self._request(call, call.target or target_at(call.place.device)), warmup)
 
-    def _compiled_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
+    def _kernel_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
         key = (request.specialization, request.options, request.target)
         for function in (self, *request.specialization.functions()):
             check_globals(function)

@@ -41,9 +41,9 @@ class KernelMembers:
             ArgumentError: it is of another kernel, for another device, or no such text.
         """
         request = deserialize(self, specialization_data)  # type: ignore[arg-type]
-        return self._compiled_for(request, True)
+        return self._kernel_for(request, True)
 
-    def _compiled_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
+    def _kernel_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
         raise NotImplementedError
 
     def clear(self) -> None:

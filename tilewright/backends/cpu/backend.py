@@ -13,11 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.cpu import machine
+from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.interrupt import interrupts_text
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm import codegen
+from tilewright.backends.llvm.calls.calling import CALLS, calls_text
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
+from tilewright.backends.llvm.names import check_names
 from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
@@ -64,6 +69,8 @@ class LoadedKernel:
 @functools.lru_cache(maxsize=8)
 def _target(arch: str | None, features: str | None) -> Target:
     isa = describe("", arch or "", features or "")
+    if arch or features:
+        check_names(isa)
     if isa.has("amx-tile") and not request_permission():  # the kernel keeps the tile registers from us
         isa = describe("", arch or "", ",".join(filter(None, (features, _NO_AMX))))
     return Target("cpu", isa.cpu, features=isa.flags, triple=isa.triple)
@@ -76,11 +83,17 @@ def target() -> Target:
 
 @functools.lru_cache(maxsize=8)
 def features_of(target: Target) -> CpuFeatures:
-    """What a target can do."""
+    """What a target can do.
+
+    Raises:
+        DeviceError: LLVM does not know its CPU or a feature of it.
+    """
     host_like = _target(None, None)
     if target == host_like:
         return describe()
-    return describe(target.triple, str(target.arch), target.features)
+    isa = describe(target.triple, str(target.arch), target.features)
+    check_names(isa)
+    return isa
 
 
 def threads() -> int:
@@ -137,6 +150,17 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)
     return _checked(launch, module.failed, metadata) if module.failed else launch
+
+
+def helpers(triple: str) -> Mapping[str, str]:
+    """Texts of the code of our own that launches need, by name."""
+    texts = {"launcher": ir.launcher_ir(triple), CALLS: calls_text(triple)}
+    return {**texts, "interrupts": interrupts_text(triple)}
+
+
+def why_not(target: Target) -> str:
+    """Why code for `target` does not run on this machine; "" if it does."""
+    return machine.why_not(target)
 
 
 def lowering(name: str) -> Lowering | None:

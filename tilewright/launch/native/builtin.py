@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.protocol import Packing
 from tilewright.base.cache_layers import SmallObjects
-from tilewright.launch.native import tables as t
 from tilewright.launch.native.machine import Machine, machine
 
 _MOST_ENTRIES = 256  # of one kernel; with one more it starts anew

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.llvm.calls import tables as t
 from tilewright.compile.specialize import Param, Path
 from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, read
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.bind import Call
 from tilewright.launch.fastpath import is_lasting
-from tilewright.launch.native import tables as t
 from tilewright.launch.native.machine import Machine
 
 _FLOATS = {"fp32": t.FLOAT32, "fp64": t.FLOAT64}

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.llvm.calls.calling import CALLS, EXPORTS, READY_OFFSET, TYPE_OFFSET, calls_text
 from tilewright.backends.llvm.codegen import load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
 from tilewright.compile.grid import grid3
-from tilewright.launch.native import tables as t
-from tilewright.launch.native.calling import EXPORTS, native_ir
 from tilewright.launch.subscript import Subscript, subscript_by
 
 _FASTCALL_KEYWORDS = 0x82
@@ -80,12 +80,10 @@ def machine(cache: ByteCache | None = None) -> Machine | None:
 
 
 def _load(cache: ByteCache | None) -> Machine | None:
-    type_offset, ready_offset = _type_offset(), _ready_offset()
-    if type_offset is None or ready_offset is None:
+    if not _is_as_expected():
         return None
-    text = f'target triple = "{host().triple}"\n{native_ir(type_offset, ready_offset)}'
     try:
-        library = load_helper("native launch", text, EXPORTS, cache)
+        library = load_helper(CALLS, calls_text(host_triple()), EXPORTS, cache)
     except TilewrightError:  # a system whose loader gives no symbols of the interpreter
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
@@ -100,26 +98,17 @@ def _load(cache: ByteCache | None) -> Machine | None:
     return Machine(method, shared, library)
 
 
-def _type_offset() -> int | None:
-    """Where an object has the address of its class; None on an interpreter that is not as it must be."""
+def _is_as_expected() -> bool:
+    """Whether the interpreter has a lock, and objects lie as the code takes them to."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None
+        return False
     if ctypes.cast(id(Machine), ctypes.py_object).value is not Machine:
-        return None
+        return False
     things = ((), 1, "", 1.5, Machine, grid3)
-    for offset in range(0, object.__basicsize__, 8):
-        if all(ctypes.c_size_t.from_address(id(thing) + offset).value == id(type(thing)) for thing in things):
-            return offset
-    return None
-
-
-def _ready_offset() -> int | None:
-    """Where an object of `Subscript` has its launch function."""
+    typed = [ctypes.c_size_t.from_address(id(thing) + TYPE_OFFSET).value == id(type(thing)) for thing in things]
     probe, wanted = Subscript(), object()
     probe.ready = wanted
-    size = Subscript.__basicsize__
-    found = [at for at in range(0, size, 8) if ctypes.c_size_t.from_address(id(probe) + at).value == id(wanted)]
-    return found[0] if len(found) == 1 else None
+    return all(typed) and ctypes.c_size_t.from_address(id(probe) + READY_OFFSET).value == id(wanted)
 
 
 # --- tensors of torch ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ when the code is loaded; so is that a tensor of torch lies behind the head of it
 
 from __future__ import annotations
 
-from tilewright.launch.native import tables as t
+from tilewright.backends.llvm.calls import tables as t
 
 EXTERNALS = """
 declare ptr @PyLong_AsVoidPtr(ptr)

@@ -8,8 +8,8 @@ tw_subscript(kernel, grid)               the method of a kernel's launch functio
 
 from __future__ import annotations
 
-from tilewright.launch.native import tables as t
-from tilewright.launch.native.matching import matching_ir
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.llvm.calls.matching import matching_ir
 
 _GRID = f"""
 ; The arguments by name, as a new dictionary.
@@ -526,12 +526,13 @@ broken:
 EXPORTS = ("tw_call", "tw_subscript")
 
 
-def native_ir(type_offset: int, ready_offset: int) -> str:
-    """The text of `tw_call` and `tw_subscript`.
+CALLS = "calls"
+"""Name of the code among the helpers of a back end."""
+READY_OFFSET = object.__basicsize__  # where a kernel has its launch function: its first slot
+TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word of its head; both are checked before use
 
-    Args:
-        type_offset: where an object has its class.
-        ready_offset: where a kernel has its launch function.
-    """
-    subscript = _SUBSCRIPT.format(ready_offset=ready_offset)
-    return "".join((matching_ir(type_offset), _GRID, _DIRECT, _THROUGH, _CALL, subscript))
+
+def calls_text(triple: str) -> str:
+    """LLVM IR of `tw_call` and `tw_subscript`."""
+    subscript, target = _SUBSCRIPT.format(ready_offset=READY_OFFSET), f'target triple = "{triple}"\n'
+    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, _DIRECT, _THROUGH, _CALL, subscript))
