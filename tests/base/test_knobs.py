@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.base.errors import KnobError
+from tilewright.base.hooks import HookChain
+from tilewright.base.knobs import Knobs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -75,3 +79,53 @@ print(out[0])
         TILEWRIGHT_DUMP_DIR=str(blocked), TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"),
     )  # fmt: skip
     assert done.stdout == "1\n" and f"TILEWRIGHT_DUMP_DIR={blocked}" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("runtime", "debug", "maybe"),
+        ("runtime", "debug", 1),
+        ("cpu", "num_threads", 0),
+        ("cpu", "num_threads", True),
+        ("cache", "size", "1"),
+        ("cache", "dir", 7),
+        ("torch", "gradients", "loud"),
+        ("runtime", "jit_cache_hook", "print"),
+        ("runtime", "launch_enter_hook", 3),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_when_it_is_set(group: str, name: str, value: object) -> None:
+    knobs = Knobs()
+    before = getattr(getattr(knobs, group), name)
+    with pytest.raises(KnobError, match=name):
+        setattr(getattr(knobs, group), name, value)
+    assert getattr(getattr(knobs, group), name) is before
+
+
+def test_hooks_are_functions() -> None:
+    with pytest.raises(KnobError, match="a hook is a function"):
+        HookChain().add(None)  # type: ignore[arg-type]
+    knobs = Knobs()
+    chain = knobs.runtime.launch_enter_hook
+    knobs.runtime.launch_enter_hook = print  # type: ignore[assignment]
+    assert knobs.runtime.launch_enter_hook is chain and chain.calls == [print]
+    knobs.runtime.launch_enter_hook = None  # type: ignore[assignment]
+    assert not chain.calls
+
+
+def test_scope_reset_and_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = Knobs()
+    with knobs.scope():
+        knobs.cpu.num_threads, knobs.cache.dir = 3, "there"  # type: ignore[assignment]
+        knobs.runtime.launch_exit_hook.add(print)
+        kept = knobs.copy()
+        with knobs.cpu.scope():
+            knobs.cpu.num_threads = 4
+        assert (knobs.cpu.num_threads, knobs.cache.dir) == (3, Path("there"))
+    assert knobs.cpu.num_threads is None and not knobs.runtime.launch_exit_hook.calls
+    assert kept.cpu.num_threads == 3 and kept.runtime.launch_exit_hook.calls == [print]
+    monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", "5")
+    knobs.runtime.debug = True
+    knobs.reset()
+    assert knobs.cpu.num_threads == 5 and knobs.runtime.debug is False

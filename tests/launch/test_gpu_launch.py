@@ -16,7 +16,8 @@ import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tests.devices.gpu_arrays import CudaArray, aligned
-from tilewright.base.errors import DeviceError, OutOfResources
+from tilewright.backends.nvidia.device import driver as driver_module
+from tilewright.base.errors import DeviceError, DriverError, OutOfResources
 from tilewright.compiler import ASTSource, GPUTarget
 from tilewright.devices.drivers import driver
 from tilewright.tuning import bench as testing
@@ -200,3 +201,31 @@ def test_a_warm_process_loads_neither_llvm_nor_the_passes(tmp_path: Path) -> Non
         return done.stdout.strip()
 
     assert (run(), run()) == ("False 1 2", "True 1 0")
+
+
+def test_known_launches_on_a_gpu_are_made_by_machine_code(fake: FakeCuda) -> None:
+    scale.clear()
+    for _ in range(3):
+        kernel = scale[(3,)](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64, num_warps=2)
+    assert scale._binder is not None and scale._binder.builtin is not None
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the launch went through Python")
+
+    in_python, scale._binder._in_python = scale._binder._in_python, fail
+    try:
+        fake.launches.clear()
+        driver_module.recent.clear()
+        made = scale[lambda meta: (2, 3)](CudaArray(Y), CudaArray(X), 51, -1.5, BLOCK=64, num_warps=2)
+        assert made is kernel and driver_module.recent == {1: "scale"}
+        told = fake.launches[0]
+        assert (told["grid"], told["block"], told["context"], told["stream"]) == ((2, 3, 1), (64, 1, 1), 0x1001, 0)
+        assert told["parameters"] == struct.pack("=QQif", Y.ctypes.data, X.ctypes.data, 51, -1.5)
+        scale[(0,)](CudaArray(Y), CudaArray(X), 51, -1.5, BLOCK=64, num_warps=2)
+        assert len(fake.launches) == 1
+        fake.fails["cuLaunchKernelEx"] = 700
+        with pytest.raises(DriverError, match="scale.*CUDA_ERROR_ILLEGAL_ADDRESS"):
+            scale[(2,)](CudaArray(Y), CudaArray(X), 51, -1.5, BLOCK=64, num_warps=2)
+    finally:
+        scale._binder._in_python = in_python
+        scale.clear()

@@ -24,6 +24,35 @@ Launch = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How machine code makes a launch without Python: the attribute `packing` of the launch functions that have one.
+
+    The block is `record`, a second word (threads, or the stream), then on a CPU a word for scratch, the slots, and the
+    grid in three words; on a GPU the grid in three 32-bit words and, 32 bytes from the start, the parameters.
+
+    Args:
+        run: address of the function that takes the block; on a GPU it gives the driver's code.
+        record: the first word.
+        slots: (offset, bytes) of each run-time parameter in the block.
+        serial_below, fixed: grids of fewer programs have `fixed` as their second word.
+        teller: gives the second word of others.
+        cluster: blocks of a cluster of a GPU; 0 for a CPU.
+        explain: called with the code and the grid where the driver refuses; raises.
+        owner: kept alive.
+    """
+
+    run: int
+    record: int
+    slots: tuple[tuple[int, int], ...]
+    serial_below: int
+    fixed: int
+    teller: Callable[[], int] | None
+    cluster: int = 0
+    explain: Callable[[int, int, int, int], Any] | None = None
+    owner: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lowering:
     """How a back end makes code for an operation.
 

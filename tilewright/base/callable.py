@@ -33,6 +33,11 @@ def by_number(number: str) -> Any:
     return _numbered[number]
 
 
+def every_block_function() -> list[BlockFunction]:
+    """All that there are in this process."""
+    return [thing for thing in list(_numbered.values()) if isinstance(thing, BlockFunction)]
+
+
 class BlockFunction:
     """A Python function whose body is block-language source.
 

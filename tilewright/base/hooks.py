@@ -9,6 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.base.errors import KnobError
+
+
+class AnnouncedList(list[Any]):
+    """A list that says when it changes, whoever changes it.
+
+    Args:
+        on_change: called after each change.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_change = on_change
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def _announced(name: str) -> Callable[..., Any]:
+    method = getattr(list, name)
+
+    def change(self: AnnouncedList, *args: Any) -> Any:
+        result = method(self, *args)
+        self._on_change()
+        return result
+
+    return change
+
+
+for _name in ("append", "extend", "insert", "remove", "pop", "clear", "__setitem__", "__delitem__", "__iadd__"):
+    setattr(AnnouncedList, _name, _announced(_name))
+
 
 class HookChain:
     """Functions called one after the other.
@@ -22,24 +54,36 @@ class HookChain:
     """
 
     def __init__(self, reverse: bool = False, on_change: Callable[[], None] | None = None) -> None:
-        self.calls: list[Callable[..., Any]] = []
         self._reverse, self._on_change = reverse, on_change
+        self.calls: list[Callable[..., Any]] = AnnouncedList(self._changed)
 
     def add(self, function: Callable[..., Any]) -> None:
-        """Add `function` once."""
+        """Add `function` once.
+
+        Raises:
+            KnobError: it cannot be called.
+        """
+        if not callable(function):
+            raise KnobError(
+                f"a hook is a function, not {function!r}", hint="pass the function itself, without calling it"
+            )
         if function not in self.calls:
             self.calls.append(function)
-            self._changed()
 
     def remove(self, function: Callable[..., Any]) -> None:
         """Take `function` off the chain; nothing happens if it is not on it."""
         if function in self.calls:
             self.calls.remove(function)
-            self._changed()
 
     def _changed(self) -> None:
         if self._on_change is not None:
             self._on_change()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HookChain:
+        """A chain of its own, with the same functions, that tells nobody."""
+        made = HookChain(self._reverse)
+        made.calls.extend(self.calls)
+        return made
 
     def __bool__(self) -> bool:
         return bool(self.calls)

@@ -6,12 +6,17 @@ name in both worlds, a type, a default and a line of help; `tilewright doctor` l
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import os
 import tempfile
+import types
+import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 from tilewright.base.errors import KnobError
 from tilewright.base.hooks import HookChain, settings_changed
@@ -41,6 +46,17 @@ def _places(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(";"))))
 
 
+def _one_of(*choices: str) -> Callable[[str], str]:
+    """A parser of one of these words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"is none of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
 def _user_cache() -> Path:
     """The folder for caches of this user; one for temporary files where the user has no home."""
     try:
@@ -61,17 +77,81 @@ def _knob(env: str, default: Any, parse: Callable[[str], Any], help_text: str) -
         except ValueError as error:
             raise KnobError(f"the environment variable {env}={text!r} {error}", hint=help_text) from None
 
-    return field(default_factory=read, metadata={"env": env, "help": help_text})
+    return field(default_factory=read, metadata={"env": env, "help": help_text, "parse": parse})
+
+
+@functools.cache
+def _types(group: Any) -> dict[str, tuple[type, ...]]:
+    """Classes that the values of a group's knobs have, by name."""
+    found = {}
+    for name, hint in typing.get_type_hints(group).items():
+        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        found[name] = tuple(object if part is Any else typing.get_origin(part) or part for part in parts)
+    return found
 
 
 class _Group:
-    """A group of knobs; setting one is announced."""
+    """A group of knobs; a value is checked when it is set, and setting one is announced."""
 
     __slots__ = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in _types(cast(Any, type(self))):
+            value = self._checked(name, value)
         object.__setattr__(self, name, value)
         settings_changed()
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """The value as it is kept.
+
+        Raises:
+            KnobError: the knob cannot have it.
+        """
+        wanted = _types(cast(Any, type(self)))[name]
+        if Path in wanted and isinstance(value, str):
+            return Path(value)
+        if HookChain in wanted and (value is None or callable(value)) and not isinstance(value, HookChain):
+            chain: HookChain = getattr(self, name)
+            chain.calls[:] = [] if value is None else [value]
+            return chain
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            shown = " or ".join("None" if kind is type(None) else kind.__name__ for kind in wanted)
+            raise KnobError(f"the knob {name} is {shown}, not {value!r}", hint=self._help(name))
+        parse = next((f.metadata.get("parse") for f in fields(self) if f.name == name), None)  # type: ignore[arg-type]
+        if parse is not None and type(value) in (int, str):
+            try:
+                parse(str(value))
+            except ValueError as error:
+                raise KnobError(f"the knob {name}={value!r} {error}", hint=self._help(name)) from None
+        return value
+
+    def _help(self, name: str) -> str:
+        return next((f.metadata.get("help", "") for f in fields(self) if f.name == name), "")  # type: ignore[arg-type]
+
+    def copy(self) -> Self:
+        """The values as they are now, apart from these."""
+        return copy.deepcopy(self)
+
+    def reset(self) -> None:
+        """What the environment says now, or the usual values; hooks are taken off."""
+        self._take(type(self)())
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block after which all knobs of the group have the values that they had before."""
+        before = self.copy()
+        try:
+            yield
+        finally:
+            self._take(before)
+
+    def _take(self, other: Self) -> None:
+        for knob in fields(self):  # type: ignore[arg-type]
+            value = getattr(other, knob.name)
+            if isinstance(value, HookChain):
+                getattr(self, knob.name).calls[:] = value.calls
+            else:
+                setattr(self, knob.name, value)
 
 
 @dataclass(slots=True)
@@ -165,11 +245,11 @@ class LanguageKnobs(_Group):
 
 
 @dataclass(slots=True)
-class TorchKnobs:
+class TorchKnobs(_Group):
     gradients: str = _knob(
         "TILEWRIGHT_TORCH_GRADIENTS",
         "warn",
-        str,
+        _one_of("error", "warn", "silent"),
         "what a launch on torch tensors that require gradients does, as none flow: error, warn (once) or silent",
     )
 
@@ -186,6 +266,23 @@ class Knobs:
     autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)
     language: LanguageKnobs = field(default_factory=LanguageKnobs)
     torch: TorchKnobs = field(default_factory=TorchKnobs)
+
+    def copy(self) -> Knobs:
+        """The values as they are now, apart from these."""
+        return Knobs(**{group.name: getattr(self, group.name).copy() for group in fields(self)})
+
+    def reset(self) -> None:
+        """What the environment says now, or the usual values, in all groups."""
+        for group in fields(self):
+            getattr(self, group.name).reset()
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block after which all knobs have the values that they had before."""
+        with contextlib.ExitStack() as stack:
+            for group in fields(self):
+                stack.enter_context(getattr(self, group.name).scope())
+            yield
 
     def describe(self) -> Iterator[tuple[str, str, Any, str]]:
         """Rows of (name, environment variable, value, help)."""

@@ -29,8 +29,9 @@ class ASTSource:
 
     Args:
         fn: the kernel.
-        signature: type by parameter name: `"*fp32"`, `"i32"`, `"constexpr"`, ...
-        constexprs: compile-time values, by name or by path (`(2,)` is the third parameter).
+        signature: type by parameter name: `"*fp32"`, `"i32"`, `"constexpr"`, ...; or those of the parameters without a
+            value in order, as one text: `"*fp32, i32"`.
+        constexprs, constants: compile-time values, by name or by path (`(2,)` is the third parameter).
         attrs: facts by path, as `{(0,): [["tt.divisibility", 16]]}`.
 
     Attributes:
@@ -41,10 +42,15 @@ class ASTSource:
     def __init__(
         self,
         fn: KernelFunction,
-        signature: Mapping[str, Any],
+        signature: Mapping[str, Any] | str,
         constexprs: Mapping[Any, Any] | None = None,
         attrs: Mapping[Path, list[list[Any]]] | None = None,
+        *,
+        constants: Mapping[Any, Any] | None = None,
     ) -> None:
+        constexprs = {**(constants or {}), **(constexprs or {})}
+        if isinstance(signature, str):
+            signature = _in_order(fn, signature, {_name(fn, key) for key in constexprs})
         self.fn, self.signature, self.attrs = fn, dict(signature), dict(attrs or {})
         self.name, self.ext = fn.fn.__name__, "ttir"
         self._values = {_name(fn, key): _plain(value) for key, value in (constexprs or {}).items()}
@@ -79,14 +85,30 @@ def _name(fn: KernelFunction, key: Any) -> str:
     raise ArgumentError(f"{fn.fn.__name__} has no parameter {key!r}", hint=f"its parameters are {', '.join(names)}")
 
 
+def _in_order(fn: KernelFunction, text: str, given: set[str]) -> dict[str, str]:
+    """A signature in one text by parameter: of those that have no value, or of all."""
+    kinds = [kind.strip() for kind in text.split(",") if kind.strip()]
+    names = fn.arg_names if len(kinds) == len(fn.arg_names) else [name for name in fn.arg_names if name not in given]
+    if len(kinds) != len(names):
+        raise ArgumentError(
+            f"{fn.fn.__name__}: the signature {text!r} has {len(kinds)} types for {len(names)} parameters",
+            hint=f"one each for {', '.join(names)}",
+        )
+    return dict(zip(names, kinds, strict=True))
+
+
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, constexpr) else value
 
 
 def compile(
-    src: ASTSource | IRSource | str | pathlib.Path,
+    src: ASTSource | IRSource | str | pathlib.Path | KernelFunction,
     target: Target | str | None = None,
     options: Mapping[str, Any] | Options | None = None,
+    *,
+    signature: Mapping[str, Any] | str | None = None,
+    constants: Mapping[Any, Any] | None = None,
+    **more: Any,
 ) -> CompiledKernel:
     """Compile a kernel for a written signature (or load it from the disk cache), or a file of tile IR.
 
@@ -94,6 +116,8 @@ def compile(
         src: kernel and signature; or tile IR, as a source or as the path of a `.ttir` file.
         target: as a `Target` or as text ("cuda:90"); default is that of the active driver. It need not be here.
         options: compile options, as a launch takes them.
+        signature, constants, more: the older form, `compile(kernel, signature="*fp32, i32", constants={"BLOCK": 64},
+            num_warps=8)`: those of an `ASTSource`, and options.
 
     Raises:
         CompilationError: the kernel is wrong.
@@ -102,6 +126,10 @@ def compile(
     """
     if isinstance(src, (str, pathlib.Path)):
         src = IRSource(src)
+    if isinstance(src, KernelFunction) and signature is not None:
+        src = ASTSource(src, signature, constants)
+    if more:
+        options = {**(options if isinstance(options, Mapping) else {}), **more}
     if not isinstance(src, (ASTSource, IRSource)):
         raise ArgumentError(
             f"compile() takes an ASTSource or a .ttir file, got {type(src).__name__}",

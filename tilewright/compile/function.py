@@ -38,11 +38,6 @@ class KernelFunction(Introspection, BlockFunction):
         self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
 
     @property
-    def src(self) -> str:
-        """Source text of the function."""
-        return source_of(self).text if self.fn is not None else self.text_without_function()
-
-    @property
     def arg_names(self) -> list[str]:
         """Names of the parameters."""
         return [param.name for param in self.params]

@@ -23,7 +23,6 @@ _OF_THIS_PROCESS = (
     "_kernel_hash",
     "hash",
     "_compiling",
-    "_ready",
 )
 
 
@@ -103,7 +102,7 @@ class Introspection:
 
 def _restore(cls: type[Introspection], kept: dict[str, Any]) -> Introspection:
     made = cls.__new__(cls)
-    made.__dict__.update(kept, _binder=None, _kernels={}, _ready=None)
+    made.__dict__.update(kept, _binder=None, _kernels={})
     return made
 
 

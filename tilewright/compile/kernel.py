@@ -139,6 +139,11 @@ class CompiledKernel:
         return run
 
     @property
+    def kernel(self) -> bytes:
+        """The last stage: the object file, or the cubin."""
+        return self.binary
+
+    @property
     def function(self) -> Any:
         """The loaded code, as launch hooks are given it."""
         return self.module

@@ -118,3 +118,8 @@ class MockTensor:
     def data_ptr() -> int:
         """Zero: as aligned as an address can be."""
         return 0
+
+    @staticmethod
+    def ptr_range() -> int:
+        """Zero: how far offsets reach is not known."""
+        return 0

@@ -8,7 +8,9 @@ positions in the file: nothing is dedented before parsing.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
+import itertools
 import linecache
 import textwrap
 import types
@@ -21,6 +23,7 @@ from tilewright.base.errors import LanguageValueError
 from tilewright.base.location import Location
 
 _ATTRIBUTE = "_kernel_source"
+_texts = itertools.count(1)
 
 
 class Cells(Mapping[str, Any]):
@@ -193,3 +196,24 @@ def source_of(fn: BlockFunction) -> KernelSource:
         found = KernelSource(fn)
         fn.__dict__[_ATTRIBUTE] = found
     return found
+
+
+def replace_source(fn: BlockFunction, text: str) -> None:
+    """Have `fn` mean another text from now on; names in it are looked up where they were.
+
+    Args:
+        fn: the function.
+        text: from its `def` on.
+
+    Raises:
+        LanguageValueError: the text is no definition of a function.
+    """
+    old = source_of(fn)
+    new = copy.copy(old)
+    for name in ("_parsed", "text"):
+        new.__dict__.pop(name, None)
+    new._lines = textwrap.dedent(text).splitlines(keepends=True)
+    new.file, new._start, new.places = f"<new text {next(_texts)} of {old.name}>", 1, {}
+    linecache.cache[new.file] = len(text), None, new._lines, new.file
+    assert new.tree  # or the reason why not
+    fn.__dict__[_ATTRIBUTE] = new

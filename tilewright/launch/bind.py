@@ -87,7 +87,7 @@ class Prepared:
 
 
 Resolve = Callable[[Call], Prepared]
-Learn = Callable[[Any, Prepared, Call, tuple[Any, ...], dict[str, Any]], None]
+Learn = Callable[[Any, Prepared, Call, tuple[Any, ...], dict[str, Any]], bool]
 
 _binders: weakref.WeakSet[Binder] = weakref.WeakSet()
 
@@ -111,12 +111,12 @@ class Binder:
         options: names of the accepted compile options.
         before_launch: called ahead of every launch (checks of captured globals), or None.
         instead: gives what launches now, called as `(grid, *args, **kwargs)`, while hooks or the interpreter want every
-            launch; else None.
+            launch; else None. Hooks ahead of the launch have been called then.
 
     Attributes:
-        launch: `launch(grid, *args, **kwargs)`, binds, launches and returns the kernel. It is replaced as
-            argument classes change; one that is kept stays right, and asks for the slow path where it must.
+        builtin: the launch function in machine code, once there is one.
         before_launch: as given.
+        hooks: called with the arguments ahead of every launch, or None.
     """
 
     def __init__(
@@ -140,7 +140,9 @@ class Binder:
         self._bind = generate_bind(name, self.params)
         self._in_python: Callable[..., Any] = self.launch_slow
         self.builtin: Any = None
-        self.launch: Callable[..., Any] = self.launch_slow
+        self.hooks: Callable[..., None] | None = None
+        self.followers: weakref.WeakSet[Any] = weakref.WeakSet()  # launch functions of autotuners
+        self._hopeless: set[Any] = set()  # forms of calls that machine code cannot know
         _binders.add(self)
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
@@ -186,8 +188,6 @@ class Binder:
             self._variants[classes] = variant
         if variant is not None:
             self._in_python = variant.launch
-            if self.builtin is None:
-                self.launch = variant.launch
             if not extra and variant.knows(values, options):
                 return variant.launch(grid, **{p.name: v for p, v in zip(self.params, values, strict=True)}, **options)
         if self.before_launch is not None:
@@ -203,12 +203,27 @@ class Binder:
             prepared.launch(gx, gy, gz, *call.runtime_values())
         return prepared.kernel
 
+    def launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Bind, launch and return the kernel."""
+        if self.builtin is not None:
+            return self.builtin.call(grid, *args, **kwargs)
+        if self.hooks is not None:
+            self.hooks(*args, **kwargs)
+        return self._in_python(grid, *args, **kwargs)
+
+    def hook(self, hooks: Callable[..., None] | None) -> None:
+        """Call `hooks(*args, **kwargs)` ahead of every launch, or nothing."""
+        self.hooks = hooks
+        if self.builtin is not None:
+            self.builtin.hook(hooks)
+        self.forget()
+
     def use(self, make: Callable[[Callable[..., Any]], Any], learn: Learn) -> None:
         """Launch through a built-in function, unless there can be none.
 
         Args:
             make: gives it, from what it calls for a call that it does not know.
-            learn: tells it of a call, `(builtin, prepared, call, args, kwargs)`.
+            learn: tells it of a call, `(builtin, prepared, call, args, kwargs)`; says whether it could.
         """
         if self.builtin is not None:
             return
@@ -220,23 +235,28 @@ class Binder:
             except TypeError:
                 self._check_signature(args, kwargs)
                 raise
-            watched = self._instead is not None and self._instead() is not None
-            if not self.builtin.is_full and not watched:
+            form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+            if form not in self._hopeless:
                 call = self.bind(*args, **kwargs)
                 prepared = self._resolve(call)
-                if prepared.lasting and generation == self._generation:
-                    learn(self.builtin, prepared, call, args, kwargs)
+                could = prepared.lasting and learn(self.builtin, prepared, call, args, kwargs)
+                if not could and generation == self._generation:
+                    self._hopeless.add(form)
             return launched
 
-        self.builtin = make(missed)
-        if self.builtin is not None:
-            self.launch = self.builtin.call
+        builtin = make(missed)
+        if builtin is not None:
+            builtin.hook(self.hooks)
+            self.builtin = builtin
 
     def forget(self) -> None:
         """Drop everything that was resolved (a setting or the source changed), also from launches that are kept."""
         self._generation += 1
+        self._hopeless.clear()
         if self.builtin is not None:
             self.builtin.forget()
+        for follower in list(self.followers):
+            follower.forget()
         for variant in list(self._variants.values()):
             if variant is not None:
                 variant.forget()

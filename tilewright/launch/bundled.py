@@ -22,7 +22,7 @@ from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.interface import KernelInterface
 
 
-class BundledKernel(KernelInterface):
+class BundledKernel(KernelInterface[Any]):
     """A kernel of a bundle, launched as `kernel[grid](*args, **kwargs)`.
 
     Args:

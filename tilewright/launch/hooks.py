@@ -12,6 +12,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
+from tilewright.compile.serialized import serialize
 from tilewright.devices.registry import USUAL, gpu
 
 
@@ -38,7 +39,7 @@ def is_refused(fn: BlockFunction, request: Request, warmup: bool) -> bool:
         request: what would be compiled.
         warmup: nothing is launched.
     """
-    before = knobs.runtime.jit_cache_hook
+    before = knobs.runtime.jit_cache_hook or getattr(type(fn), "cache_hook", None)
     return before is not None and bool(before(**_compile_facts(fn, request, warmup), already_compiled=False))
 
 
@@ -49,7 +50,7 @@ def tell_compiled(fn: BlockFunction, request: Request, warmup: bool, from_disk: 
         fn, request, warmup: as for `is_refused`.
         from_disk: the disk cache had it.
     """
-    after = knobs.runtime.jit_post_compile_hook
+    after = knobs.runtime.jit_post_compile_hook or getattr(type(fn), "compiled_hook", None)
     if after is not None:
         after(**_compile_facts(fn, request, warmup), already_compiled=from_disk)
 
@@ -66,6 +67,8 @@ def _compile_facts(fn: BlockFunction, request: Request, warmup: bool) -> dict[st
         "constants": specialization.constants,
         **options,
         "configs": [specialization.attributes],
+        "extern_libs": None,  # libraries are linked by name where a kernel calls them
+        "specialization_data": serialize(fn, request),
         "is_warmup": warmup,
     }
     return {

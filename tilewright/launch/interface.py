@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from tilewright.launch import door
+from tilewright.launch.subscript import InPython, Subscript
+
+T = TypeVar("T")
 
 
-class KernelInterface:
+class KernelInterface(Subscript, InPython, Generic[T]):
     """Something that is launched as `kernel[grid](*args, **kwargs)`.
 
     Attributes:
         number: tells it from everything else that can be launched in this process.
+        ready: what `kernel[grid]` is the method of, `ready(grid, *args, **kwargs)`.
     """
 
     number: str
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        if door.tracer is not None:
-            return door.tracer(self, grid)
-        return self.launcher(grid)
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__new__(cls)
+        made.ready = made._launch_over
+        return made
+
+    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self.launcher(grid)(*args, **kwargs)
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction
+from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
@@ -35,26 +35,26 @@ from tilewright.compile.specialize import Path, register_constant
 from tilewright.compile.variants import Variant, VariantKey, reason_of
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
-from tilewright.devices.registry import cpu
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import asynchronous, door
+from tilewright.launch import asynchronous, teaching
 from tilewright.launch.bind import Binder, Call, Prepared
-from tilewright.launch.hooks import is_refused, launch_facts, tell_compiled
+from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
+from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
+from tilewright.launch.settings import KernelSettings
 from tilewright.ops.values import constexpr
 
 if TYPE_CHECKING:  # loaded when a kernel is interpreted
     from tilewright.analysis import effects as analysis
-    from tilewright.launch import interpret, learned
+    from tilewright.launch import interpret
 else:
-    learned = lazy_module("tilewright.launch.learned")
     interpret = lazy_module("tilewright.launch.interpret")
 
 
-class JITFunction(KernelFunction, KernelInterface):
+class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface[Any]):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -95,46 +95,27 @@ class JITFunction(KernelFunction, KernelInterface):
             do_not_specialize_on_alignment=do_not_specialize_on_alignment,
         )
         self.debug = debug
-        self.interpret = interpret
-        self._binder: Binder | None = None
+        self._interpret = interpret
+        self._binder = None
         self._kernels: dict[VariantKey, CompiledKernel] = {}
         self._reasons: dict[VariantKey, str] = {}
         self._compiling: Shared[CompiledKernel | None] = Shared()
-        self._ready: Callable[..., Any] | None = None  # the built-in launch function, once there is one
         self.version, self.launch_metadata = version, launch_metadata
         self.repr = repr or functools.partial(plain_name, fn.__name__)
-        self.pre_run_hooks: list[Callable[..., Any]] = []
-
-    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
-        """Have `hook(*args, **kwargs)` called before every launch, and before `warmup`."""
-        self.pre_run_hooks.append(hook)
-        if self._binder is not None:
-            self._binder.forget()
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        if door.tracer is not None:  # first: a tracer may guard on whatever is read before it is asked
-            return door.tracer(self, grid)
-        ready = self._ready
-        if ready is None or self.pre_run_hooks or self.interpret or grid is None:
-            return self.launcher(grid)
-        return MethodType(ready, grid)  # less than a partial
+        self.pre_run_hooks = AnnouncedList(self._hooks_changed)
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
-        ready = self._ready
-        if ready is not None and not self.pre_run_hooks and not self.interpret and grid is not None:
-            return MethodType(ready, grid)
-        instead = self._instead()
-        if instead is not None:
-            return functools.partial(instead, grid)
-        return functools.partial((self._binder or self._make_binder()).launch, grid)
+        return functools.partial(self.ready, grid)
+
+    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return (self._binder or self._make_binder()).launch(grid, *args, **kwargs)
 
     def _instead(self) -> Callable[..., Any] | None:
         """What launches, `(grid, *args, **kwargs)`, while somebody wants to hear of each launch; else None."""
-        watched = knobs.runtime
-        if self.pre_run_hooks or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls:
-            return self._launch_watched
-        return self._launch_interpreted if self.is_interpreted else None
+        if self.is_interpreted:
+            return self._launch_interpreted
+        return self._launch_watched if teaching.are_launches_watched() else None
 
     def effects(
         self,
@@ -180,11 +161,10 @@ class JITFunction(KernelFunction, KernelInterface):
         """
         kinds = kinds_of(self.params, types, constants or {})
         check = (self._binder or self._make_binder()).before_launch
-        return prepare(
-            self.fn.__name__, kinds, dict(options or {}), self._resolve_arguments, check, host_only=host_only
-        )
+        return prepare(self.fn.__name__, kinds, dict(options or {}), self.resolve_arguments, check, host_only=host_only)
 
-    def _resolve_arguments(self, *args: Any, **kwargs: Any) -> tuple[Call, Prepared]:
+    def resolve_arguments(self, *args: Any, **kwargs: Any) -> tuple[Call, Prepared]:
+        """Bind, specialise and compile for a call."""
         binder = self._binder or self._make_binder()
         call = binder.bind(*args, **kwargs)
         prepared = self._resolve(call)
@@ -192,28 +172,12 @@ class JITFunction(KernelFunction, KernelInterface):
         return call, prepared
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-        if self.is_interpreted:
-            return self._launch_interpreted(grid, *args, **kwargs)
-        call, prepared = self._resolve_arguments(*args, **kwargs)
-        kernel = prepared.kernel
+        call, prepared = self.resolve_arguments(*args, **kwargs)
         programs = grid(call.by_name()) if callable(grid) else grid
         gx, gy, gz = grid3(programs)
-        if kernel is None:
-            return None
-        device = call.place.device_for(kernel.target, self.fn.__name__)
-        facts = launch_facts(self, kernel, programs, call.by_name(), device)
-        knobs.runtime.launch_enter_hook(facts)
-        if gx * gy * gz:
-            prepared.launch(gx, gy, gz, *call.runtime_values())
-        knobs.runtime.launch_exit_hook(facts)
-        return kernel
-
-    @property
-    def is_interpreted(self) -> bool:
-        """Whether a launch now would run the function as Python."""
-        return knobs.runtime.interpret if self.interpret is None else self.interpret
+        if prepared.kernel is not None:
+            teaching.watched_launch(self, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
+        return prepared.kernel
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
@@ -227,8 +191,7 @@ class JITFunction(KernelFunction, KernelInterface):
         Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
         for; the default is the device of the tensors, or of the active driver. No GPU is needed.
         """
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
+        self._run_hooks(*args, **kwargs)
         if self.is_interpreted:
             return None
         args = tuple(map(MockTensor.wrap_dtype, args))
@@ -282,6 +245,7 @@ class JITFunction(KernelFunction, KernelInterface):
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
         guard = functools.partial(check_globals, self) if used_globals(self) else None
         self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard, instead=self._instead)
+        self._hooks_changed()
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
@@ -291,10 +255,7 @@ class JITFunction(KernelFunction, KernelInterface):
         device = call.place.device_for(kernel.target, self.fn.__name__)
         launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
         # Without an array nothing in a later call tells which GPU is meant then.
-        if hasattr(launch, "target"):  # the launch can be packed by machine code
-            binder = self._binder or self._make_binder()
-            binder.use(cpu.builtin, functools.partial(_teach, binder.before_launch))
-            self._ready = None if binder.builtin is None else binder.launch
+        teaching.use_machine_code(self, self._binder or self._make_binder())
         lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
         lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
@@ -341,16 +302,6 @@ class JITFunction(KernelFunction, KernelInterface):
     def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Options of a launch, and those of the decorator."""
         return options if self.debug is None else {"debug": self.debug, **options}
-
-
-def _teach(
-    before: Callable[[], None] | None, builtin: Any, prepared: Prepared, call: Call, args: Any, kwargs: Any
-) -> None:
-    """Tell a built-in launch function of a call that was launched."""
-    target = getattr(prepared.launch, "target", None)
-    found = None if target is None else learned.columns_of(call, args, kwargs)
-    if found is not None:
-        builtin.learn(tuple(kwargs), *found, target, before, prepared.kernel)
 
 
 def _launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tilewright.base.callable import BlockFunction as JITCallable
+from tilewright.compile.serialized import full_name as get_full_name
 from tilewright.compile.specialize import Param as KernelParam
 from tilewright.compile.specialize import SlotType, specialize
 from tilewright.devices.arrays import read
@@ -35,6 +36,13 @@ def mangle_type(arg: Any, specialize: bool = False) -> SlotType:
     return native_specialize_impl(None, arg, False, specialize, specialize)[0]
 
 
+def get_jit_fn_file_line(fn: Any) -> tuple[str, int]:
+    """File and line of the `def` of a kernel, or of the one inside autotuners and heuristics."""
+    while not isinstance(fn, JITFunction):
+        fn = fn.fn
+    return fn.def_file_line_number
+
+
 def get_device_key() -> str:
     """Name of the device that launches without arrays go to: `"cpu:0"`."""
     active = driver.active
@@ -43,6 +51,6 @@ def get_device_key() -> str:
 
 __all__ = [
     "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface", "KernelParam",
-    "MockTensor", "TensorWrapper", "constexpr_function", "get_device_key", "jit", "mangle_type",
-    "native_specialize_impl", "reinterpret",
+    "MockTensor", "TensorWrapper", "constexpr_function", "get_device_key", "get_full_name", "get_jit_fn_file_line",
+    "jit", "mangle_type", "native_specialize_impl", "reinterpret",
 ]  # fmt: skip

@@ -53,7 +53,7 @@ class KernelOperator:
     """
 
     name: str
-    kernel: KernelInterface
+    kernel: KernelInterface[Any]
     signature: Signature
     kinds: tuple[ArgumentKind, ...]
     leaves: tuple[tuple[str, str], ...]

@@ -80,7 +80,7 @@ class TileOp:
         self.schema = make_schema(name, fn, self.mutates_args, schema)
         self._library, self._short = _split(name)
         self._lib = torch.library.Library(self._library, "FRAGMENT")
-        self.known: dict[str, KernelInterface] = {}
+        self.known: dict[str, KernelInterface[Any]] = {}
         self._searched = False
         self._twins: list[str] = []
         self._registrations: list[Callable[[str], None]] = []

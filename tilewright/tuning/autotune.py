@@ -30,6 +30,7 @@ from tilewright.tuning import arrays
 from tilewright.tuning.away import RemoteLaunch, remote_launch
 from tilewright.tuning.config import Config, Hook
 from tilewright.tuning.heuristics import Heuristics, heuristics, kernel_of, named_after
+from tilewright.tuning.known import KnownChoices
 from tilewright.tuning.race import Measure, Race
 from tilewright.tuning.report import Failure, TuningResults, describe_choice, describe_failures, id_of
 from tilewright.tuning.search import Candidate
@@ -39,7 +40,7 @@ _WARMUP_MS, _REP_MS = 25.0, 100.0
 _NEVER = [float("inf")] * 3
 
 
-class Autotuner(KernelInterface):
+class Autotuner(KernelInterface[Any]):
     """A kernel that picks its configuration by timing; made by `autotune`.
 
     Args:
@@ -109,6 +110,7 @@ class Autotuner(KernelInterface):
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.nargs: dict[str, Any] = {}
+        self._known = KnownChoices()
         self.number = give_number(self)
         named_after(self, self.base_fn)
 
@@ -161,15 +163,19 @@ class Autotuner(KernelInterface):
             self.best_config = config
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-            return self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
+            launched = self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
+            self._known.remember(self, self.tuning_key(kwargs), config, args, kwargs)
+            return launched
         finally:
             self.nargs = {}
 
+    def choice(self, key: tuple[Any, ...]) -> Config | None:
+        """The configuration that launches of this tuning key have; None where it has not been sought."""
+        return self.configs[0] if len(self.configs) == 1 else self.cache.get(key)
+
     def _choose(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Config:
-        if len(self.configs) == 1:
-            return self.configs[0]
         key = self.tuning_key(kwargs)
-        found = self.cache.get(key)
+        found = self.choice(key)
         if found is not None:
             return found
         candidates = self.prune_configs(kwargs)

@@ -13,7 +13,7 @@ from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 
 
-class Heuristics(KernelInterface):
+class Heuristics(KernelInterface[Any]):
     """A kernel some of whose compile-time parameters are computed from its arguments; made by `heuristics`.
 
     Args:

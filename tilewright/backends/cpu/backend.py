@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.cpu import machine
 from tilewright.backends.cpu.device import ir
-from tilewright.backends.cpu.device.builtin import Builtin, fastcall_text, make_builtin
 from tilewright.backends.cpu.device.faults import faults_text, note_kernel
 from tilewright.backends.cpu.device.interrupt import interrupts_text
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm import codegen
+from tilewright.backends.llvm.calls.calling import CALLS, calls_text
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
 from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import DeviceAssertionError
@@ -155,16 +155,11 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
     return _checked(launch, module.failed, metadata) if module.failed else launch
 
 
-def builtin(miss: Callable[..., Any]) -> Builtin | None:
-    """A launch function in machine code that calls `miss` for what it does not know; None where there can be none."""
-    return make_builtin(miss, _caches[0] if _caches else None)
-
-
 def helpers(triple: str) -> Mapping[str, str]:
     """Texts of the code of our own that launches need, by name."""
     texts = {
         "launcher": ir.launcher_ir(triple),
-        "fastcall": fastcall_text(triple),
+        CALLS: calls_text(triple),
         "interrupts": interrupts_text(triple),
         "faults": faults_text(triple),
     }

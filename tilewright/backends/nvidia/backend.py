@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.llvm import codegen
+from tilewright.backends.llvm.calls.calling import CALLS, calls_text
 from tilewright.backends.llvm.features import set_host_cache
 from tilewright.backends.nvidia import cubin, libdevice
 from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, target_of
@@ -156,7 +157,7 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
 
 def helpers(triple: str) -> Mapping[str, str]:
     """Texts of the code of our own that launches need, by name."""
-    return {"cuda launcher": stub.stub_ir(triple)}
+    return {"cuda launcher": stub.stub_ir(triple), CALLS: calls_text(triple)}
 
 
 def why_not(target: Target) -> str:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.cpu.device import ir
-from tilewright.backends.cpu.device.builtin import Target
 from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm.slots import coerce
-from tilewright.backends.protocol import ByteCache
+from tilewright.backends.protocol import ByteCache, Packing
 
 Launch = Callable[..., None]
 
+_HALVES = frozenset({"fp16", "bf16"})  # scalars that Python rounds
 _FLOAT_FORMATS = {"fp16": "e6x", "fp32": "f4x", "fp64": "d", "bf16": "H6x"}
 
 
@@ -85,7 +85,14 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
     record.word(ir.RECORD_STRIDE).value = stride
     record.word(ir.RECORD_CHUNK).value = code.chunk
     record.word(ir.RECORD_RUNTIME).value = team.start(loaded)
-    return _launch_function(code, loaded.launch, _packers(code.types), record, stride, num_threads)
+    launch = _launch_function(code, loaded.launch, _packers(code.types), record, stride, num_threads)
+    if not stride and not _HALVES.intersection(code.types):
+        teller = functools.partial(team.threads, num_threads)
+        slots = tuple((ir.BLOCK_ARGS + 8 * index, 8) for index in range(len(code.types)))
+        serial = max(code.serial_below, 2)
+        packing = Packing(loaded.launch_address, record.address, slots, serial, 1, teller, owner=launch)
+        launch.packing = packing  # type: ignore[attr-defined]
+    return launch
 
 
 Pack = Callable[..., bytes]
@@ -135,6 +142,4 @@ def _launch_function(
 
     chosen = launch_with_scratch if stride else launch
     chosen.kept = (code, record)  # type: ignore[attr-defined]
-    if not stride:
-        chosen.target = Target(address, serial_below, functools.partial(threads, wanted), chosen)  # type: ignore[attr-defined]
     return chosen

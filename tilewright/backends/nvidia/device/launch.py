@@ -17,7 +17,17 @@ from tilewright.backends.llvm.slots import coerce, natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.device import driver, tensormap
 from tilewright.backends.nvidia.device.libcuda import FAULTS, cuda
-from tilewright.backends.nvidia.device.stub import HEADER, TENSOR_MAP, Record, launch_stub, parameter_format
+from tilewright.backends.nvidia.device.stub import (
+    HEADER,
+    HEADER_BYTES,
+    TENSOR_MAP,
+    Record,
+    launch_stub,
+    parameter_format,
+    parameter_offsets,
+    stub_address,
+)  # fmt: skip
+from tilewright.backends.protocol import Packing
 from tilewright.base.errors import DeviceAssertionError, GridError, OutOfResources, TilewrightError
 
 Launch = Callable[..., None]
@@ -106,7 +116,35 @@ def make_launch(
         _Explain(facts["name"], ordinal),
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
+    if not maps and not log and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
+        explain = _Explain(facts["name"], ordinal)
+        launch.packing = _packing(types, record, launch, reader, stream, facts["cluster"], explain)  # type: ignore[attr-defined]
     return _checked(launch, log, reader, facts) if log and facts["asserts"] else launch
+
+
+def _packing(
+    types: list[str], record: Record, launch: Launch, reader: Callable[[int], int], stream: int | None, cluster: int,
+    explain: _Explain,
+) -> Packing:  # fmt: skip
+    """How machine code launches; the stream is asked for at each launch unless it is given."""
+    recent, ordinal, name = driver.recent, explain.ordinal, explain.kernel
+
+    def teller() -> int:
+        recent[ordinal] = name
+        return reader(ordinal)
+
+    slots = tuple((HEADER_BYTES + offset, size) for offset, size in parameter_offsets(types))
+    return Packing(
+        stub_address(),
+        record.address,
+        slots,
+        0,
+        0 if stream is None else stream,
+        teller,
+        cluster,
+        explain.raised,
+        launch,
+    )
 
 
 def _launch_function(
@@ -157,7 +195,11 @@ class _Explain:
     """
 
     def __init__(self, kernel: str, ordinal: int) -> None:
-        self.kernel, self._ordinal = kernel, ordinal
+        self.kernel, self.ordinal = kernel, ordinal
+
+    def raised(self, code: int, gx: int, gy: int, gz: int) -> None:
+        """Raise that error."""
+        raise self(code, gx, gy, gz)
 
     def __call__(self, code: int, gx: int, gy: int, gz: int) -> TilewrightError:
         if code == _INVALID_VALUE and max(gy, gz) > MAX_GRID_YZ:
@@ -165,7 +207,7 @@ class _Explain:
                 f"kernel `{self.kernel}`: a GPU takes at most {MAX_GRID_YZ} programs along y and z, got {(gx, gy, gz)}",
                 hint="put the largest number of programs first: x may be up to 2**31 - 1",
             )
-        before = driver.recent.get(self._ordinal)
+        before = driver.recent.get(self.ordinal)
         earlier = f" (kernel `{before}` was launched before it)" if code in FAULTS and before else ""
         return cuda().error(code, f"launching kernel `{self.kernel}` with grid {(gx, gy, gz)}{earlier}")
 

@@ -139,6 +139,11 @@ def launch_stub() -> Callable[[bytes], int]:
     return stub
 
 
+def stub_address() -> int:
+    """Address of `tw_launch`."""
+    return ctypes.cast(launch_stub(), ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
 class Record:
     """What the stub reads for every launch of one kernel on one GPU.
 
@@ -184,10 +189,23 @@ def parameter_format(types: Sequence[str], offsets: Sequence[int] | None = None)
         offsets: of each parameter; if not given each is aligned to its size, as the PTX ABI has it.
     """
     text, size = "", 0
-    for number, kind in enumerate(types):
-        form = f"{MAP_BYTES}s" if kind == TENSOR_MAP else natural_format(kind)
-        bytes_ = struct.calcsize(f"={form}")
-        padding = -size % bytes_ if offsets is None else offsets[number] - size
-        text += f"{padding}x{form}" if padding else form
-        size += padding + bytes_
+    for kind, (offset, bytes_) in zip(types, parameter_offsets(types, offsets), strict=True):
+        padding = offset - size
+        text += f"{padding}x{_form(kind)}" if padding else _form(kind)
+        size = offset + bytes_
     return text, size
+
+
+def parameter_offsets(types: Sequence[str], offsets: Sequence[int] | None = None) -> list[tuple[int, int]]:
+    """(offset, bytes) of each parameter of a kernel; arguments as for `parameter_format`."""
+    found, size = [], 0
+    for number, kind in enumerate(types):
+        bytes_ = struct.calcsize(f"={_form(kind)}")
+        offset = size + -size % bytes_ if offsets is None else offsets[number]
+        found.append((offset, bytes_))
+        size = offset + bytes_
+    return found
+
+
+def _form(kind: str) -> str:
+    return f"{MAP_BYTES}s" if kind == TENSOR_MAP else natural_format(kind)

@@ -1,0 +1,10 @@
+"""Machine code that the interpreter calls like a built-in function, and the tables that tell it what to do.
+
+::
+
+    tables.py    words of the tables, kinds of columns
+    matching.py  LLVM IR: is this the call that an entry remembers?
+    calling.py   LLVM IR: grid, packing, launch; `kernel[grid]`
+
+`launch/native/` loads it and fills the tables.
+"""

@@ -1,0 +1,538 @@
+"""LLVM IR of the second half of a launch, and of `kernel[grid]`.
+
+tw_call(self, args, nargs, kwnames)      METH_FASTCALL | METH_KEYWORDS: (grid, *args, **kwargs)
+    hooks -> the last entry, then each: @matches -> before -> @grid -> @direct or @through
+    none fits: miss(grid, *args, **kwargs), a Python function
+tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid
+"""
+
+from __future__ import annotations
+
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.llvm.calls.matching import matching_ir
+
+_GRID = f"""
+; The arguments by name, as a new dictionary.
+define internal ptr @named(ptr %entry.t, ptr %args) {{
+entry:
+  %template = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_META})
+  %names = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_META_NAMES})
+  %nargs = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NARGS})
+  %nkw = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NKW})
+  %all = add i64 %nargs, %nkw
+  %count = sub i64 %all, 1
+  %made = call ptr @PyDict_Copy(ptr %template)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %bad, label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %following ]
+  %done = icmp eq i64 %i, %count
+  br i1 %done, label %good, label %one
+one:
+  %i.1 = add i64 %i, 1
+  %name = call ptr @pointer(ptr %names, i64 %i)
+  %option = icmp eq ptr %name, null
+  br i1 %option, label %following, label %put
+put:
+  %value = call ptr @pointer(ptr %args, i64 %i.1)
+  %code = call i32 @PyDict_SetItem(ptr %made, ptr %name, ptr %value)
+  %refused = icmp slt i32 %code, 0
+  br i1 %refused, label %drop, label %following
+following:
+  br label %next
+good:
+  ret ptr %made
+drop:
+  call void @Py_DecRef(ptr %made)
+  br label %bad
+bad:
+  ret ptr null
+}}
+
+; An integer of the grid: 1 to 2^31 - 1, else -1.
+define internal i64 @extent(ptr %object, ptr %int) {{
+entry:
+  %over = alloca i32
+  %exact = call i1 @is_of(ptr %object, ptr %int)
+  br i1 %exact, label %read, label %bad
+read:
+  %n = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %over)
+  %less = sub i64 %n, 1
+  %fits = icmp ult i64 %less, 2147483647
+  br i1 %fits, label %good, label %bad
+good:
+  ret i64 %n
+bad:
+  ret i64 -1
+}}
+
+; Three words of programs at %out, from a usual grid; false for what Python has to look at.
+define internal i1 @plain_grid(ptr %shared, ptr %grid.o, ptr %out) {{
+entry:
+  %tuple = call ptr @pointer(ptr %shared, i64 {t.SHARED_TUPLE})
+  %int = call ptr @pointer(ptr %shared, i64 {t.SHARED_INT})
+  %out.y = getelementptr i64, ptr %out, i64 1
+  %out.z = getelementptr i64, ptr %out, i64 2
+  store i64 1, ptr %out.y
+  store i64 1, ptr %out.z
+  %is.tuple = call i1 @is_of(ptr %grid.o, ptr %tuple)
+  br i1 %is.tuple, label %rank, label %odd
+rank:
+  %dims = call i64 @PyTuple_Size(ptr %grid.o)
+  %dims.0 = sub i64 %dims, 1
+  %few = icmp ult i64 %dims.0, 3
+  br i1 %few, label %axis, label %odd
+axis:
+  %i = phi i64 [ 0, %rank ], [ %i.1, %next ]
+  %item = call ptr @PyTuple_GetItem(ptr %grid.o, i64 %i)
+  %n = call i64 @extent(ptr %item, ptr %int)
+  %bad = icmp slt i64 %n, 0
+  br i1 %bad, label %odd, label %next
+next:
+  %to = getelementptr i64, ptr %out, i64 %i
+  store i64 %n, ptr %to
+  %i.1 = add i64 %i, 1
+  %more = icmp ult i64 %i.1, %dims
+  br i1 %more, label %axis, label %limits
+limits:                                   ; larger grids are looked at in Python
+  %y = load i64, ptr %out.y
+  %z = load i64, ptr %out.z
+  %y.fine = icmp ult i64 %y, 65536
+  %z.fine = icmp ult i64 %z, 32768
+  %fine = and i1 %y.fine, %z.fine
+  ret i1 %fine
+odd:
+  ret i1 false
+}}
+
+; The grid, called if it is a function; the object that says it, null with an exception set.
+define internal ptr @grid(ptr %shared, ptr %entry.t, ptr %args, ptr %out, ptr %owned) {{
+entry:
+  %argv = alloca [2 x ptr]
+  %given = load ptr, ptr %args
+  %usual = call i1 @plain_grid(ptr %shared, ptr %given, ptr %out)
+  br i1 %usual, label %plain, label %ask
+plain:
+  ret ptr %given
+ask:
+  %can = call i32 @PyCallable_Check(ptr %given)
+  %is.function = icmp ne i32 %can, 0
+  br i1 %is.function, label %name, label %look
+name:
+  %meta = call ptr @named(ptr %entry.t, ptr %args)
+  %no.meta = icmp eq ptr %meta, null
+  br i1 %no.meta, label %fail, label %call
+call:
+  store ptr %meta, ptr %argv
+  %said = call ptr @PyObject_Vectorcall(ptr %given, ptr %argv, i64 1, ptr null)
+  call void @Py_DecRef(ptr %meta)
+  %angry = icmp eq ptr %said, null
+  br i1 %angry, label %fail, label %keep
+keep:
+  call void @own(ptr %owned, ptr %said)
+  %usual.said = call i1 @plain_grid(ptr %shared, ptr %said, ptr %out)
+  br i1 %usual.said, label %told, label %look
+told:
+  ret ptr %said
+look:                                     ; lists, numbers, zero programs; or an error
+  %odd = phi ptr [ %given, %ask ], [ %said, %keep ]
+  %grid3 = call ptr @pointer(ptr %shared, i64 {t.SHARED_GRID3})
+  store ptr %odd, ptr %argv
+  %three = call ptr @PyObject_Vectorcall(ptr %grid3, ptr %argv, i64 1, ptr null)
+  %wrong = icmp eq ptr %three, null
+  br i1 %wrong, label %fail, label %axis
+axis:
+  %i = phi i64 [ 0, %look ], [ %i.1, %axis ]
+  %item = call ptr @PyTuple_GetItem(ptr %three, i64 %i)
+  %n = call i64 @PyLong_AsLongLong(ptr %item)
+  %to = getelementptr i64, ptr %out, i64 %i
+  store i64 %n, ptr %to
+  %i.1 = add i64 %i, 1
+  %more = icmp ult i64 %i.1, 3
+  br i1 %more, label %axis, label %read
+read:
+  call void @Py_DecRef(ptr %three)
+  ret ptr %odd
+fail:
+  ret ptr null
+}}
+"""
+
+_DIRECT = f"""
+; Pack the block and launch without the lock of the interpreter; false with an exception set.
+define internal i1 @direct(ptr %entry.t, ptr %values, ptr %grid) {{
+entry:
+  %block = alloca [{t.MOST_BYTES} x i8], align 16
+  %argv = alloca [4 x ptr]
+  %gx = call i64 @word(ptr %grid, i64 0)
+  %gy = call i64 @word(ptr %grid, i64 1)
+  %gz = call i64 @word(ptr %grid, i64 2)
+  %plane = mul i64 %gx, %gy
+  %total = mul i64 %plane, %gz
+  %empty = icmp eq i64 %total, 0
+  br i1 %empty, label %done, label %some
+done:
+  ret i1 true
+some:
+  %serial = call i64 @word(ptr %entry.t, i64 {t.ENTRY_SERIAL})
+  %fixed = call i64 @word(ptr %entry.t, i64 {t.ENTRY_FIXED})
+  %alone = icmp ult i64 %total, %serial
+  br i1 %alone, label %pack, label %ask
+ask:
+  %teller = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_TELLER})
+  %told = call ptr @PyObject_CallNoArgs(ptr %teller)
+  %untold = icmp eq ptr %told, null
+  br i1 %untold, label %fail, label %number
+number:
+  %told.n = call i64 @PyLong_AsUnsignedLongLongMask(ptr %told)
+  call void @Py_DecRef(ptr %told)
+  br label %pack
+pack:
+  %second = phi i64 [ %fixed, %some ], [ %told.n, %number ]
+  %record = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RECORD})
+  store i64 %record, ptr %block
+  %b.1 = getelementptr i64, ptr %block, i64 1
+  store i64 %second, ptr %b.1
+  %b.2 = getelementptr i64, ptr %block, i64 2
+  store i64 0, ptr %b.2
+  %nslots = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSLOTS})
+  %slots = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SLOTS})
+  br label %slot
+slot:
+  %s = phi i64 [ 0, %pack ], [ %s.1, %stored ]
+  %packed = icmp eq i64 %s, %nslots
+  br i1 %packed, label %place, label %slot.one
+slot.one:
+  %s.1 = add i64 %s, 1
+  %row.i = mul i64 %s, {t.SLOT_WORDS}
+  %row = getelementptr i64, ptr %slots, i64 %row.i
+  %column = call i64 @word(ptr %row, i64 {t.SLOT_COLUMN})
+  %offset = call i64 @word(ptr %row, i64 {t.SLOT_OFFSET})
+  %size = call i64 @word(ptr %row, i64 {t.SLOT_SIZE})
+  %v = call i64 @word(ptr %values, i64 %column)
+  %to = getelementptr i8, ptr %block, i64 %offset
+  switch i64 %size, label %eight [ i64 4, label %four
+                                   i64 2, label %two
+                                   i64 1, label %one ]
+eight:
+  store i64 %v, ptr %to
+  br label %stored
+four:
+  %v.4 = trunc i64 %v to i32
+  store i32 %v.4, ptr %to
+  br label %stored
+two:
+  %v.2 = trunc i64 %v to i16
+  store i16 %v.2, ptr %to
+  br label %stored
+one:
+  %v.1 = trunc i64 %v to i8
+  store i8 %v.1, ptr %to
+  br label %stored
+stored:
+  br label %slot
+place:                                    ; the CPU: three words behind the slots; a GPU: three halves before them
+  %on.gpu = call i64 @word(ptr %entry.t, i64 {t.ENTRY_ON_GPU})
+  %is.gpu = icmp ne i64 %on.gpu, 0
+  br i1 %is.gpu, label %halves, label %words
+words:
+  %behind = shl i64 %nslots, 3
+  %behind.24 = add i64 %behind, 24
+  %w.x = getelementptr i8, ptr %block, i64 %behind.24
+  store i64 %gx, ptr %w.x
+  %w.y = getelementptr i64, ptr %w.x, i64 1
+  store i64 %gy, ptr %w.y
+  %w.z = getelementptr i64, ptr %w.x, i64 2
+  store i64 %gz, ptr %w.z
+  br label %go
+halves:
+  %cluster = call i64 @word(ptr %entry.t, i64 {t.ENTRY_CLUSTER})
+  %gx.c = mul i64 %gx, %cluster
+  %h.x = trunc i64 %gx.c to i32
+  store i32 %h.x, ptr %b.2
+  %h.y.at = getelementptr i32, ptr %b.2, i64 1
+  %h.y = trunc i64 %gy to i32
+  store i32 %h.y, ptr %h.y.at
+  %h.z.at = getelementptr i32, ptr %b.2, i64 2
+  %h.z = trunc i64 %gz to i32
+  store i32 %h.z, ptr %h.z.at
+  br label %go
+go:
+  %run = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RUN})
+  %thread = call ptr @PyEval_SaveThread()
+  %code = call i32 %run(ptr %block)
+  call void @PyEval_RestoreThread(ptr %thread)
+  %raised = call ptr @PyErr_Occurred()    ; by a signal handler, which ended the grid
+  %quiet = icmp eq ptr %raised, null
+  br i1 %quiet, label %judge, label %fail
+judge:
+  %failed = icmp ne i32 %code, 0
+  %wrong = and i1 %is.gpu, %failed
+  br i1 %wrong, label %explain, label %done
+explain:
+  %code.64 = zext i32 %code to i64
+  %explainer = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_EXPLAIN})
+  %o.code = call ptr @PyLong_FromUnsignedLongLong(i64 %code.64)
+  %o.x = call ptr @PyLong_FromUnsignedLongLong(i64 %gx)
+  %o.y = call ptr @PyLong_FromUnsignedLongLong(i64 %gy)
+  %o.z = call ptr @PyLong_FromUnsignedLongLong(i64 %gz)
+  store ptr %o.code, ptr %argv
+  %argv.1 = getelementptr ptr, ptr %argv, i64 1
+  store ptr %o.x, ptr %argv.1
+  %argv.2 = getelementptr ptr, ptr %argv, i64 2
+  store ptr %o.y, ptr %argv.2
+  %argv.3 = getelementptr ptr, ptr %argv, i64 3
+  store ptr %o.z, ptr %argv.3
+  %never = call ptr @PyObject_Vectorcall(ptr %explainer, ptr %argv, i64 4, ptr null)
+  call void @Py_DecRef(ptr %o.code)
+  call void @Py_DecRef(ptr %o.x)
+  call void @Py_DecRef(ptr %o.y)
+  call void @Py_DecRef(ptr %o.z)
+  br label %fail
+fail:
+  ret i1 false
+}}
+"""
+
+_THROUGH = f"""
+; Launch by a Python function, (gx, gy, gz, *values) or, watched, (arguments by name, grid, gx, gy, gz, *values);
+; false with an exception set.
+define internal i1 @through(ptr %entry.t, ptr %args, ptr %values, ptr %objects, ptr %grid, ptr %grid.o, ptr %owned) {{
+entry:
+  %argv = alloca [{t.MOST_COLUMNS + 5} x ptr]
+  %gx = call i64 @word(ptr %grid, i64 0)
+  %gy = call i64 @word(ptr %grid, i64 1)
+  %gz = call i64 @word(ptr %grid, i64 2)
+  %watched = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RUN})
+  %is.watched = icmp ne i64 %watched, 0
+  br i1 %is.watched, label %name, label %count
+count:
+  %plane = mul i64 %gx, %gy
+  %total = mul i64 %plane, %gz
+  %empty = icmp eq i64 %total, 0
+  br i1 %empty, label %done, label %programs
+name:
+  %meta = call ptr @named(ptr %entry.t, ptr %args)
+  %no.meta = icmp eq ptr %meta, null
+  br i1 %no.meta, label %fail, label %tell
+tell:
+  call void @own(ptr %owned, ptr %meta)
+  store ptr %meta, ptr %argv
+  %argv.1 = getelementptr ptr, ptr %argv, i64 1
+  store ptr %grid.o, ptr %argv.1
+  br label %programs
+programs:
+  %first = phi i64 [ 0, %count ], [ 2, %tell ]
+  br label %axis
+axis:
+  %i = phi i64 [ 0, %programs ], [ %i.1, %axis ]
+  %n = call i64 @word(ptr %grid, i64 %i)
+  %n.o = call ptr @PyLong_FromUnsignedLongLong(i64 %n)
+  call void @own(ptr %owned, ptr %n.o)
+  %n.i = add i64 %first, %i
+  %n.to = getelementptr ptr, ptr %argv, i64 %n.i
+  store ptr %n.o, ptr %n.to
+  %i.1 = add i64 %i, 1
+  %more = icmp ult i64 %i.1, 3
+  br i1 %more, label %axis, label %pass
+pass:
+  %from = add i64 %first, 3
+  %nslots = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSLOTS})
+  %slots = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SLOTS})
+  br label %slot
+slot:
+  %s = phi i64 [ 0, %pass ], [ %s.1, %stored ]
+  %at = add i64 %from, %s
+  %packed = icmp eq i64 %s, %nslots
+  br i1 %packed, label %go, label %slot.one
+slot.one:
+  %s.1 = add i64 %s, 1
+  %row.i = mul i64 %s, {t.SLOT_WORDS}
+  %row = getelementptr i64, ptr %slots, i64 %row.i
+  %column = call i64 @word(ptr %row, i64 {t.SLOT_COLUMN})
+  %size = call i64 @word(ptr %row, i64 {t.SLOT_SIZE})
+  %as.object = icmp eq i64 %size, 0
+  br i1 %as.object, label %itself, label %number
+itself:
+  %object = call ptr @pointer(ptr %objects, i64 %column)
+  br label %stored
+number:
+  %v = call i64 @word(ptr %values, i64 %column)
+  %v.o = call ptr @PyLong_FromUnsignedLongLong(i64 %v)
+  call void @own(ptr %owned, ptr %v.o)
+  br label %stored
+stored:
+  %passed = phi ptr [ %object, %itself ], [ %v.o, %number ]
+  %to = getelementptr ptr, ptr %argv, i64 %at
+  store ptr %passed, ptr %to
+  br label %slot
+go:
+  %call = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_CALL})
+  %said = call ptr @PyObject_Vectorcall(ptr %call, ptr %argv, i64 %at, ptr null)
+  %angry = icmp eq ptr %said, null
+  br i1 %angry, label %fail, label %heard
+heard:
+  call void @Py_DecRef(ptr %said)
+  br label %done
+done:
+  ret i1 true
+fail:
+  ret i1 false
+}}
+"""
+
+_CALL = f"""
+define internal void @done_with(ptr %busy) alwaysinline {{
+  %n = load i64, ptr %busy
+  %n.1 = sub i64 %n, 1
+  store i64 %n.1, ptr %busy
+  ret void
+}}
+
+define ptr @tw_call(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+entry:
+  %values = alloca [{t.MOST_COLUMNS} x i64], align 16
+  %objects = alloca [{t.MOST_COLUMNS} x ptr], align 16
+  %owned = alloca [{2 * t.MOST_COLUMNS + 8} x i64], align 16
+  %programs = alloca [3 x i64], align 16
+  store i64 0, ptr %owned
+  %state = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %shared = call ptr @pointer(ptr %state, i64 {t.STATE_SHARED})
+  %hooks = call ptr @pointer(ptr %state, i64 {t.STATE_HOOKS})
+  %unhooked = icmp eq ptr %hooks, null
+  %lost = icmp eq i64 %nargs, 0
+  %no.hooks = or i1 %unhooked, %lost
+  br i1 %no.hooks, label %begin, label %hook
+hook:                                     ; they see the arguments, not the grid
+  %args.1 = getelementptr ptr, ptr %args, i64 1
+  %nargs.1 = sub i64 %nargs, 1
+  %hooked = call ptr @PyObject_Vectorcall(ptr %hooks, ptr %args.1, i64 %nargs.1, ptr %kwnames)
+  %unhappy = icmp eq ptr %hooked, null
+  br i1 %unhappy, label %fail, label %heard
+heard:
+  call void @Py_DecRef(ptr %hooked)
+  br label %begin
+begin:
+  %no.names = icmp eq ptr %kwnames, null
+  br i1 %no.names, label %search, label %count
+count:
+  %named = call i64 @PyTuple_Size(ptr %kwnames)
+  br label %search
+search:
+  %nkw = phi i64 [ 0, %begin ], [ %named, %count ]
+  %last = call ptr @pointer(ptr %state, i64 {t.STATE_LAST})
+  br label %try
+
+try:
+  %entry.t = phi ptr [ %last, %search ], [ %first, %over ], [ %following, %next.one ]
+  %again = phi i1 [ false, %search ], [ true, %over ], [ true, %next.one ]
+  %none = icmp eq ptr %entry.t, null
+  br i1 %none, label %end, label %compare
+end:
+  br i1 %again, label %miss, label %over
+over:                                     ; after the last one that fitted: all
+  %first = call ptr @pointer(ptr %state, i64 {t.STATE_FIRST})
+  br label %try
+compare:
+  %fine = call i1 @matches(ptr %shared, ptr %entry.t, ptr %args, i64 %nargs, ptr %kwnames, i64 %nkw,
+                           ptr %values, ptr %objects, ptr %owned)
+  br i1 %fine, label %found, label %next
+next:
+  call void @release(ptr %owned)
+  br i1 %again, label %next.one, label %over
+next.one:
+  %following = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_NEXT})
+  br label %try
+
+found:
+  %last.at = getelementptr i64, ptr %state, i64 {t.STATE_LAST}
+  store ptr %entry.t, ptr %last.at
+  %busy = getelementptr i64, ptr %state, i64 {t.STATE_BUSY}
+  %in.use = load i64, ptr %busy
+  %in.use.1 = add i64 %in.use, 1
+  store i64 %in.use.1, ptr %busy
+  %before = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_BEFORE})
+  %unchecked = icmp eq ptr %before, null
+  br i1 %unchecked, label %size, label %ask
+ask:
+  %answer = call ptr @PyObject_CallNoArgs(ptr %before)
+  %angry = icmp eq ptr %answer, null
+  br i1 %angry, label %leave, label %answered
+answered:
+  %false = call ptr @pointer(ptr %shared, i64 {t.SHARED_FALSE})
+  %another = icmp eq ptr %answer, %false
+  call void @Py_DecRef(ptr %answer)
+  br i1 %another, label %another.call, label %size
+size:
+  %grid.o = call ptr @grid(ptr %shared, ptr %entry.t, ptr %args, ptr %programs, ptr %owned)
+  %no.grid = icmp eq ptr %grid.o, null
+  br i1 %no.grid, label %leave, label %how
+how:
+  %result = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RESULT})
+  call void @Py_IncRef(ptr %result)
+  %function = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_CALL})
+  %native = icmp eq ptr %function, null
+  br i1 %native, label %straight, label %round
+straight:
+  %launched = call i1 @direct(ptr %entry.t, ptr %values, ptr %programs)
+  br label %finish
+round:
+  %called = call i1 @through(ptr %entry.t, ptr %args, ptr %values, ptr %objects, ptr %programs, ptr %grid.o, ptr %owned)
+  br label %finish
+finish:
+  %good = phi i1 [ %launched, %straight ], [ %called, %round ]
+  call void @done_with(ptr %busy)
+  call void @release(ptr %owned)
+  br i1 %good, label %give, label %drop
+give:
+  ret ptr %result
+drop:
+  call void @Py_DecRef(ptr %result)
+  ret ptr null
+leave:
+  call void @done_with(ptr %busy)
+  br label %fail
+fail:
+  call void @release(ptr %owned)
+  ret ptr null
+
+another.call:
+  call void @done_with(ptr %busy)
+  br label %miss
+miss:
+  call void @release(ptr %owned)
+  %slow = call ptr @pointer(ptr %state, i64 {t.STATE_MISS})
+  %slowly = call ptr @PyObject_Vectorcall(ptr %slow, ptr %args, i64 %nargs, ptr %kwnames)
+  ret ptr %slowly
+}}
+"""
+
+_SUBSCRIPT = """
+define ptr @tw_subscript(ptr %kernel, ptr %grid) {{
+entry:
+  %at = getelementptr i8, ptr %kernel, i64 {ready_offset}
+  %ready = load ptr, ptr %at
+  %unset = icmp eq ptr %ready, null
+  br i1 %unset, label %broken, label %whole
+whole:
+  %method = call ptr @PyMethod_New(ptr %ready, ptr %grid)
+  ret ptr %method
+broken:
+  call void @PyErr_BadInternalCall()
+  ret ptr null
+}}
+"""
+
+EXPORTS = ("tw_call", "tw_subscript")
+
+
+CALLS = "calls"
+"""Name of the code among the helpers of a back end."""
+READY_OFFSET = object.__basicsize__  # where a kernel has its launch function: its first slot
+TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word of its head; both are checked before use
+
+
+def calls_text(triple: str) -> str:
+    """LLVM IR of `tw_call` and `tw_subscript`."""
+    subscript, target = _SUBSCRIPT.format(ready_offset=READY_OFFSET), f'target triple = "{triple}"\n'
+    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, _DIRECT, _THROUGH, _CALL, subscript))

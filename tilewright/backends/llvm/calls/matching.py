@@ -1,0 +1,427 @@
+"""LLVM IR of the first half of a launch: is this the call that an entry remembers, and what are the values?
+
+    @fetch   the object that a column looks at; what is new to us is noted in `owned` and released at the end
+    @fits    whether it is as the column asks; its value
+    @matches all columns of an entry
+
+Only exported functions of the interpreter are called. That an object's class is the word at `type_offset` is checked
+when the code is loaded; so is that a tensor of torch lies behind the head of its object.
+"""
+
+from __future__ import annotations
+
+from tilewright.backends.llvm.calls import tables as t
+
+EXTERNALS = """
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
+declare ptr @PyLong_FromUnsignedLongLong(i64)
+declare double @PyFloat_AsDouble(ptr)
+declare i32 @PyUnicode_Compare(ptr, ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare void @PyErr_BadInternalCall()
+declare i64 @PyTuple_Size(ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare i64 @PyList_Size(ptr)
+declare ptr @PyList_GetItem(ptr, i64)
+declare ptr @PyDict_Copy(ptr)
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare i32 @PyCallable_Check(ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyMethod_New(ptr, ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+"""
+
+_HELPERS = """
+define internal i64 @word(ptr %table, i64 %index) alwaysinline {{
+  %p = getelementptr i64, ptr %table, i64 %index
+  %w = load i64, ptr %p
+  ret i64 %w
+}}
+
+define internal ptr @pointer(ptr %table, i64 %index) alwaysinline {{
+  %p = getelementptr i64, ptr %table, i64 %index
+  %w = load ptr, ptr %p
+  ret ptr %w
+}}
+
+define internal i1 @is_of(ptr %object, ptr %type) alwaysinline {{
+  %at = getelementptr i8, ptr %object, i64 {type_offset}
+  %found = load ptr, ptr %at
+  %same = icmp eq ptr %found, %type
+  ret i1 %same
+}}
+
+; References that a call holds: a count, then objects.
+define internal void @own(ptr %owned, ptr %object) alwaysinline {{
+  %n = load i64, ptr %owned
+  %n.1 = add i64 %n, 1
+  %to = getelementptr i64, ptr %owned, i64 %n.1
+  store ptr %object, ptr %to
+  store i64 %n.1, ptr %owned
+  ret void
+}}
+
+define internal void @release(ptr %owned) {{
+entry:
+  br label %next
+next:
+  %n = load i64, ptr %owned
+  %none = icmp eq i64 %n, 0
+  br i1 %none, label %done, label %one
+one:
+  %from = getelementptr i64, ptr %owned, i64 %n
+  %object = load ptr, ptr %from
+  %n.1 = sub i64 %n, 1
+  store i64 %n.1, ptr %owned
+  call void @Py_DecRef(ptr %object)
+  br label %next
+done:
+  ret void
+}}
+"""
+
+_FETCH = f"""
+; The object of a column, or null.
+define internal ptr @fetch(ptr %column, ptr %args, ptr %objects, ptr %owned) {{
+entry:
+  %argv = alloca [2 x ptr]
+  %source = call i64 @word(ptr %column, i64 {t.COLUMN_SOURCE})
+  %name = call i64 @word(ptr %column, i64 {t.COLUMN_NAME})
+  %name.p = inttoptr i64 %name to ptr
+  %plain = icmp eq i64 %source, {t.ARGUMENT}
+  br i1 %plain, label %argument, label %part
+argument:
+  %argument.at = getelementptr ptr, ptr %args, i64 %name
+  %argument.o = load ptr, ptr %argument.at
+  ret ptr %argument.o
+part:
+  %parent = call i64 @word(ptr %column, i64 {t.COLUMN_PARENT})
+  %whole = call ptr @pointer(ptr %objects, i64 %parent)
+  switch i64 %source, label %itself [ i64 {t.ITEM}, label %item
+                                      i64 {t.LIST_ITEM}, label %list
+                                      i64 {t.ATTRIBUTE}, label %attribute
+                                      i64 {t.METHOD}, label %method
+                                      i64 {t.HELPER}, label %helper ]
+itself:
+  ret ptr %whole
+item:
+  %item.o = call ptr @PyTuple_GetItem(ptr %whole, i64 %name)
+  ret ptr %item.o
+list:
+  %list.o = call ptr @PyList_GetItem(ptr %whole, i64 %name)
+  %out = icmp eq ptr %list.o, null
+  br i1 %out, label %none, label %hold
+hold:                                     ; a list may lose its items
+  call void @Py_IncRef(ptr %list.o)
+  br label %new
+attribute:
+  %attribute.o = call ptr @PyObject_GetAttr(ptr %whole, ptr %name.p)
+  br label %made
+method:
+  store ptr %whole, ptr %argv
+  %method.o = call ptr @PyObject_VectorcallMethod(ptr %name.p, ptr %argv, i64 1, ptr null)
+  br label %made
+helper:
+  store ptr %whole, ptr %argv
+  %helper.o = call ptr @PyObject_Vectorcall(ptr %name.p, ptr %argv, i64 1, ptr null)
+  br label %made
+made:
+  %made.o = phi ptr [ %attribute.o, %attribute ], [ %method.o, %method ], [ %helper.o, %helper ]
+  %failed = icmp eq ptr %made.o, null
+  br i1 %failed, label %none, label %new
+new:
+  %new.o = phi ptr [ %list.o, %hold ], [ %made.o, %made ]
+  call void @own(ptr %owned, ptr %new.o)
+  ret ptr %new.o
+none:                                     ; the way through Python says why
+  call void @PyErr_Clear()
+  ret ptr null
+}}
+"""
+
+_TENSOR = f"""
+; Facts of a tensor of torch, 0 if it has no plain memory; its address goes to %out.
+define internal i64 @tensor(ptr %shared, ptr %object, ptr %out) {{
+entry:
+  %described = alloca [8 x i64], align 16
+  %kind.at = alloca i32
+  %index.at = alloca i32
+  %type.at = alloca i32
+  %data = call ptr @pointer(ptr %shared, i64 {t.SHARED_DATA})
+  %no.shim = icmp eq ptr %data, null
+  br i1 %no.shim, label %exchange, label %shim
+shim:
+  %cdata = call i64 @word(ptr %shared, i64 {t.SHARED_CDATA})
+  %handle = getelementptr i8, ptr %object, i64 %cdata
+  %code.data = call i32 %data(ptr %handle, ptr %out)
+  %dtype = call ptr @pointer(ptr %shared, i64 {t.SHARED_DTYPE})
+  %code.type = call i32 %dtype(ptr %handle, ptr %type.at)
+  %device = call ptr @pointer(ptr %shared, i64 {t.SHARED_DEVICE})
+  %code.kind = call i32 %device(ptr %handle, ptr %kind.at)
+  %code.a = or i32 %code.data, %code.type
+  %code.b = or i32 %code.a, %code.kind
+  %bad = icmp ne i32 %code.b, 0
+  br i1 %bad, label %no, label %where
+where:
+  %kind = load i32, ptr %kind.at
+  %type = load i32, ptr %type.at
+  %host = icmp eq i32 %kind, 0            ; the CPU has no number
+  br i1 %host, label %read, label %numbered
+numbered:
+  %index.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_INDEX})
+  %code.index = call i32 %index.f(ptr %handle, ptr %index.at)
+  %index.n = load i32, ptr %index.at
+  br label %read
+exchange:
+  %exchange.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_EXCHANGE})
+  %code = call i32 %exchange.f(ptr %object, ptr %described)
+  %refused = icmp ne i32 %code, 0
+  br i1 %refused, label %clear, label %taken
+taken:
+  %start = call i64 @word(ptr %described, i64 0)
+  %offset = call i64 @word(ptr %described, i64 5)
+  %address.x = add i64 %start, %offset
+  %null.x = icmp eq i64 %start, 0
+  %address.y = select i1 %null.x, i64 0, i64 %address.x
+  store i64 %address.y, ptr %out
+  %kind.p = getelementptr i8, ptr %described, i64 8
+  %kind.x = load i32, ptr %kind.p
+  %index.p = getelementptr i8, ptr %described, i64 12
+  %index.x = load i32, ptr %index.p
+  %type.p = getelementptr i8, ptr %described, i64 20
+  %type.x = load i32, ptr %type.p
+  br label %read
+read:
+  %kind.r = phi i32 [ %kind, %where ], [ %kind, %numbered ], [ %kind.x, %taken ]
+  %index.r = phi i32 [ 0, %where ], [ %index.n, %numbered ], [ %index.x, %taken ]
+  %type.r = phi i32 [ %type, %where ], [ %type, %numbered ], [ %type.x, %taken ]
+  %address = load i64, ptr %out
+  %nowhere = icmp eq i64 %address, 0
+  br i1 %nowhere, label %no, label %facts
+facts:
+  %aligned = call i64 @alignment(i64 %address)
+  %type.64 = zext i32 %type.r to i64
+  %kind.64 = zext i32 %kind.r to i64
+  %index.64 = zext i32 %index.r to i64
+  %kind.s = shl i64 %kind.64, {t.SHIFT_KIND}
+  %index.s = shl i64 %index.64, {t.SHIFT_INDEX}
+  %f.1 = or i64 %type.64, %aligned
+  %f.2 = or i64 %f.1, %kind.s
+  %f.3 = or i64 %f.2, %index.s
+  ret i64 %f.3
+clear:
+  call void @PyErr_Clear()
+  br label %no
+no:
+  ret i64 0
+}}
+
+define internal i64 @alignment(i64 %address) alwaysinline {{
+  %low = and i64 %address, 15
+  %aligned = icmp eq i64 %low, 0
+  %bit = select i1 %aligned, i64 {t.FACT_ALIGNED}, i64 0
+  ret i64 %bit
+}}
+
+define internal i64 @integer(i64 %n) alwaysinline {{
+  %low.bits = and i64 %n, 15
+  %by.16 = icmp eq i64 %low.bits, 0
+  %bit.0 = select i1 %by.16, i64 {t.FACT_DIVISIBLE}, i64 0
+  %one = icmp eq i64 %n, 1
+  %bit.1 = select i1 %one, i64 {t.FACT_ONE}, i64 0
+  %short = trunc i64 %n to i32
+  %back = sext i32 %short to i64
+  %wide = icmp ne i64 %back, %n
+  %bit.2 = select i1 %wide, i64 {t.FACT_WIDE}, i64 0
+  %small = icmp slt i64 %n, 1
+  %bit.3 = select i1 %small, i64 {t.FACT_NOT_POSITIVE}, i64 0
+  %steps = shl i64 %n, 4                  ; the low bits themselves tell what divides it
+  %bits.4 = and i64 %steps, {t.FACTS_OF_STEPS}
+  %f.1 = or i64 %bit.0, %bit.1
+  %f.2 = or i64 %bit.2, %bit.3
+  %f.3 = or i64 %f.1, %f.2
+  %f.4 = or i64 %f.3, %bits.4
+  ret i64 %f.4
+}}
+"""
+
+_FITS = f"""
+; Whether an object is what a column asks for; its value goes to %out.
+define internal i1 @fits(ptr %shared, ptr %column, ptr %object, ptr %out) {{
+entry:
+  %over = alloca i32
+  %kind = call i64 @word(ptr %column, i64 {t.COLUMN_KIND})
+  %wanted = call ptr @pointer(ptr %column, i64 {t.COLUMN_WANTED})
+  %mask = call i64 @word(ptr %column, i64 {t.COLUMN_MASK})
+  %key = call i64 @word(ptr %column, i64 {t.COLUMN_KEY})
+  %same = icmp eq ptr %object, %wanted
+  switch i64 %kind, label %typed [ i64 {t.ANY}, label %yes
+                                   i64 {t.SAME}, label %compare
+                                   i64 {t.TEXT}, label %text
+                                   i64 {t.WORD}, label %field
+                                   i64 {t.BOOLEAN}, label %boolean ]
+compare:
+  ret i1 %same
+text:
+  %unicode = call ptr @pointer(ptr %shared, i64 {t.SHARED_TEXT})
+  br i1 %same, label %yes, label %text.class
+text.class:
+  %is.text = call i1 @is_of(ptr %object, ptr %unicode)
+  br i1 %is.text, label %text.compare, label %no
+text.compare:
+  %order = call i32 @PyUnicode_Compare(ptr %object, ptr %wanted)
+  %equal.text = icmp eq i32 %order, 0
+  ret i1 %equal.text
+field:
+  %field.at = getelementptr i8, ptr %object, i64 %mask
+  %field.w = load i64, ptr %field.at
+  br label %address
+boolean:
+  %true = call ptr @pointer(ptr %shared, i64 {t.SHARED_TRUE})
+  %is.bool = call i1 @is_of(ptr %object, ptr %wanted)
+  %truth = icmp eq ptr %object, %true
+  %bit = zext i1 %truth to i64
+  store i64 %bit, ptr %out
+  ret i1 %is.bool
+typed:
+  %of.type = call i1 @is_of(ptr %object, ptr %wanted)
+  br i1 %of.type, label %read, label %no
+read:
+  switch i64 %kind, label %no [ i64 {t.CLASS}, label %yes
+                                i64 {t.TUPLE}, label %tuple
+                                i64 {t.LIST}, label %list
+                                i64 {t.TENSOR}, label %tensor
+                                i64 {t.INTEGER}, label %whole
+                                i64 {t.NUMBER}, label %whole
+                                i64 {t.ADDRESS}, label %raw
+                                i64 {t.FLOAT32}, label %real
+                                i64 {t.FLOAT64}, label %real
+                                i64 {t.REAL}, label %real ]
+tuple:
+  %tuple.n = call i64 @PyTuple_Size(ptr %object)
+  %tuple.fine = icmp eq i64 %tuple.n, %key
+  ret i1 %tuple.fine
+list:
+  %list.n = call i64 @PyList_Size(ptr %object)
+  %list.fine = icmp eq i64 %list.n, %key
+  ret i1 %list.fine
+tensor:
+  %facts.t = call i64 @tensor(ptr %shared, ptr %object, ptr %out)
+  %tensor.fine = icmp eq i64 %facts.t, %key
+  ret i1 %tensor.fine
+whole:
+  %n = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %over)
+  store i64 %n, ptr %out
+  %beyond = load i32, ptr %over
+  %in.64 = icmp eq i32 %beyond, 0
+  %exact = icmp eq i64 %kind, {t.NUMBER}
+  %bits = call i64 @integer(i64 %n)
+  %masked = and i64 %bits, %mask
+  %facts.n = select i1 %exact, i64 %n, i64 %masked
+  %as.asked = icmp eq i64 %facts.n, %key
+  %both = and i1 %in.64, %as.asked
+  ret i1 %both
+raw:
+  %raw.n = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  br label %address
+address:
+  %place = phi i64 [ %field.w, %field ], [ %raw.n, %raw ]
+  store i64 %place, ptr %out
+  %facts.a = call i64 @alignment(i64 %place)
+  %some = icmp ne i64 %place, 0
+  %right = icmp eq i64 %facts.a, %key
+  %address.fine = and i1 %some, %right
+  ret i1 %address.fine
+real:
+  %real.v = call double @PyFloat_AsDouble(ptr %object)
+  %pattern = bitcast double %real.v to i64
+  %is.single = icmp eq i64 %kind, {t.FLOAT32}
+  br i1 %is.single, label %single, label %double
+double:
+  store i64 %pattern, ptr %out
+  %value.wanted = icmp eq i64 %kind, {t.REAL}
+  %value.same = icmp eq i64 %pattern, %key
+  %value.any = xor i1 %value.wanted, true
+  %value.fine = or i1 %value.any, %value.same
+  ret i1 %value.fine
+single:
+  %rounded = fptrunc double %real.v to float
+  %pattern.32 = bitcast float %rounded to i32
+  %pattern.64 = zext i32 %pattern.32 to i64
+  store i64 %pattern.64, ptr %out
+  ret i1 true
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+"""
+
+_MATCHES = f"""
+; Whether a call is the one that an entry remembers; values and objects of its columns are written.
+define internal i1 @matches(ptr %shared, ptr %entry.t, ptr %args, i64 %nargs, ptr %kwnames, i64 %nkw,
+                            ptr %values, ptr %objects, ptr %owned) {{
+entry:
+  %want.nargs = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NARGS})
+  %want.nkw = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NKW})
+  %same.nargs = icmp eq i64 %want.nargs, %nargs
+  %same.nkw = icmp eq i64 %want.nkw, %nkw
+  %same.shape = and i1 %same.nargs, %same.nkw
+  %names = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_NAMES})
+  br i1 %same.shape, label %name, label %no
+name:
+  %k = phi i64 [ 0, %entry ], [ %k.1, %name.one ]
+  %all.names = icmp eq i64 %k, %nkw
+  br i1 %all.names, label %columns, label %name.one
+name.one:
+  %given.name = call ptr @PyTuple_GetItem(ptr %kwnames, i64 %k)
+  %want.name = call ptr @pointer(ptr %names, i64 %k)
+  %k.1 = add i64 %k, 1
+  %same.name = icmp eq ptr %given.name, %want.name
+  br i1 %same.name, label %name, label %no
+columns:
+  %ncols = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NCOLS})
+  %table = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_COLUMNS})
+  br label %column
+column:
+  %i = phi i64 [ 0, %columns ], [ %i.1, %check ]
+  %all.columns = icmp eq i64 %i, %ncols
+  br i1 %all.columns, label %yes, label %column.one
+column.one:
+  %i.1 = add i64 %i, 1
+  %place = mul i64 %i, {t.COLUMN_WORDS}
+  %asked = getelementptr i64, ptr %table, i64 %place
+  %object = call ptr @fetch(ptr %asked, ptr %args, ptr %objects, ptr %owned)
+  %missing = icmp eq ptr %object, null
+  br i1 %missing, label %no, label %check
+check:
+  %object.to = getelementptr ptr, ptr %objects, i64 %i
+  store ptr %object, ptr %object.to
+  %value.to = getelementptr i64, ptr %values, i64 %i
+  %fine = call i1 @fits(ptr %shared, ptr %asked, ptr %object, ptr %value.to)
+  br i1 %fine, label %column, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+"""
+
+
+def matching_ir(type_offset: int) -> str:
+    """The text of `@matches` and what it calls.
+
+    Args:
+        type_offset: where an object has its class.
+    """
+    return "".join((EXTERNALS, _HELPERS.format(type_offset=type_offset), _FETCH, _TENSOR, _FITS, _MATCHES))

@@ -1,0 +1,106 @@
+"""What the machine code of a launch is told: tables of 8-byte words, by index.
+
+::
+
+    state -> entry -> entry -> ...     an entry is one remembered call
+    entry: shape of the call, columns, slots, what is launched
+    column: where an object is found from the call, what is asked of it, and so which value it has
+    slot: which column's value lies where in the block of the launch
+
+A column looks at an argument, or at a part of what an earlier column has found: an item, an attribute, what a method
+or a helper gives. So tuples, descriptors and arrays of any library are rows of the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_WORDS = range(7)
+"""Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch,
+how many launches are in an entry."""
+
+SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, SHARED_EXCHANGE, SHARED_CDATA = range(8)
+SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_WORDS = range(8, 13)
+"""Of the process: objects of Python, and functions of torch that read a tensor."""
+
+ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
+ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
+ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WORDS = range(15, 22)
+"""BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
+that launches; else RUN is called with a block that begins with RECORD and the answer of TELLER (threads, or the
+stream), or FIXED for grids of fewer than SERIAL programs. EXPLAIN raises the error of a code that is not zero. META is
+a dictionary of arguments by name and META_NAMES which are filled in, for grids that are functions, and for CALL where
+ENTRY_RUN is 1."""
+
+COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY, COLUMN_WORDS = range(8)
+
+ARGUMENT, ITEM, LIST_ITEM, ATTRIBUTE, METHOD, HELPER, SAME_OBJECT = range(7)
+"""Where a column finds its object: argument number NAME; item NAME of the tuple or list of column PARENT; the
+attribute, or what the method without arguments gives; what the function NAME gives; the object of PARENT itself."""
+
+ANY, SAME, CLASS, TUPLE, LIST, TENSOR, INTEGER, FLOAT32, FLOAT64, BOOLEAN, ADDRESS, WORD, NUMBER, REAL, TEXT = range(15)
+"""What is asked of it: nothing; to be WANTED; to be of class WANTED, with KEY items; to have these facts, KEY, of those
+in MASK; to be equal to KEY (a number, the bits of a float) or WANTED (text). WORD is the address at MASK in it."""
+
+FACT_DIVISIBLE, FACT_ONE, FACT_WIDE, FACT_NOT_POSITIVE = 1, 2, 4, 8
+FACTS_OF_STEPS = 16 | 32 | 64
+"""Facts of integers: divisible by 16, is 1, outside of 32 bits, below 1; divisible by 2, 4, 8 (for strides). Facts of
+addresses: bit 32, divisible by 16; of tensors also the element type (bits 0 to 31) and the device (bits 33 up)."""
+FACT_ALIGNED = 1 << 32
+SHIFT_KIND, SHIFT_INDEX = 33, 41
+
+SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
+"""Size 0, for CALL: the object itself; else its value, of so many bytes."""
+
+MOST_COLUMNS, MOST_BYTES = 96, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A row of the table of columns; see the words above.
+
+    Args:
+        source, parent, name: where the object is found; `name` is an index, or a string, or a helper.
+        kind, wanted, mask, key: what is asked of it.
+    """
+
+    source: int
+    parent: int
+    name: Any
+    kind: int
+    wanted: Any = None
+    mask: int = 0
+    key: int = 0
+
+    def words(self) -> list[int]:
+        """The row."""
+        name = self.name if isinstance(self.name, int) else id(self.name)
+        wanted = 0 if self.wanted is None and self.kind != SAME else id(self.wanted)
+        return [self.source, self.parent, name, self.kind, wanted, self.mask, _signed(self.key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A call, as it is remembered.
+
+    Args:
+        names: keywords of the call, the very strings.
+        count: arguments of the call, keywords included.
+        columns: of the call.
+        slots: (column, is it a number or address) of each run-time parameter of the code.
+        meta: all arguments by name, in order; None where they are not wanted by name.
+        meta_names: parameter of each argument as written, None for an option.
+    """
+
+    names: Sequence[str]
+    count: int
+    columns: Sequence[Column]
+    slots: Sequence[tuple[int, bool]]
+    meta: dict[str, Any] | None
+    meta_names: Sequence[str | None]
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >= 1 << 63 else word

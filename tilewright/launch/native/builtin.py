@@ -1,0 +1,146 @@
+"""A launch function in machine code: the table of calls that it knows, and how calls are added."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.protocol import Packing
+from tilewright.base.cache_layers import SmallObjects
+from tilewright.launch.native.machine import Machine, machine
+
+_MOST_ENTRIES = 256  # of one kernel; with one more it starts anew
+_HOOKS, _ENTRIES = 3, 4  # places in what a state keeps
+
+
+class _State(int):
+    """The address of a table of words; keeps everything alive that is reached from there."""
+
+    kept: list[Any]
+
+
+class Builtin:
+    """A launch function of one kernel.
+
+    Args:
+        code: the machine code.
+        miss: called for every call that is not known, with the same arguments.
+
+    Attributes:
+        call: the built-in function, `call(grid, *args, **kwargs)`.
+        machine: the code.
+    """
+
+    def __init__(self, code: Machine, miss: Callable[..., Any]) -> None:
+        self._words = (ctypes.c_int64 * t.STATE_WORDS)()
+        self._state = _State(ctypes.addressof(self._words))
+        self._state.kept = [self._words, code, miss, None, []]
+        self._words[t.STATE_MISS] = id(miss)
+        self._words[t.STATE_SHARED] = ctypes.addressof(code.shared)
+        self.machine = code
+        self.call = code.function(self._state)
+
+    @property
+    def _entries(self) -> list[Any]:
+        entries: list[Any] = self._state.kept[_ENTRIES]
+        return entries
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more calls can be learned."""
+        return len(self._entries) >= _MOST_ENTRIES
+
+    def forget(self) -> None:
+        """Know no call any more. While a launch is under way its entry must last, so all are freed at a later time."""
+        self._words[t.STATE_FIRST] = self._words[t.STATE_LAST] = 0
+        if not self._words[t.STATE_BUSY]:
+            self._entries.clear()
+
+    def hook(self, function: Callable[..., Any] | None) -> None:
+        """Call `function(*args, **kwargs)` ahead of every launch, or nothing."""
+        self._state.kept[_HOOKS] = function
+        self._words[t.STATE_HOOKS] = 0 if function is None else id(function)
+
+    def learn(
+        self,
+        known: t.Known,
+        launch: Callable[..., None],
+        result: Any,
+        *,
+        before: Callable[[], Any] | None = None,
+        watched: Callable[..., None] | None = None,
+    ) -> None:
+        """Launch calls of one form at once from now on.
+
+        Args:
+            known: the call.
+            launch: `launch(gx, gy, gz, *values)`; its `packing`, if it has one, is what machine code does instead.
+            result: what a launch gives.
+            before: called ahead of every launch; False says that this is another call after all.
+            watched: called instead of `launch`, as `watched(arguments, grid, gx, gy, gz, *values)`.
+        """
+        packing: Packing | None = None if watched is not None else getattr(launch, "packing", None)
+        if packing is not None and not _holds(known, packing):
+            packing = None
+        if self.is_full:
+            self.forget()
+        if self.is_full:
+            return
+        columns = _words([word for column in known.columns for word in column.words()])
+        names = _words([id(name) for name in known.names])
+        slots = _slots(known, packing)
+        meta_names = [None if name is None else name for name in known.meta_names]
+        entry = _words([0] * t.ENTRY_WORDS)
+        entry[t.ENTRY_NEXT] = self._words[t.STATE_FIRST]
+        entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.count - len(known.names), len(known.names)
+        entry[t.ENTRY_NCOLS], entry[t.ENTRY_NSLOTS] = len(known.columns), len(known.slots)
+        name_words = _words([0 if name is None else id(name) for name in meta_names])
+        tables = {t.ENTRY_COLUMNS: columns, t.ENTRY_NAMES: names, t.ENTRY_SLOTS: slots, t.ENTRY_META_NAMES: name_words}
+        for word, table in tables.items():
+            entry[word] = ctypes.addressof(table)
+        meta = {} if known.meta is None else known.meta
+        function = None if packing is not None else watched or launch
+        for word, thing in {t.ENTRY_META: meta, t.ENTRY_RESULT: result}.items():
+            entry[word] = id(thing)
+        for word, maybe in {t.ENTRY_BEFORE: before, t.ENTRY_CALL: function}.items():
+            entry[word] = 0 if maybe is None else id(maybe)
+        entry[t.ENTRY_RUN] = int(watched is not None)
+        if packing is not None:
+            _pack(entry, packing)
+        self._entries.append((entry, tables, known, meta, launch, packing, result, before, function))
+        self._words[t.STATE_FIRST] = ctypes.addressof(entry)  # one word: who reads it sees a whole entry
+
+
+def _pack(entry: Any, packing: Packing) -> None:
+    entry[t.ENTRY_RUN], entry[t.ENTRY_RECORD] = packing.run, packing.record
+    entry[t.ENTRY_SERIAL], entry[t.ENTRY_FIXED] = packing.serial_below, packing.fixed
+    entry[t.ENTRY_TELLER] = id(packing.teller)
+    entry[t.ENTRY_ON_GPU], entry[t.ENTRY_CLUSTER] = int(packing.cluster > 0), packing.cluster
+    entry[t.ENTRY_EXPLAIN] = id(packing.explain)
+
+
+def _holds(known: t.Known, packing: Packing) -> bool:
+    """Whether the block of a launch has room for the slots."""
+    return all(offset + size + 24 <= t.MOST_BYTES for offset, size in packing.slots) and len(packing.slots) == len(
+        known.slots
+    )
+
+
+def _slots(known: t.Known, packing: Packing | None) -> Any:
+    rows: list[int] = []
+    for index, (column, is_number) in enumerate(known.slots):
+        offset, size = (0, 8 if is_number else 0) if packing is None else packing.slots[index]
+        rows += [column, offset, size]
+    return _words(rows)
+
+
+def _words(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def make_builtin(miss: Callable[..., Any]) -> Builtin | None:
+    """A launch function that calls `miss` for what it does not know; None where there can be none."""
+    found = machine(SmallObjects())
+    return None if found is None else Builtin(found, miss)

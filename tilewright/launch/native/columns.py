@@ -1,0 +1,256 @@
+"""What machine code is told of a call that Python has bound, specialised and launched once.
+
+Each argument becomes the columns that tell calls apart at least as finely as its specialisation does (`tables.py`): a
+tuple is a class, a length and its items; a descriptor its attributes; an array of another library what `read` says of
+it. Whatever has no column (records, constants that may change in place, subclasses of numbers) stays in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import struct
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.compile.specialize import Param, Path
+from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, read
+from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.launch.bind import Call
+from tilewright.launch.fastpath import is_lasting
+from tilewright.launch.native.machine import Machine
+
+_FLOATS = {"fp32": t.FLOAT32, "fp64": t.FLOAT64}
+_NUMBERED_INTEGERS = ("", "i32", "i64")  # of annotations: the others have ranges of their own
+
+
+class _Refused(Exception):
+    """A part of a call that no column describes."""
+
+
+class _Columns:
+    """The table of a call in the making.
+
+    Args:
+        machine: reads tensors.
+        types: signature type of each run-time part by path.
+    """
+
+    def __init__(self, machine: Machine, types: Mapping[Path, str]) -> None:
+        self._machine, self._types = machine, types
+        self.rows: list[t.Column] = []
+        self.of: dict[Path, int] = {}
+        self._at: tuple[int, int, Any] = (t.ARGUMENT, 0, 0)
+
+    def add(self, kind: int, wanted: Any = None, mask: int = 0, key: int = 0, *, at: Any = None) -> int:
+        """Ask for something of the object at `at`, by default the one that is being described; its number."""
+        source, parent, name = self._at if at is None else at
+        self.rows.append(t.Column(source, parent, name, kind, wanted, mask, key))
+        if len(self.rows) > t.MOST_COLUMNS:
+            raise _Refused
+        return len(self.rows) - 1
+
+    def describe(self, value: Any, param: Param, path: Path, at: tuple[int, int, Any], exact: bool = False) -> None:
+        """Columns of `value`, which is found at `at` and bound to `param` at `path`.
+
+        Raises:
+            _Refused: there are none.
+        """
+        self._at = at
+        if param.is_constexpr:
+            self._constant(value)
+        elif isinstance(value, TensorDescriptor):
+            self._descriptor(value, param, path)
+        elif isinstance(value, tuple):
+            parent = self.add(t.TUPLE, type(value), key=len(value))
+            for index, item in enumerate(value):
+                self.describe(item, param, (*path, index), (t.ITEM, parent, index), exact)
+        else:
+            if exact:
+                self._at = (t.SAME_OBJECT, self._constant(value), 0)
+            self._runtime(value, param, path)
+
+    # --- constants ------------------------------------------------------------------------------------
+
+    def _constant(self, value: Any) -> int:
+        """Asks for a constant, by value where it has one."""
+        if type(value) is int and -(1 << 63) <= value < 1 << 63:
+            return self.add(t.NUMBER, int, key=value)
+        if type(value) is float:
+            return self.add(t.REAL, float, key=struct.unpack("=q", struct.pack("=d", value))[0])
+        if type(value) is str:
+            return self.add(t.TEXT, value)
+        if type(value) is tuple:
+            parent = self.add(t.TUPLE, tuple, key=len(value))
+            for index, item in enumerate(value):
+                self._at = (t.ITEM, parent, index)
+                self._constant(item)
+            return parent
+        if not is_lasting(value) or type(value) is int:
+            raise _Refused
+        return self.add(t.SAME, value)
+
+    # --- numbers and arrays ---------------------------------------------------------------------------
+
+    def _runtime(self, value: Any, param: Param, path: Path) -> None:
+        kind = self._types.get(path)
+        if value is None:
+            self._constant(None)
+        elif type(value) is bool:
+            if param.fixed_type not in ("", "u1"):
+                raise _Refused
+            self.of[path] = self.add(t.BOOLEAN, bool)
+        elif type(value) is int:
+            self.of[path] = self._integer(value, param)
+        elif type(value) is float:
+            if kind is None or not kind.startswith(("fp", "bf")):
+                raise _Refused
+            self.of[path] = self.add(_FLOATS.get(kind, t.CLASS), float)
+        elif kind is not None and kind.startswith("*"):
+            self.of[path] = self._array(value, param)
+        elif kind is None and is_lasting(value):  # a function, or an enumeration
+            self._constant(value)
+        else:
+            raise _Refused
+
+    def _integer(self, value: int, param: Param, more: int = 0) -> int:
+        """The facts of an integer that code is specialised on; as many are told apart as in `fastpath`, or more."""
+        if param.fixed_type.startswith("*"):
+            return self.add(t.ADDRESS, int, key=_alignment(value))
+        if not -(1 << 63) <= value < 1 << 63 or param.fixed_type not in _NUMBERED_INTEGERS:
+            raise _Refused
+        mask = t.FACT_WIDE | more | (t.FACT_DIVISIBLE | t.FACT_ONE if param.specialize else 0)
+        facts = (value << 4) & t.FACTS_OF_STEPS
+        facts |= 0 if value & 15 else t.FACT_DIVISIBLE
+        facts |= t.FACT_ONE if value == 1 else 0
+        facts |= t.FACT_NOT_POSITIVE if value < 1 else 0
+        facts |= 0 if -(1 << 31) <= value < 1 << 31 else t.FACT_WIDE
+        return self.add(t.INTEGER, int, mask, facts & mask)
+
+    def _array(self, value: Any, param: Param) -> int:
+        """An array: a tensor of torch, an array of numpy, what has `data_ptr()`, or what `read` makes something of."""
+        cls, torch = type(value), sys.modules.get("torch")
+        if cls is getattr(torch, "Tensor", None) or cls is getattr(getattr(torch, "nn", None), "Parameter", None):
+            key = self._machine.tensor_key(value)
+            if key is None:
+                raise _Refused
+            return self.add(t.TENSOR, cls, key=key)
+        whole = self.add(t.CLASS, cls)
+        if cls is np.ndarray and NUMPY_DATA_OFFSET >= 0:
+            self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
+            flags = self.add(t.ANY, at=(t.ATTRIBUTE, whole, "flags"))
+            self.add(t.SAME, value.flags.writeable, at=(t.ATTRIBUTE, flags, "writeable"))
+            address = ctypes.c_size_t.from_address(id(value) + NUMPY_DATA_OFFSET).value
+            return self.add(t.WORD, None, NUMPY_DATA_OFFSET, _alignment(address), at=(t.SAME_OBJECT, whole, 0))
+        if getattr(value, "is_cpu", False) is True and hasattr(value, "data_ptr") and not hasattr(value, "fake_mode"):
+            self.add(t.SAME, True, at=(t.ATTRIBUTE, whole, "is_cpu"))
+            self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
+            return self.add(t.ADDRESS, int, key=_alignment(value.data_ptr()), at=(t.METHOD, whole, "data_ptr"))
+        helper = _reader_of(param.name)
+        element, device, writable, address, _ = helper(value)
+        found = self.add(t.TUPLE, tuple, key=5, at=(t.HELPER, whole, helper))
+        self.add(t.TEXT, element, at=(t.ITEM, found, 0))
+        self.add(t.NUMBER, int, key=device, at=(t.ITEM, found, 1))
+        self.add(t.SAME, writable, at=(t.ITEM, found, 2))
+        return self.add(t.ADDRESS, int, key=_alignment(address), at=(t.ITEM, found, 3))
+
+    def _descriptor(self, value: TensorDescriptor, param: Param, path: Path) -> None:
+        """The attributes of a descriptor; of strides also what a tensor map asks of them (`specialize._has_map`)."""
+        whole = self.add(t.CLASS, type(value))
+        self._at = (t.ATTRIBUTE, whole, "base")
+        self.of[(*path, 0)] = self._array(value.base, replace(param, fixed_type=""))
+        sizes, steps = replace(param, fixed_type="i32"), replace(param, fixed_type="i64")
+        for part, name in enumerate(("shape", "strides", "block_shape"), 1):
+            items = getattr(value, name)
+            is_list = type(items) is list
+            if not is_list and not isinstance(items, tuple):
+                raise _Refused
+            parent = self.add(
+                t.LIST if is_list else t.TUPLE, type(items), key=len(items), at=(t.ATTRIBUTE, whole, name)
+            )
+            for index, item in enumerate(items):
+                self._at = (t.LIST_ITEM if is_list else t.ITEM, parent, index)
+                if type(item) is not int or (part == 2 and item >= 1 << 31):
+                    raise _Refused
+                more = t.FACT_NOT_POSITIVE | (t.FACTS_OF_STEPS if part == 2 else 0)
+                if part == 3 or (part == 2 and index == len(items) - 1):
+                    self._constant(item)
+                else:
+                    self.of[(*path, part, index)] = self._integer(item, sizes if part == 1 else steps, more)
+        self._at = (t.ATTRIBUTE, whole, "padding")
+        self._constant(value.padding)
+        self._at = (t.ATTRIBUTE, whole, "round_f32_to_tf32")
+        self._constant(value.round_f32_to_tf32)
+
+
+def columns_of(
+    machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str] = ()
+) -> t.Known | None:
+    """A call as machine code remembers it; None for one that must stay in Python.
+
+    Args:
+        machine: the code that will be told.
+        call: the call, bound.
+        args, kwargs: as they were passed.
+        exact: parameters whose numbers must be the same.
+    """
+    try:
+        return _known(machine, call, args, kwargs, exact)
+    except Exception:  # _Refused, or what the attributes of some object raise; the launch itself has been made
+        return None
+
+
+def _known(
+    machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str]
+) -> t.Known:
+    specialization = call.specialization
+    types = dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
+    table, params = _Columns(machine, types), {param.name: param for param in call.params}
+    positional = [param for param in call.params if param.kind is not inspect.Parameter.KEYWORD_ONLY]
+    given: set[str] = set()
+    names: list[str | None] = []
+    for index, value in enumerate(args):
+        param = positional[min(index, len(positional) - 1)]
+        path: Path = (param.index,)
+        if param.kind is inspect.Parameter.VAR_POSITIONAL:
+            raise _Refused  # the arguments of a callable grid would be a new tuple
+        table.describe(value, param, path, (t.ARGUMENT, 0, index + 1), param.name in exact)
+        given.add(param.name)
+        names.append(param.name)
+    for index, (name, value) in enumerate(kwargs.items(), len(args) + 1):
+        found = params.get(name)
+        at = (t.ARGUMENT, 0, index)
+        option = Param(-1, name, is_constexpr=True)
+        table.describe(value, found or option, (-1 if found is None else found.index,), at, name in exact)
+        given.add(name)
+        names.append(None if found is None else name)
+    for param, value in zip(call.params, call.values, strict=True):  # defaults are the same at every such call
+        if param.name not in given and (not is_lasting(value) or any(path[0] == param.index for path in types)):
+            raise _Refused
+    meta = {name: None if name in given else value for name, value in call.by_name().items()}
+    slots = []
+    for path in specialization.runtime_paths:
+        row = table.of[path]
+        slots.append((row, table.rows[row].kind in (t.TENSOR, t.ADDRESS, t.WORD)))
+    return t.Known(tuple(kwargs), len(args) + len(kwargs), table.rows, slots, meta, names)
+
+
+def _alignment(address: int) -> int:
+    return 0 if address & 15 else t.FACT_ALIGNED
+
+
+def _reader_of(name: str) -> Callable[[Any], tuple[str, int, bool, int, Any]]:
+    """A function that reads an array of any library: element type, device, may it be written, address, owner."""
+
+    def described(value: Any) -> tuple[str, int, bool, int, Any]:
+        array = read(value, name)
+        if not isinstance(array, Array) or array.device is None:
+            raise _Refused
+        return array.dtype, array.device, array.writable, array.address, array
+
+    return described

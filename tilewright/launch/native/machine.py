@@ -1,0 +1,198 @@
+"""The machine code of launches in this process: loaded once, with what it must know of the interpreter and of torch.
+
+What is asked of the interpreter is checked before the first use: that it is CPython with its lock, that an object's
+`id` is its address, and where an object has its class. torch tensors are read through torch's stable C functions for
+compiled models (`aoti_torch_get_data_ptr`, ...), else through its C exchange of DLPack; what they tell is compared with
+`data_ptr()` first. Where a check fails launches, or those of tensors, stay in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.llvm.calls.calling import CALLS, EXPORTS, READY_OFFSET, TYPE_OFFSET, calls_text
+from tilewright.backends.llvm.codegen import load_helper
+from tilewright.backends.llvm.features import host_triple
+from tilewright.backends.protocol import ByteCache
+from tilewright.base.errors import TilewrightError
+from tilewright.compile.grid import grid3
+from tilewright.launch.subscript import Subscript, subscript_by
+
+_FASTCALL_KEYWORDS = 0x82
+_DLTENSOR_FROM_OBJECT = 5  # word of DLPackExchangeAPI (dlpack.h 1.3): after version, previous and two functions more
+_SHIM = ("data_ptr", "dtype", "device_type", "device_index")  # aoti_torch_get_...: words from SHARED_DATA on
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The loaded code.
+
+    Args:
+        method: what Python makes built-in functions of.
+        shared: the words of the process.
+        kept: alive.
+    """
+
+    method: _MethodDef
+    shared: Any
+    kept: Any
+
+    def function(self, state: int) -> Callable[..., Any]:
+        """A built-in function whose `self` is `state`, a subclass of int that is the address of its table."""
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        made: Callable[..., Any] = make(ctypes.addressof(self.method), state, None)
+        return made
+
+    def tensor_key(self, tensor: Any) -> int | None:
+        """The facts of a torch tensor that `tw_call` compares; None for one that it cannot read."""
+        return _facts(self.shared, tensor) if _knows_torch(self.shared) else None
+
+
+_machines: list[Machine | None] = []  # the one of this process, once it was tried
+
+
+def machine(cache: ByteCache | None = None) -> Machine | None:
+    """The code, or None where this interpreter is not as it must be.
+
+    Args:
+        cache: where to look for its object, and where to keep it.
+    """
+    if not _machines:
+        _machines.append(_load(cache))
+    return _machines[0]
+
+
+def _load(cache: ByteCache | None) -> Machine | None:
+    if not _is_as_expected():
+        return None
+    try:
+        library = load_helper(CALLS, calls_text(host_triple()), EXPORTS, cache)
+    except TilewrightError:  # a system whose loader gives no symbols of the interpreter
+        return None
+    method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
+    shared = (ctypes.c_int64 * t.SHARED_WORDS)()
+    objects = {
+        t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
+        t.SHARED_GRID3: grid3,
+    }  # fmt: skip
+    for word, thing in objects.items():
+        shared[word] = id(thing)
+    subscript_by(library.address("tw_subscript"))
+    return Machine(method, shared, library)
+
+
+def _is_as_expected() -> bool:
+    """Whether the interpreter has a lock, and objects lie as the code takes them to."""
+    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False
+    if ctypes.cast(id(Machine), ctypes.py_object).value is not Machine:
+        return False
+    things = ((), 1, "", 1.5, Machine, grid3)
+    typed = [ctypes.c_size_t.from_address(id(thing) + TYPE_OFFSET).value == id(type(thing)) for thing in things]
+    probe, wanted = Subscript(), object()
+    probe.ready = wanted
+    return all(typed) and ctypes.c_size_t.from_address(id(probe) + READY_OFFSET).value == id(wanted)
+
+
+# --- tensors of torch ---------------------------------------------------------------------------------
+
+
+def _knows_torch(shared: Any) -> bool:
+    """Whether tensors can be read; torch may have been imported since the code was loaded."""
+    if not shared[t.SHARED_DATA] and not shared[t.SHARED_EXCHANGE] and "torch" in sys.modules:
+        shim, exchange = _shim(), _exchange()
+        if shim is not None:
+            offset, addresses = shim
+            shared[t.SHARED_CDATA] = offset
+            for index, address in enumerate(addresses):
+                shared[t.SHARED_DATA + index] = address
+        elif exchange is not None:
+            shared[t.SHARED_EXCHANGE] = exchange
+        if (shim or exchange) and not _agrees(shared):
+            shared[t.SHARED_DATA] = shared[t.SHARED_EXCHANGE] = 0
+    return bool(shared[t.SHARED_DATA] or shared[t.SHARED_EXCHANGE])
+
+
+@functools.cache
+def _shim() -> tuple[int, list[int]] | None:
+    """Where a tensor object has its tensor, and the addresses of torch's functions; None where there are none."""
+    torch = sys.modules["torch"]
+    try:
+        library = ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
+        functions = [getattr(library, f"aoti_torch_get_{name}") for name in _SHIM]
+    except (StopIteration, OSError, AttributeError):
+        return None
+    probes = [torch.empty(3), torch.nn.Parameter(torch.empty(1)), torch.empty(4)[1:]]
+    for offset in range(object.__basicsize__, object.__basicsize__ + 32, 8):
+        if all(ctypes.c_size_t.from_address(id(probe) + offset).value == probe._cdata for probe in probes):
+            return offset, [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+    return None
+
+
+@functools.cache
+def _exchange() -> int | None:
+    """Address of torch's function that describes a tensor for DLPack; None where torch has none."""
+    capsule = getattr(sys.modules["torch"].Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    table = read(capsule, b"dlpack_exchange_api")
+    if ctypes.c_uint32.from_address(table).value != 1:  # another major version
+        return None
+    return ctypes.c_size_t.from_address(table + 8 * _DLTENSOR_FROM_OBJECT).value or None
+
+
+def _agrees(shared: Any) -> bool:
+    """Whether what is read of tensors is what they say of themselves."""
+    torch = sys.modules["torch"]
+    try:
+        probes = [torch.empty(4, dtype=kind, device="cpu")[1:] for kind in (torch.int16, torch.float32, torch.bfloat16)]
+        found = [_facts(shared, probe) for probe in probes]
+    except Exception:  # torch is in a mode in which tensors have no memory
+        return False
+    return None not in found and len(set(found)) == len(found)
+
+
+def _facts(shared: Any, tensor: Any) -> int | None:
+    """The facts that `@tensor` computes (`matching.py`); None for a tensor without plain memory."""
+    described = (ctypes.c_int64 * 8)()
+    start = ctypes.addressof(described)
+    if shared[t.SHARED_DATA]:
+        handle = ctypes.c_void_p(id(tensor) + shared[t.SHARED_CDATA])
+        for word in range(len(_SHIM)):
+            read: Any = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(shared[t.SHARED_DATA + word])
+            if read(handle, start + 8 * word):
+                return None
+        address, element, kind, index = described[0], described[1], described[2], described[3]
+        index = 0 if kind == 0 else index  # the CPU has no number
+    else:
+        exchange: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_size_t)(shared[t.SHARED_EXCHANGE])
+        try:
+            if exchange(tensor, start):
+                return None
+        except Exception:  # torch raises several classes for tensors without plain storage
+            return None
+        address = described[0] + described[5] if described[0] else 0
+        kind, index, element = described[1] & 0xFFFFFFFF, described[1] >> 32, described[2] >> 32
+    if not address or address != tensor.data_ptr():
+        return None
+    aligned = 0 if address & 15 else t.FACT_ALIGNED
+    return int((element & 0xFFFFFFFF) | aligned | kind << t.SHIFT_KIND | index << t.SHIFT_INDEX)

@@ -1,0 +1,100 @@
+"""How launch functions in machine code learn of calls that Python has launched."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.knobs import knobs
+from tilewright.base.lazy import lazy_module
+from tilewright.launch.bind import Binder, Call, Prepared
+from tilewright.launch.hooks import launch_facts
+
+if TYPE_CHECKING:
+    from tilewright.launch.native import builtin, columns
+else:  # loaded at the first launch
+    builtin = lazy_module("tilewright.launch.native.builtin")
+    columns = lazy_module("tilewright.launch.native.columns")
+
+
+def use_machine_code(fn: Any, binder: Binder) -> None:
+    """Launch through machine code from now on, where there can be any.
+
+    Args:
+        fn: the kernel.
+        binder: its binder.
+    """
+    binder.use(builtin.make_builtin, functools.partial(_teach, fn, binder))
+    if binder.builtin is not None:
+        fn.ready = binder.builtin.call
+
+
+def teach_autotuned(
+    fn: Any, told: builtin.Builtin, args: Any, kwargs: Any, chosen: Mapping[str, Any], exact: Collection[str],
+    before: Callable[[], Any],
+) -> bool:  # fmt: skip
+    """Tell the launch function of an autotuner of a call; False if it cannot know it.
+
+    Args:
+        fn: the kernel.
+        told: the function; it forgets when the kernel does.
+        args, kwargs: of the call.
+        chosen: what the autotuner adds to them.
+        exact: parameters whose numbers must be the same.
+        before: called ahead of each launch; False says that this is another call after all.
+    """
+    if fn.pre_run_hooks:
+        return False
+    call, prepared = fn.resolve_arguments(*args, **kwargs, **chosen)
+    binder: Binder = fn._binder
+    binder.followers.add(told)
+    return prepared.lasting and _teach(fn, binder, told, prepared, call, args, kwargs, exact, before)
+
+
+def _teach(
+    fn: Any, binder: Binder, told: builtin.Builtin, prepared: Prepared, call: Call, args: Any, kwargs: Any,
+    exact: Collection[str] = (), before: Callable[[], Any] | None = None,
+) -> bool:  # fmt: skip
+    """Tell a launch function, of the kernel or of an autotuner around it; arguments as for `teach_autotuned`."""
+    if fn.is_interpreted or prepared.kernel is None:
+        return False
+    known = columns.columns_of(told.machine, call, args, kwargs, exact)
+    if known is None:
+        return False
+    watched = watched_launch(fn, call, prepared) if are_launches_watched() else None
+    both = _both(binder.before_launch, before)
+    told.learn(known, prepared.launch, prepared.kernel, before=both, watched=watched)
+    return True
+
+
+def are_launches_watched() -> bool:
+    """Whether there are launch hooks."""
+    return bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
+
+
+def watched_launch(fn: Any, call: Call, prepared: Prepared) -> Callable[..., None]:
+    """`launch(arguments by name, grid, gx, gy, gz, *values)`, with the launch hooks around it."""
+    kernel, launch, watched = prepared.kernel, prepared.launch, knobs.runtime
+    device = call.place.device_for(kernel.target, fn.fn.__name__)
+
+    def launch_watched(args: dict[str, Any], programs: Any, gx: int, gy: int, gz: int, *values: Any) -> None:
+        facts = launch_facts(fn, kernel, programs, args, device)
+        watched.launch_enter_hook(facts)
+        if gx and gy and gz:
+            launch(gx, gy, gz, *values)
+        watched.launch_exit_hook(facts)
+
+    return launch_watched
+
+
+def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:
+    """Both, one after the other, and what the second says."""
+    if first is None or second is None:
+        return first or second
+
+    def both() -> Any:
+        first()
+        return second()
+
+    return both

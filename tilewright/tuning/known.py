@@ -1,0 +1,54 @@
+"""Launches of an autotuner whose choice is known, made by machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.lazy import lazy_module
+from tilewright.launch.jit import JITFunction
+from tilewright.launch.teaching import teach_autotuned
+
+if TYPE_CHECKING:
+    from tilewright.launch.native import builtin
+else:  # loaded at the first launch
+    builtin = lazy_module("tilewright.launch.native.builtin")
+
+
+class KnownChoices:
+    """The calls of one autotuner that machine code knows: each asks at its launch whether it is still the choice."""
+
+    def __init__(self) -> None:
+        self._builtin: builtin.Builtin | None = None
+        self._hopeless: set[Any] = set()
+
+    def remember(
+        self, tuner: Any, key: tuple[Any, ...], config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Have machine code launch calls like this one with `config`, as long as it is the choice for `key`.
+
+        Args:
+            tuner: the autotuner.
+            key: its tuning key of the call.
+            config: what it has launched.
+            args, kwargs: of the call.
+        """
+        form = (key, *map(type, args), *kwargs)
+        if not isinstance(tuner.fn, JITFunction) or config.pre_hook is not None or form in self._hopeless:
+            return
+        if self._builtin is None:
+            self._builtin = builtin.make_builtin(tuner._launch_over)
+            if self._builtin is not None:
+                tuner.ready = self._builtin.call
+
+        def is_chosen() -> bool:
+            if tuner.choice(key) is not config:
+                return False
+            tuner.best_config = config
+            return True
+
+        known = self._builtin
+        if known is not None and not teach_autotuned(
+            tuner.fn, known, args, kwargs, config.all_kwargs(), tuner.keys, is_chosen
+        ):
+            self._hopeless.add(form)
