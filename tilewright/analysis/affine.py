@@ -264,7 +264,7 @@ class AffineAnalysis:
 
     def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
         if not shape_of(value.type):
-            return PointerForm(value, Form())
+            return _scalar_pointer(value)
         if self._opaque(value):
             return PointerForm(None, Form(), (value, index))
         op = value.owner
@@ -286,6 +286,15 @@ class AffineAnalysis:
 _POINTER_VIEWS = frozenset(
     {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.bitcast", "arith.bitcast"}
 )
+
+
+def _scalar_pointer(value: SSAValue) -> PointerForm:
+    """A scalar pointer as another one, that no offset is added to, plus all offsets that are."""
+    offset = ZERO
+    while (op := owner_of(value)) is not None and op.name == "tt.addptr":
+        value, moved = op.operands
+        offset = offset + Poly.atom(moved) * Poly.of(pointee_bytes(value.type))
+    return PointerForm(value, Form(offset))
 
 
 def root_argument(pointer: SSAValue | None) -> SSAValue | None:
