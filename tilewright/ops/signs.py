@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.ir.types import element_type, i64, shape_of
@@ -78,11 +78,39 @@ def never_negative(value: SSAValue) -> bool:
         if value in seen:
             continue
         seen.add(value)
+        if _taken_for_granted(value):
+            continue
         wanted = _carried(value) if isinstance(value, BlockArgument) else _defined(value.owner)
         if wanted is None:
             return False
         todo += wanted
     return True
+
+
+def _taken_for_granted(value: SSAValue) -> bool:
+    """Whether the user assumes it of a scalar (`tl.assume(x >= 0)`), or something is divided by it."""
+    if shape_of(value.type):
+        return False
+    for use in value.uses:
+        user = use.operation
+        if user.name in ("arith.divsi", "arith.remsi") and use.index == 1 and holds(POSITIVE_DIVISORS):
+            return True
+        if user.name == "arith.cmpi" and use.index == 0 and _says_not_negative(user):
+            assumed = (inner.operation for inner in user.results[0].uses)
+            if any(op.name == "llvm.intr.assume" and op.parent is _block_of(value) for op in assumed):
+                return True
+    return False
+
+
+def _says_not_negative(test: Operation) -> bool:
+    bound = test.operands[1].owner
+    least = {"sge": 0, "sgt": -1}.get(test.attr_values()["predicate"])  # type: ignore[attr-defined]
+    number = bound.splat_value if isinstance(bound, ConstantOp) else None
+    return least is not None and number is not None and number >= least
+
+
+def _block_of(value: SSAValue) -> Block | None:
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent_block()
 
 
 def _defined(op: object) -> Sequence[SSAValue] | None:

@@ -139,7 +139,7 @@ def _conjuncts(
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
-    if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+    if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
         for operand in operand_indices(*key):
             _conjuncts(ev, operand, out, asked)
     elif op.name != "tt.splat":  # a scalar is tested without looking at elements

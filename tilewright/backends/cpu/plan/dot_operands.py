@@ -134,7 +134,7 @@ class _Mask:
         op = owner_of(value)
         if op is None or value in demands.placed:
             return No("its mask has been computed to scratch before")
-        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.splat", "tt.trans"):
+        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.splat", "tt.trans"):
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
         below = below_zero(value, index, analysis, _MASK)
