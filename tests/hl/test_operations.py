@@ -21,6 +21,7 @@ ROWS, COLUMNS = 7, 21
 OWN = {
     "sym",
     "compare",
+    "accumulate",
     "mask_to",
     "product",
     "lanes",

@@ -12,15 +12,16 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import property_int
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import TransOp
 from tilewright.ops.spec import REGISTRY
 
-_SAME = frozenset({"tt.addptr", "tt.broadcast"})
 Part = tuple[SSAValue, int]
 
 
@@ -72,10 +73,10 @@ def _through(op: Operation, number: int, part: Part) -> list[Part] | None:
     spec = REGISTRY.get(op.name)
     if isinstance(op, LoadOp):
         return None if "isVolatile" in op.properties else [(op.results[0], dim)]
-    if op.name in _SAME or (spec is not None and spec.elementwise):
+    if isinstance(op, (AddPtrOp, BroadcastOp)) or (spec is not None and spec.elementwise):
         (result,) = op.results
         return [(result, dim)] if shape_of(result.type)[dim : dim + 1] == shape_of(value.type)[dim : dim + 1] else None
-    if op.name == "tt.expand_dims":
+    if isinstance(op, ExpandDimsOp):
         return [(op.results[0], dim + (property_int(op, "axis") <= dim))]
     if isinstance(op, TransOp):
         order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilewright.hl.dims import Dim
 from tilewright.hl.emit.kernel import Kernel, placed
-from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value
+from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value, accessed
 from tilewright.hl.rows.dtypes import literal
 from tilewright.hl.symbols import Atom, Sym, at_least_zero, at_most
 
@@ -22,9 +22,7 @@ def emit_load(kernel: Kernel, node: Node) -> None:
     masks = _masks(kernel, tensor, entries, out.dims, node.kwargs.get("mask"), covered)
     if masks:
         text += f", mask={' & '.join(masks)}, other={literal(node.kwargs.get('other', 0))}"
-    if node.kwargs.get("policy"):
-        text += f', eviction_policy="{node.kwargs["policy"]}"'
-    text = f"tl.load({text})"
+    text = f"tl.load({text}{hints(kernel, node)})"
     if len(covered) < sum(not dim.is_one for dim in out.dims) or (not covered and out.dims):
         text = f"tl.broadcast_to({text}, {kernel.shape(out.dims)})"
     kernel.assign(out, text)
@@ -33,11 +31,21 @@ def emit_load(kernel: Kernel, node: Node) -> None:
 def emit_store(kernel: Kernel, node: Node) -> None:
     """Write a store."""
     tensor, entries, value = node.args
-    dims = node.kwargs["dims"]
+    dims = accessed(node)
     pointer, covered = _pointer(kernel, tensor, entries, dims, node.kwargs.get("base"))
     masks = _masks(kernel, tensor, entries, dims, node.kwargs.get("mask"), covered)
     mask = f", mask={' & '.join(masks)}" if masks else ""
-    kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask})")
+    kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask}{hints(kernel, node)})")
+
+
+def hints(kernel: Kernel, node: Node) -> str:
+    """What an access says to caches, each with a comma before it."""
+    chosen = kernel.decision.choice("load_eviction_policies", node.kwargs.get("load_eviction_policies"))
+    policy = node.kwargs.get("policy") or (f"evict_{chosen}" if chosen else "")
+    modifiers = f"{node.op}_cache_modifiers"
+    modifier = kernel.decision.choice(modifiers, node.kwargs.get(modifiers))
+    text = f', eviction_policy="{policy}"' if policy else ""
+    return text + (f', cache_modifier="{modifier}"' if modifier else "")
 
 
 def emit_atomic(kernel: Kernel, node: Node) -> None:
@@ -77,7 +85,7 @@ def _pointer(
         covered.update(range(len(base.dims)))
     wide = _is_wide(tensor)
     for entry, stride in zip(entries, tensor.stride, strict=True):
-        if _is_one(entry, dims):
+        if is_one(entry, dims):
             continue
         index = index_text(kernel, entry, dims)
         if index == "0":
@@ -100,7 +108,7 @@ def _is_wide(tensor: HostTensor) -> bool:
     return bool(last >= _LIMIT)
 
 
-def _is_one(entry: Subscript, dims: tuple[Dim, ...]) -> bool:
+def is_one(entry: Subscript, dims: tuple[Dim, ...]) -> bool:
     """Whether a tile indexes a dimension of one element: it is read for every lane."""
     return entry.kind == "tile" and type(entry.extent) is int and entry.extent == 1
 
@@ -161,7 +169,7 @@ def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
 
 def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> list[str]:
     """Conditions for indices that are not proved to be inside the tensor."""
-    if entry.kind in ("scalar", "tensor") or _is_one(entry, dims):
+    if entry.kind in ("scalar", "tensor") or is_one(entry, dims):
         return []
     low, high = _proved(kernel, entry, dims)
     if low and high:

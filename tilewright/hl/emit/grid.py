@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tilewright.hl.dims import Axis
@@ -9,17 +11,88 @@ from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.symbols import Sym, substitute, text
 
 
-def emit_grid(kernel: Kernel, axes: list[Axis]) -> None:
-    """Write the offsets of every axis, the first axis fastest."""
-    several = len(axes) > 1
-    if several:
-        kernel.lines.write("pid = tl.program_id(0)")
-    for at, axis in enumerate(axes):
-        last = at == len(axes) - 1
-        number = "tl.program_id(0)" if not several else "pid" if last else f"pid % {trips(kernel, axis)}"
+@contextmanager
+def grid_head(kernel: Kernel, axes: list[Axis]) -> Iterator[None]:
+    """Write the offsets of every axis; what follows is inside the loop of a persistent kernel."""
+    kind = kernel.decision.config["pid_type"]
+    ordered = in_order(kernel, axes)
+    if kind == "xyz":
+        for at, axis in enumerate(ordered):
+            emit_offset(kernel, axis, f"tl.program_id({at})")
+        yield
+    elif kind == "flat":
+        if len(axes) > 1:
+            kernel.lines.write("pid = tl.program_id(0)")
+        _offsets(kernel, ordered, "pid" if len(axes) > 1 else "tl.program_id(0)")
+        yield
+    else:
+        options = range_options(kernel, axes[0])
+        total = assigned(kernel, "total", " * ".join(trips(kernel, axis) for axis in ordered))
+        if kind == "persistent_blocked":
+            share = assigned(kernel, "share", f"tl.cdiv({total}, tl.num_programs(0))")
+            first = assigned(kernel, "first", f"tl.program_id(0) * {share}")
+            kernel.lines.write(f"for pid in tl.range({first}, min({first} + {share}, {total}){options}):")
+        else:
+            kernel.lines.write(f"for pid in tl.range(tl.program_id(0), {total}, tl.num_programs(0){options}):")
+        with kernel.lines.indented():
+            _offsets(kernel, ordered, "pid")
+            yield
+
+
+def assigned(kernel: Kernel, wish: str, text: str) -> str:
+    """Write an assignment to a new variable; returns its name."""
+    name = kernel.names.new(wish)
+    kernel.lines.write(f"{name} = {text}")
+    return name
+
+
+def in_order(kernel: Kernel, axes: list[Axis]) -> list[Axis]:
+    """The axes of a loop in the order that the configuration gives them."""
+    order = kernel.decision.choice("loop_orders", axes[0].id)
+    return axes if order is None else [axes[at] for at in order]
+
+
+def range_options(kernel: Kernel, axis: Axis) -> str:
+    """Options of `tl.range`, each with a comma before it."""
+    choice, options = kernel.decision.choice, []
+    for key, option in (
+        ("range_unroll_factors", "loop_unroll_factor"),
+        ("range_warp_specializes", "warp_specialize"),
+        ("range_num_stages", "num_stages"),
+        ("range_multi_buffers", "disallow_acc_multi_buffer"),
+        ("range_flattens", "flatten"),
+    ):
+        value = choice(key, axis.id)
+        if value is not None and not (type(value) is int and value == 0):
+            options.append(f", {option}={not value if key == 'range_multi_buffers' else value}")
+    return "".join(options)
+
+
+def _offsets(kernel: Kernel, axes: list[Axis], pid: str) -> None:
+    """Write the first index along each axis, the first axis fastest; groups of the first two where asked for."""
+    counts = [trips(kernel, axis) for axis in axes]
+    group = kernel.decision.choice("l2_groupings", min(axis.id for axis in axes)) or 1
+    numbers = []
+    for at in range(len(axes)):
+        before, last = counts[:at], at == len(axes) - 1
+        text = f"{pid} // {_product(before)}" if before else pid
+        numbers.append(text if last else f"{text} % {counts[at]}")
+    if group > 1 and len(axes) > 1:
+        numbers[:2] = _grouped(kernel, counts[:2], group, f"({pid} % {_product(counts[:2])})" if axes[2:] else pid)
+    for axis, number in zip(axes, numbers, strict=True):
         emit_offset(kernel, axis, number)
-        if not last:
-            kernel.lines.write(f"pid = pid // {trips(kernel, axis)}")
+
+
+def _product(counts: list[str]) -> str:
+    return counts[0] if len(counts) == 1 else f"({' * '.join(counts)})"
+
+
+def _grouped(kernel: Kernel, counts: list[str], group: int, pid: str) -> list[str]:
+    """Numbers along two axes such that `group` tiles of the first are visited for one of the second."""
+    head = assigned(kernel, "head", f"{pid} // ({group} * {counts[1]}) * {group}")
+    height = assigned(kernel, "height", f"min({counts[0]} - {head}, {group})")
+    place = assigned(kernel, "place", f"{pid} % ({group} * {counts[1]})")
+    return [f"{head} + {place} % {height}", f"{place} // {height}"]
 
 
 def emit_offset(kernel: Kernel, axis: Axis, number: str) -> None:
@@ -54,14 +127,25 @@ def _trips(kernel: Kernel, axis: Axis) -> Any:
 
 
 def grid_text(kernel: Kernel, axes: list[Axis]) -> str:
-    """The number of programs as text of the launcher."""
-    counts = []
-    for axis in axes:
-        extent = substitute(axis.end - axis.begin, kernel.decision.number)
-        block = kernel.decision.block(axis)
-        if isinstance(extent, Sym):
-            written = text(extent, lambda atom: atom.text)
-            counts.append(written if block == 1 else f"tilewright.cdiv({written}, {block})")
-        else:
-            counts.append(str(max(0, -(-extent // block))))
-    return " * ".join(counts)
+    """The numbers of programs as text of the launcher: what stands in the brackets of a launch."""
+    counts = [_host_trips(kernel, axis) for axis in in_order(kernel, axes)]
+    kind = kernel.decision.config["pid_type"]
+    if kind == "xyz":
+        return f"({', '.join(counts)})"
+    total = " * ".join(counts)
+    if kind == "flat":
+        return f"({total},)"
+    device = f"{next(iter(kernel.tensors.values())).text}.device"
+    times = kernel.decision.config["num_sm_multiplier"]
+    programs = f"get_num_sm({device})" + (f" * {times}" if times > 1 else "")
+    return f"(min({total}, {programs}),)"
+
+
+def _host_trips(kernel: Kernel, axis: Axis) -> str:
+    """How many tiles an axis has, as text of the launcher."""
+    extent = substitute(axis.end - axis.begin, kernel.decision.number)
+    block = kernel.decision.block(axis)
+    if isinstance(extent, Sym):
+        written = text(extent, lambda atom: atom.text)
+        return written if block == 1 else f"tilewright.cdiv({written}, {block})"
+    return str(max(0, -(-extent // block)))

@@ -30,6 +30,8 @@ class Kernel:
         tensors: host tensors in the order of their first use.
         scalars: numbers of the host that the kernel takes, name -> expression of the launcher.
         indices: names of offsets, indices and masks that exist at this point, by what they are.
+        head: lines that come before the body.
+        descriptors: names of the tensor descriptors in it, by their text.
         functions: functions of the module that the kernel calls.
     """
 
@@ -46,6 +48,7 @@ class Kernel:
         self.wanted: set[Any] = set()
         self.readers: Counter[int] = Counter()
         self.head: list[str] = []
+        self.descriptors: dict[str, str] = {}
         self.functions: list[list[Line]] = []
 
     # --- what rows ask -----------------------------------------------------------------------------

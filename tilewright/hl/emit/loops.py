@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.emit.carry import finish, start
-from tilewright.hl.emit.grid import stem
+from tilewright.hl.emit.grid import in_order, range_options, stem
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.emit.nodes import emit_node
 from tilewright.hl.graph.nodes import Node, Region
@@ -106,12 +106,18 @@ def emit_if(kernel: Kernel, node: Node) -> None:
 @contextmanager
 def _heads(kernel: Kernel, node: Node, axes: list[Axis]) -> Iterator[None]:
     """Write the heads of nested loops; what follows is inside them."""
+    bounds = dict(
+        zip((axis.id for axis in axes), zip(node.kwargs["begin"], node.kwargs["end"], strict=True), strict=True)
+    )
     with ExitStack() as stack:
-        for axis, begin, end in zip(axes, node.kwargs["begin"], node.kwargs["end"], strict=True):
+        for axis in in_order(kernel, axes):
             name = kernel.offsets[axis.id] = kernel.names.new(stem("offset", axis))
             block = kernel.decision.block(axis)
-            first, last = kernel.symbol(begin), kernel.symbol(end)
-            kernel.lines.write(f"for {name} in tl.range({first}, {last}, {block}):")
+            first, last = map(kernel.symbol, bounds[axis.id])
+            static = kernel.decision.choice("static_ranges", axis.id)
+            head = "tl.static_range(" if static else "tl.range("
+            options = "" if static else range_options(kernel, axis)
+            kernel.lines.write(f"for {name} in {head}{first}, {last}, {block}{options}):")
             stack.enter_context(kernel.lines.indented())
         yield
 

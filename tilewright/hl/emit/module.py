@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass
 
 from tilewright.hl.emit.carry import count_readers
-from tilewright.hl.emit.grid import emit_grid, grid_text
+from tilewright.hl.emit.grid import grid_head, grid_text
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.emit.lines import Line, Lines
 from tilewright.hl.emit.loops import emit_body, emit_region
@@ -18,6 +18,8 @@ from tilewright.hl.symbols import substitute, text
 from tilewright.hl.trace.host import Traced
 
 _HEAD = ("import torch", "import tilewright", "import tilewright.language as tl")
+
+_LAUNCH = ("num_warps", "num_stages", "maxnreg")  # choices that are options of a launch
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,14 @@ def emit_module(traced: Traced, decision: Decision) -> Module:
     launches: dict[int, str] = {}
     kernels: list[Line] = []
     for at, graph in enumerate(traced.graphs):
+        decision.graph = at
         made, launch = _kernel(f"_{name}_{at}", graph, decision, traced)
         kernels += [Line(""), Line(""), *made]
         launches[graph.line] = launch
     if any("libdevice." in line.text for line in kernels):
         lines.append(Line("from tilewright.language.extra import libdevice"))
+    if any("get_num_sm(" in launch for launch in launches.values()):
+        lines.append(Line("from tilewright.hl.tune.machine import get_num_sm"))
     lines += [*kernels, Line(""), Line(""), *_host(traced, launches, decision)]
     return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
 
@@ -60,8 +65,8 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     with kernel.lines.indented():
         head = kernel.lines.here()
         emit_region(kernel, Region(nodes=region.nodes[:-1]))
-        emit_grid(kernel, axes)
-        emit_body(kernel, axes, loop.regions[0])
+        with grid_head(kernel, axes):
+            emit_body(kernel, axes, loop.regions[0])
         kernel.lines.origin = graph.line
         kernel.lines.insert(head, kernel.head)
     grid = grid_text(kernel, axes)
@@ -75,7 +80,8 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     lines = [line for function in kernel.functions for line in (*function, Line(""), Line(""))]
     lines += [Line("@tilewright.jit", graph.line), Line(signature, graph.line)]
     lines += _commented(kernel.lines.lines, traced)
-    return lines, f"{name}[({grid},)]({', '.join(arguments)})"
+    options = [f"{key}={decision.config[key]}" for key in _LAUNCH if key in decision.config]
+    return lines, f"{name}[{grid}]({', '.join([*arguments, *options])})"
 
 
 def _commented(lines: list[Line], traced: Traced) -> list[Line]:

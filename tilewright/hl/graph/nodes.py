@@ -147,6 +147,11 @@ def operands(node: Node) -> Iterator[Value]:
     yield from values(node.kwargs)
 
 
+def accessed(node: Node) -> tuple[Dim, ...]:
+    """The dimensions of the tile that a load or store touches."""
+    return tuple(node.kwargs["dims"]) if node.op == "store" else node.out.dims
+
+
 def symbols(tree: Any) -> Iterator[Sym]:
     """The symbols in a tree of arguments."""
     yield from (leaf for leaf in leaves(tree) if isinstance(leaf, Sym))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright.hl.config import Config
 from tilewright.hl.dims import Axis, Dim
@@ -17,15 +18,29 @@ class Decision:
 
     Args:
         config: normalized configuration.
-        axes: every axis, by number.
+        axes: every axis, by number; passes may add some.
+        entries: what the entries of each list of the configuration belong to, in order.
+        graph: number of the top-level loop that is emitted.
 
     Attributes:
         padded: dynamic extents that a tile spans whole, with the kernel's constant parameter for their lanes.
     """
 
     config: Config
-    axes: Sequence[Axis]
+    axes: list[Axis]
+    entries: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    graph: int = 0
     padded: dict[Atom, str] = field(default_factory=dict)
+
+    def choice(self, key: str, owner: Any) -> Any:
+        """What a list of the configuration says of a loop, axis, extent or access; None where it says nothing."""
+        owners = self.entries.get(key, ())
+        return self.config[key][owners.index(owner)] if key in self.config and owner in owners else None
+
+    def add_axis(self, axis: Axis) -> Axis:
+        """An axis that a pass makes; its number is `len(axes)`."""
+        self.axes.append(axis)
+        return axis
 
     def block(self, axis: Axis) -> int:
         """The block size of an axis."""

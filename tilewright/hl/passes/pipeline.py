@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from tilewright.hl.graph.nodes import Graph, Region, clone
+from typing import Any
+
+from tilewright.hl.dims import Axis
+from tilewright.hl.graph.nodes import Graph, Region, clone, operands, walk
 from tilewright.hl.passes.deadcode import remove_dead
 from tilewright.hl.passes.decide import Decision
+from tilewright.hl.passes.flatten import flat_axis, flatten
 from tilewright.hl.passes.fold import fold
 from tilewright.hl.passes.pads import place_pads
+from tilewright.hl.passes.roll import roll
 
 
 def prepare(graph: Graph, decision: Decision) -> Region:
@@ -14,5 +19,33 @@ def prepare(graph: Graph, decision: Decision) -> Region:
     region = clone(graph.region)
     fold(region, decision)
     remove_dead(region)
+    _flatten(region, decision)
+    _roll(region, decision)
     place_pads(region, decision)
     return region
+
+
+def _flatten(region: Region, decision: Decision) -> None:
+    for node in list(walk(region)):
+        axes: list[Axis] = node.kwargs["axes"] if node.op == "loop" else []
+        if axes and decision.choice("flatten_loops", axes[0].id):
+            block = 1
+            for axis in axes:
+                block *= decision.block(axis)
+            flatten(node, decision.add_axis(flat_axis(axes, len(decision.axes), block)), _last_value(region))
+
+
+def _last_value(region: Region) -> int:
+    numbers = [value.id for node in walk(region) for value in (*operands(node), *node.outs)]
+    return max((*numbers, *(param.id for node in walk(region) for body in node.regions for param in body.params)))
+
+
+def _roll(region: Region, decision: Decision) -> None:
+    loop = region.nodes[-1]
+    for (at, dim), chunk in zip(
+        decision.entries.get("reduction_loops", ()), decision.config.get("reduction_loops", ()), strict=False
+    ):
+        if at == decision.graph and chunk is not None:
+            end: Any = dim.size()
+            name = f"{dim.atoms[0].key}" if dim.atoms else "n"
+            roll(loop.regions[0], dim, decision.add_axis(Axis(len(decision.axes), name, "roll", 0, end, chunk)))

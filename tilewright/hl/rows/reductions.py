@@ -10,7 +10,7 @@ import torch
 
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.dtypes import highest, lowest, opmath
-from tilewright.hl.rows.table import Emitter, Need, Pads, Row, row
+from tilewright.hl.rows.table import ROWS, Emitter, Need, Pads, Row, row
 from tilewright.hl.symbols import Atom
 
 
@@ -139,6 +139,24 @@ class Masked(Row):
         return neutral if inside else pads.of(source, atom)
 
 
+@dataclass(frozen=True)
+class Accumulate(Row):
+    """Our own node `accumulate`: a partial result joined with a chunk, element by element."""
+
+    def needs(self, node: Node) -> list[Need]:
+        _, source, dim, name = node.args
+        reduction = ROWS[name]
+        assert isinstance(reduction, Reduction)
+        return [Need(source, (dim,), reduction.neutral(source.dtype))]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        so_far, source, _, name = node.args
+        reduction = ROWS[name]
+        assert isinstance(reduction, Reduction)
+        joined = Node(reduction.combine, (so_far, source), {}, node.line, node.outs, compute=node.compute)
+        ROWS[reduction.combine].emit(emitter, joined)
+
+
 row(Reduction("sum", None, "tl.sum", lambda dtype: 0, "add"))
 row(Careful("amax", None, "tl.max", lowest, "maximum"))
 row(Careful("amin", None, "tl.min", highest, "minimum"))
@@ -147,3 +165,4 @@ row(Product("prod", None, "", lambda dtype: 1, "mul"))
 row(Scan("cumsum", None, "tl.cumsum"))
 row(Scan("cumprod", None, "tl.cumprod", 1))
 row(Masked("mask_to"))
+row(Accumulate("accumulate"))

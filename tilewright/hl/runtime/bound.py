@@ -65,7 +65,7 @@ class BoundKernel:
         """The generated module for a configuration, with its map of lines."""
         chosen = self.config_spec.normalize(self.default_config() if config is None else config)
         try:
-            return emit_module(self.traced, Decision(chosen, self.traced.axes))
+            return emit_module(self.traced, Decision(chosen, list(self.traced.axes), self.config_spec.facts.entries))
         except exc.Error as error:
             raise exc.located(error, self.traced.source.location(self.traced.source.tree)) from None
 

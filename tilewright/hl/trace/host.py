@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,6 +42,8 @@ class Traced:
         scope: names that the function sees besides its own.
         constants: results of calls that the launcher has constants for, in order.
         guards: (expression of the arguments, what it must be).
+        device: the device of the kernel's tensors.
+        tunables: choices that the program itself leaves to the configuration, by name.
     """
 
     source: Source
@@ -52,6 +54,8 @@ class Traced:
     scope: dict[str, Any]
     constants: list[Any]
     guards: list[tuple[str, Any]]
+    device: Any
+    tunables: dict[str, Any] = field(default_factory=dict)
 
 
 class _Equal(Exception):
@@ -139,7 +143,8 @@ def _trace(
             hint="write `for tile in hl.tile(x.size(0)):` around the work of the device",
         )
     guards = list(dict.fromkeys(trace.guards))
-    return Traced(source, trace.graphs, trace.axes, trace.slots, interpreter.folded, scope, trace.constants, guards)
+    left = trace.graphs, trace.axes, trace.slots
+    return Traced(source, *left, interpreter.folded, scope, trace.constants, guards, device)
 
 
 def device_of(arguments: Any) -> Any:

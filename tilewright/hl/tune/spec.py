@@ -2,47 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.config import Config
-from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.host import Traced
+from tilewright.hl.tune.facts import RANGE_KEYS, Facts
+from tilewright.hl.tune.fragments import Fragment
+from tilewright.hl.tune.keys import ALIASES, KEYS, Key, ListKey
+from tilewright.hl.tune.machine import machine_of
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One number or word of a configuration: a place in the flat form.
+
+    Args:
+        key: the key.
+        at: place in its list; None for a key without one.
+        fragment: its values.
+        searched: whether a search varies it.
+    """
+
+    key: str
+    at: int | None
+    fragment: Fragment
+    searched: bool = True
 
 
 class ConfigSpec:
-    """The choices that a kernel leaves open, from the facts of its trace."""
+    """The choices that a kernel leaves open, from the facts of its trace.
+
+    Args:
+        traced: the kernel's graphs.
+    """
 
     def __init__(self, traced: Traced) -> None:
-        self.traced = traced
+        self.facts = Facts(traced.graphs, traced.axes, traced.slots, machine_of(traced.device), traced.tunables)
+        self.choices = tuple(self._choices())
+
+    def _choices(self) -> Iterator[Choice]:
+        for name, key in KEYS.items():
+            if not key.on(self.facts.machine.kind):
+                continue
+            if isinstance(key, ListKey):
+                for at in range(len(self.facts.entries.get(name, ()))):
+                    yield Choice(name, at, key.fragment(self.facts, at), key.searched)
+            else:
+                yield Choice(name, None, key.fragment(self.facts, 0), key.searched)
+        for name, fragment in self.facts.tunables.items():
+            yield Choice(name, None, fragment)
 
     def default_config(self) -> Config:
         """What is taken when nothing was given or found."""
-        count = len([axis for axis in self.traced.slots if axis.top])
-        sizes = []
-        for axis in self.traced.slots:
-            size = 64 if not axis.top else {1: 1024, 2: 64}.get(count, 16)
-            extent = axis.end - axis.begin if isinstance(axis.end, int) and isinstance(axis.begin, int) else None
-            if extent is not None and not isinstance(extent, Sym):
-                size = min(size, 1 << max(0, (extent - 1).bit_length()))
-            sizes.append(size)
-        return Config(block_sizes=sizes)
+        return self.unflatten([choice.fragment.default() for choice in self.choices])
+
+    # --- flat forms, for searches ------------------------------------------------------------------
+
+    def flatten(self, config: Mapping[str, Any]) -> list[Any]:
+        """The choices of a configuration in the order of `choices`."""
+        full = self.normalize(config)
+        return [
+            choice.fragment.default()
+            if choice.key not in full
+            else full[choice.key]
+            if choice.at is None
+            else full[choice.key][choice.at]
+            for choice in self.choices
+        ]
+
+    def unflatten(self, flat: Sequence[Any]) -> Config:
+        """The configuration with these choices."""
+        made: dict[str, Any] = {}
+        for choice, value in zip(self.choices, flat, strict=True):
+            if choice.at is None:
+                made[choice.key] = value
+            else:
+                made.setdefault(choice.key, []).append(value)
+        return self.normalize(made)
+
+    def random(self, rng: random.Random) -> Config:
+        """Any configuration."""
+        return self.unflatten(
+            [choice.fragment.random(rng) if choice.searched else choice.fragment.default() for choice in self.choices]
+        )
+
+    def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
+        """The configurations that differ from one by one step of one choice."""
+        flat, found = self.flatten(config), []
+        for at, choice in enumerate(self.choices):
+            for value in choice.fragment.neighbors(flat[at]) if choice.searched else ():
+                found.append(self.unflatten([*flat[:at], value, *flat[at + 1 :]]))
+        own = self.normalize(config)
+        return [near for near in dict.fromkeys(found) if near != own]
+
+    # --- checking ------------------------------------------------------------------------------------
 
     def normalize(self, config: Mapping[str, Any]) -> Config:
-        """`config` checked, with every choice made.
+        """`config` checked, with every choice made; choices that mean nothing here are left out.
 
         Raises:
-            InvalidConfig: a choice that the kernel does not have, or a list of the wrong length.
+            InvalidConfig: a key that does not exist, a value that it does not have, or a list of the wrong length.
         """
-        choices = dict(config)
-        for name in choices:
-            if name != "block_sizes":
-                raise exc.InvalidConfig(f"{name!r} is no choice of this kernel", hint="there is: block_sizes")
-        sizes = choices.get("block_sizes", [])
-        if len(sizes) != len(self.traced.slots):
-            raise exc.InvalidConfig(
-                f"block_sizes has {len(sizes)} entries, and the kernel has {len(self.traced.slots)} tile loops to size",
-                hint=f"in this order: {', '.join(axis.name for axis in self.traced.slots)}",
-            )
-        return Config(**choices)
+        given = {ALIASES.get(name, name): value for name, value in config.items() if value is not None}
+        self._check_names(given)
+        full: dict[str, Any] = {}
+        for name, key in KEYS.items():
+            value = self._value(key, given.get(name))
+            if key.on(self.facts.machine.kind) and value not in (None, []):
+                full[name] = value
+        for name, fragment in self.facts.tunables.items():
+            full[name] = given.get(name, fragment.default())
+        return Config(**self._consistent(full))
+
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        known = [*KEYS, *self.facts.tunables]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, [*known, *ALIASES], 1)
+                hint = f"did you mean {near[0]}?" if near else f"keys are {', '.join(known)}"
+                raise exc.InvalidConfig(f"a configuration has no key {name!r}", hint=hint)
+
+    def _value(self, key: Key, value: Any) -> Any:
+        """The value of a key, defaults put in."""
+        if not isinstance(key, ListKey):
+            return key.fragment(self.facts, 0).default() if value is None else key.check(value, self.facts, 0)
+        count = len(self.facts.entries.get(key.name, ()))
+        if value is None:
+            if key.name == "block_sizes" and count:
+                self._wrong_length(key.name, 0, count)
+            return [key.fragment(self.facts, at).default() for at in range(count)]
+        listed = self._listed(key, value, count)
+        return [key.check(item, self.facts, at) for at, item in enumerate(listed)]
+
+    def _listed(self, key: ListKey, value: Any, count: int) -> list[Any]:
+        """A list of one value per entry from what was given: one value stands for all entries of accesses."""
+        items = list(value) if isinstance(value, list | tuple) else [value]
+        if key.name == "loop_orders" and items and not isinstance(items[0], list | tuple):
+            items = [items]
+        if not isinstance(value, list | tuple) and key.name == "indexing":
+            return items * count
+        exact = key.name == "block_sizes"
+        if len(items) > count or (exact and len(items) < count):
+            self._wrong_length(key.name, len(items), count)
+        return items + [key.fragment(self.facts, at).default() for at in range(len(items), count)]
+
+    def _wrong_length(self, name: str, have: int, count: int) -> None:
+        owners = ", ".join(self.facts.names.get(name, ()))
+        raise exc.InvalidConfig(
+            f"{name} has {have} entries, and the kernel has {count} {_WHAT.get(name, 'accesses')}",
+            hint=f"in this order: {owners}" if count else f"leave out {name}",
+        )
+
+    def _consistent(self, full: dict[str, Any]) -> dict[str, Any]:
+        """Choices that another one makes meaningless get their defaults."""
+        if not full["pid_type"].startswith("persistent"):
+            full.pop("num_sm_multiplier", None)
+            full.pop("maxnreg", None)
+            firsts = {axes[0].id for axes in self.facts.grids}
+            for name in RANGE_KEYS:
+                if name in full:
+                    owners = self.facts.entries[name]
+                    full[name] = [
+                        KEYS[name].fragment(self.facts, at).default() if owners[at] in firsts else value
+                        for at, value in enumerate(full[name])
+                    ]
+        return full
+
+
+_WHAT = {
+    "block_sizes": "tile loops to size",
+    "loop_orders": "loops over several ranges",
+    "flatten_loops": "loops over several ranges that can be taken as one",
+    "l2_groupings": "grids of several ranges",
+    "reduction_loops": "extents that can be visited in chunks",
+    "static_ranges": "inner loops with constant bounds",
+    **dict.fromkeys(RANGE_KEYS, "loops (the grid's first)"),
+}

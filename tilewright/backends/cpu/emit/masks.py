@@ -14,7 +14,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import Form
-from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, pattern
@@ -25,6 +25,9 @@ from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.elementwise import SelectOp
+from tilewright.ops.memory import LoadOp
 
 
 class Masks:
@@ -118,10 +121,10 @@ def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue
         op = owner_of(key[0])
         assert op is not None
         operands = operand_indices(*key)
-        if op.name == "tt.load":
+        if isinstance(op, LoadOp):
             masks += operands[1:2]
             operands = operands[2:]
-        elif op.name == "arith.select":
+        elif isinstance(op, SelectOp):
             selections += operands[:1]
         stack += operands
     for mask in masks:
@@ -139,10 +142,10 @@ def _conjuncts(
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
-    if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
+    if is_conjunction(op):
         for operand in operand_indices(*key):
             _conjuncts(ev, operand, out, asked)
-    elif op.name != "tt.splat":  # a scalar is tested without looking at elements
+    elif not isinstance(op, SplatOp):  # a scalar is tested without looking at elements
         out.setdefault(key, asked)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
-from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
@@ -21,6 +21,9 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +65,7 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
     flipped = False
     while True:
         op = owner_of(value)
-        if op is None or op.name != "tt.trans" or len(shape_of(value.type)) != 2:
+        if not isinstance(op, TransOp) or len(shape_of(value.type)) != 2:
             return value, flipped
         order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
         flipped ^= order == [1, 0]
@@ -83,7 +86,7 @@ def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) 
     shape = shape_of(source.type)
     if source in demands.placed or load is None:
         return No("it has been computed to scratch before")
-    if load.name != "tt.load":
+    if not isinstance(load, LoadOp):
         return No(f"it is computed, by {spoken(load)}", load, "arithmetic after the product, where that is the same")
     if len(shape) != 2:
         return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
@@ -134,7 +137,7 @@ class _Mask:
         op = owner_of(value)
         if op is None or value in demands.placed:
             return No("its mask has been computed to scratch before")
-        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.splat", "tt.trans"):
+        if isinstance(op, SplatOp) or is_conjunction(op):
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
         below = below_zero(value, index, analysis, _MASK)

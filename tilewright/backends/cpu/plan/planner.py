@@ -32,6 +32,7 @@ from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.function import FuncOp
+from tilewright.ops.gather import GatherOp
 
 _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
 
@@ -249,7 +250,7 @@ class _Grouping:
                 wanted = identity(shape)
                 for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
                     op = owner_of(other)
-                    picks = op is not None and op.name == "tt.gather" and op.operands[0] is value
+                    picks = isinstance(op, GatherOp) and op.operands[0] is value
                     if picks or (other is value and index != wanted):
                         return False
         return True

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
-from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import ZERO, Index, identity, whole
 from tilewright.analysis.slices import Slices, slices_of
@@ -26,7 +26,8 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_element
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.broadcast import BroadcastOp
+from tilewright.ops.broadcast import BroadcastOp, SplatOp
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp, MinSIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
@@ -86,7 +87,7 @@ def _recognise(op: Operation) -> _Held | None:
         return _Held(op, plain, test.attr_values()["predicate"], test.lhs, test.rhs, dims[0])
     plain, bound = op.operands
     if isinstance(op, MinSIOp):
-        if owner_of(plain) is not None and owner_of(plain).name in ("tt.splat", "arith.constant"):  # type: ignore[union-attr]
+        if isinstance(owner_of(plain), (SplatOp, ConstantOp)):
             plain, bound = bound, plain
         return _Held(op, plain, "sle", plain, bound, dims[0])
     return _Held(op, plain, "slt", plain, bound, dims[0])
@@ -140,9 +141,9 @@ def _implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) -
         op = owner_of(value)
         if op is None or not is_tile(value):
             continue
-        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
+        if is_conjunction(op):
             todo += operand_indices(value, index)
-        elif op.name == "arith.cmpi":
+        elif isinstance(op, CmpIOp):
             answer = below_zero(value, index, analysis, "")
             if isinstance(answer, Yes):
                 more = answer.plan.plus(moved, Poly.of(-1))

@@ -17,26 +17,26 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
-from tilewright.backends.nvidia.plan.relations import ATOMICS
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.ir.effects import is_atomic
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.casts import BitcastOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.descriptor import MakeTensorDescOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.facts import AxisFacts
 
 _WIDEST = 16  # bytes of one lane's access
 _SECTOR = 32  # bytes
 _LINE = 128  # bytes that shared memory moves per cycle
-_ADDRESSING = frozenset(
-    {"tt.addptr", "tt.bitcast", "ttg.convert_layout", SplatOp.name, BroadcastOp.name, ExpandDimsOp.name}
-    | {MakeTensorDescOp.name}
-)
+_ADDRESSING = (AddPtrOp, BitcastOp, ConvertLayoutOp, SplatOp, BroadcastOp, ExpandDimsOp, MakeTensorDescOp)
 
 blocked = functools.lru_cache(maxsize=1024)(default_blocked)
 
@@ -74,7 +74,7 @@ def access_of(op: Operation, facts: Facts[AxisFacts]) -> Access:
     pointer = op.operands[0]
     known, shape = facts[pointer], padded_shape(shape_of(pointer.type))
     order = tuple(sorted(range(len(shape)), key=lambda axis: (known.contiguity[axis], axis), reverse=True))
-    vector = 1 if op.name in ATOMICS else widest_vector(facts, pointer, mask_of(op), order[0])
+    vector = 1 if is_atomic(op) else widest_vector(facts, pointer, mask_of(op), order[0])
     return Access(shape, order, known.contiguity[order[0]], vector, pointee_bytes(pointer.type), known.constancy)
 
 
@@ -127,7 +127,7 @@ def _sources(pointer: SSAValue) -> list[SSAValue] | None:
     if isinstance(owner, Operation):
         if isinstance(owner, ForOp) and isinstance(pointer, OpResult):
             return [owner.operands[pointer.index + 3], *_yielded(owner, pointer.index)]
-        return [owner.operands[0]] if owner.name in _ADDRESSING else None
+        return [owner.operands[0]] if isinstance(owner, _ADDRESSING) else None
     parent = owner.parent_op()
     assert isinstance(pointer, BlockArgument)
     if isinstance(parent, ForOp):
@@ -197,7 +197,7 @@ def arithmetic_cycles(op: Operation, layout: LinearLayout) -> float:
     A multiprocessor starts four plain instructions of a warp per cycle, but half a special function (CUDA C++
     Programming Guide, "Throughput of Native Arithmetic Instructions").
     """
-    return layout.in_sizes["register"] * (2 if op.name.startswith("math.") else 0.25)
+    return layout.in_sizes["register"] * (2 if op.dialect_name() == "math" else 0.25)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -18,7 +18,9 @@ from xdsl.ir.core import OpResult
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base.errors import InternalError
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.elementwise import AddIOp, CmpIOp, RemSIOp, RemUIOp, SelectOp, SubIOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +186,13 @@ def _evaluate(value: SSAValue, known: dict[SSAValue, int]) -> int:
     if not isinstance(value, OpResult):
         raise _Unknown
     op = value.op
-    if op.name == "arith.constant":
+    if isinstance(op, ConstantOp):
         attribute = op.properties.get("value")
         if not isinstance(attribute, IntegerAttr):
             raise _Unknown
         known[value] = int(attribute.value.data)
-    elif op.name in _RULES:
-        known[value] = _RULES[op.name](op, *(_evaluate(operand, known) for operand in op.operands))
+    elif type(op) in _RULES:
+        known[value] = _RULES[type(op)](op, *(_evaluate(operand, known) for operand in op.operands))
     else:
         raise _Unknown
     return known[value]
@@ -211,13 +213,13 @@ def _remainder(op: Operation, a: int, b: int) -> int:
 
 
 _Rule = Callable[..., int]
-_RULES: dict[str, _Rule] = {
-    "arith.addi": lambda op, a, b: a + b,
-    "arith.subi": lambda op, a, b: a - b,
-    "arith.cmpi": _compare,
-    "arith.select": lambda op, c, a, b: a if c else b,
-    "arith.remsi": _remainder,
-    "arith.remui": _remainder,
+_RULES: dict[type, _Rule] = {
+    AddIOp: lambda op, a, b: a + b,
+    SubIOp: lambda op, a, b: a - b,
+    CmpIOp: _compare,
+    SelectOp: lambda op, c, a, b: a if c else b,
+    RemSIOp: _remainder,
+    RemUIOp: _remainder,
 }
 
 __all__ = ["Move", "Root", "Stage", "after_loop", "entering_loop", "next_trip", "roots_of", "sources", "stage_of"]

@@ -1,0 +1,196 @@
+"""Configurations: any of a kernel's give one result, keys change what they are about, and wrong ones are refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tilewright import hl
+from tilewright.hl.tune.keys import KEYS
+
+
+@hl.kernel
+def softmax(x):
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = torch.softmax(x[rows, :], dim=-1)
+    return out
+
+
+@hl.kernel
+def layer_norm(x, weight, bias):
+    out = torch.empty_like(x)
+    means = torch.empty([x.size(0)])
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = F.layer_norm(x[rows, :], [x.size(1)], weight[:], bias[:], 1e-5)
+        means[rows] = x[rows, :].mean(-1)
+    return out, means
+
+
+@hl.kernel
+def arg_extremes(x):
+    places = torch.empty([x.size(0)], dtype=torch.int64)
+    flags = torch.empty([x.size(0)], dtype=torch.bool)
+    for rows in hl.tile(x.size(0)):
+        places[rows] = x[rows, :].argmax(-1)
+        flags[rows] = (x[rows, :] > 2).any(-1)
+    return places, flags
+
+
+@hl.kernel
+def biased(x, y, bias):
+    out = torch.empty_like(x)
+    for a, b, c in hl.tile(x.shape):
+        out[a, b, c] = torch.tanh(x[a, b, c]) * y[a, b, c] + bias[a, b, c]
+    return out
+
+
+@hl.kernel
+def product(x, y):
+    m, k = x.size()
+    out = torch.empty([m, y.size(1)], dtype=x.dtype)
+    for tile_m, tile_n in hl.tile([m, y.size(1)]):
+        acc = hl.zeros([tile_m, tile_n])
+        for tile_k in hl.tile(k):
+            acc = torch.addmm(acc, x[tile_m, tile_k], y[tile_k, tile_n])
+        out[tile_m, tile_n] = acc.relu()
+    return out
+
+
+@hl.kernel
+def sums(x):
+    out = torch.empty([x.size(0)])
+    for rows in hl.tile(x.size(0)):
+        total = hl.zeros([rows])
+        for a, b in hl.tile(x.shape[1:]):
+            total = total + x[rows, a, b].sum(-1).sum(-1)
+        out[rows] = total
+    return out
+
+
+def _sizes(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+KERNELS = {
+    "softmax": (softmax, lambda x: torch.softmax(x, -1), (_sizes(13, 100),)),
+    "layer_norm": (
+        layer_norm,
+        lambda x, w, b: (F.layer_norm(x, [72], w, b), x.mean(-1)),
+        (_sizes(9, 72), _sizes(72), _sizes(72)),
+    ),
+    "arg_extremes": (arg_extremes, lambda x: (x.argmax(-1), (x > 2).any(-1)), (_sizes(7, 90),)),
+    "biased": (
+        biased,
+        lambda x, y, b: torch.tanh(x) * y + b,
+        (_sizes(5, 6, 20), _sizes(5, 20, 6).mT, _sizes(1, 6, 20)),
+    ),
+    "product": (product, lambda x, y: (x @ y).relu(), (_sizes(40, 24), _sizes(24, 36))),
+    "sums": (sums, lambda x: x.sum((1, 2)), (_sizes(6, 10, 12),)),
+}
+
+
+def check(name, config):
+    kernel, reference, args = KERNELS[name]
+    bound = kernel.bind(args)
+    torch.testing.assert_close(bound.compile_config(config)(*args), reference(*args), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", KERNELS)
+def test_random_configurations_give_one_result(name, seed):
+    kernel, _, args = KERNELS[name]
+    config = kernel.bind(args).config_spec.random(random.Random(seed))
+    check(name, config)
+
+
+@pytest.mark.parametrize("chunk", [16, 64])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "arg_extremes"])
+def test_rolled_reductions(name, chunk):
+    kernel, _, args = KERNELS[name]
+    code = kernel.bind(args).to_code({"block_sizes": [4], "reduction_loops": [chunk]})
+    assert "for offset_n in tl.range(" in code
+    check(name, {"block_sizes": [4], "reduction_loops": [chunk]})
+
+
+@pytest.mark.parametrize("pid", ["flat", "xyz", "persistent_blocked", "persistent_interleaved"])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+@pytest.mark.parametrize("group", [1, 2])
+def test_grids(pid, order, group):
+    check("product", {"block_sizes": [8, 16, 16], "pid_type": pid, "loop_orders": [order], "l2_groupings": [group]})
+
+
+@pytest.mark.parametrize("form", ["block_ptr", "tensor_descriptor"])
+@pytest.mark.parametrize("name", ["softmax", "biased", "product"])
+def test_forms_of_access(name, form):
+    kernel, _, args = KERNELS[name]
+    blocks = {"softmax": [4], "biased": [2, 4, 8], "product": [16, 16, 16]}[name]
+    code = kernel.bind(args).to_code({"block_sizes": blocks, "indexing": form})
+    assert {"block_ptr": "tl.make_block_ptr(", "tensor_descriptor": "tl.make_tensor_descriptor("}[form] in code
+    check(name, {"block_sizes": blocks, "indexing": form})
+
+
+def test_flattened_loops_index_contiguous_tensors_by_the_count():
+    kernel, _, args = KERNELS["biased"]
+    config = {"block_sizes": [2, 4, 8], "flatten_loops": [True]}
+    code = kernel.bind(args).to_code(config)
+    assert "tl.load(x + index_a_b_c" in code and "// 20" in code
+    check("biased", config)
+
+
+def test_the_default_is_normal_and_survives_flattening():
+    for kernel, _, args in KERNELS.values():
+        spec = kernel.bind(args).config_spec
+        default = spec.default_config()
+        assert spec.normalize(default) == default == spec.unflatten(spec.flatten(default))
+        config = spec.random(random.Random(5))
+        assert spec.unflatten(spec.flatten(config)) == config
+        assert all(near != config for near in spec.neighbors(config))
+
+
+def test_singular_names_and_single_values():
+    _, _, args = KERNELS["product"]
+    spec = product.bind(args).config_spec
+    config = spec.normalize({"block_size": [8, 8, 8], "l2_grouping": 4, "loop_order": [1, 0], "num_warps": 8})
+    assert (config["l2_groupings"], config["loop_orders"]) == ([4], [[1, 0]])
+    assert "num_warps" not in config  # the CPU has none
+
+
+@pytest.mark.parametrize("key", [name for name, key in KEYS.items() if not key.on("cpu")])
+def test_keys_of_other_devices_are_accepted(key):
+    _, _, args = KERNELS["product"]
+    config = product.bind(args).config_spec.normalize({"block_sizes": [8, 8, 8], key: _example(key)})
+    assert key not in config
+
+
+def _example(key):
+    if key.startswith("range_"):
+        return [1] if "num" in key or "unroll" in key else [True]
+    if "modifiers" in key:
+        return [".cg"]
+    return {"load_eviction_policies": ["first"], "num_warps": 2, "num_stages": 2, "maxnreg": 64}.get(key, 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"block_size": [8, 8, 8], "num_warp": 4}, "did you mean num_warps"),
+        ({"block_sizes": [8, 8]}, "block_sizes has 2 entries, and the kernel has 3 tile loops to size"),
+        ({}, "block_sizes has 0 entries"),
+        ({"block_sizes": [8, 8, 1 << 21]}, "the block size of tile_k is 2097152"),
+        ({"block_sizes": [8, 8, 0]}, "the block size of tile_k is 0"),
+        ({"block_sizes": [8, 8, 8], "l2_groupings": [3]}, "powers of two from 1 to 64"),
+        ({"block_sizes": [8, 8, 8], "loop_orders": [[0, 0]]}, "orders of"),
+        ({"block_sizes": [8, 8, 8], "pid_type": "diagonal"}, "'flat', 'xyz'"),
+        ({"block_sizes": [8, 8, 8], "reduction_loops": [4]}, "can be visited in chunks"),
+        ({"block_sizes": [8, 8, 8], "indexing": "block"}, "'pointer', 'block_ptr'"),
+    ],
+)
+def test_wrong_configurations_say_what_is_right(config, message):
+    _, _, args = KERNELS["product"]
+    with pytest.raises(hl.exc.InvalidConfig) as info:
+        product.bind(args).config_spec.normalize(config)
+    assert message in str(info.value)

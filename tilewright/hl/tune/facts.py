@@ -1,0 +1,140 @@
+"""Facts: what of a kernel's graphs the choices of a configuration are about, and in which order lists of them go.
+
+Every list of a configuration has an entry per loop, axis, access or extent. What an entry belongs to is known by a key
+that copies of a graph keep: the number of an axis (of the first one where a loop has several), or a number that is
+written into the node of an access here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.graph.nodes import Graph, Node, symbols, walk
+from tilewright.hl.passes.flatten import flattens
+from tilewright.hl.passes.roll import rollable
+from tilewright.hl.symbols import Sym
+from tilewright.hl.tune.machine import Machine
+
+
+@dataclass
+class Facts:
+    """What a kernel leaves open.
+
+    Args:
+        graphs: the top-level loops.
+        axes: every axis, by number.
+        slots: the axes that `block_sizes` sizes.
+        machine: what it is configured for.
+        tunables: choices of the program itself, by name.
+
+    Attributes:
+        entries: for each key with a list, what its entries belong to, in order.
+        names: for each of these keys how an error calls the entries.
+    """
+
+    graphs: Sequence[Graph]
+    axes: Sequence[Axis]
+    slots: Sequence[Axis]
+    machine: Machine
+    tunables: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, list[Any]] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for axis in self.slots:
+            self._add("block_sizes", axis.id, axis.name)
+        for at, graph in enumerate(self.graphs):
+            self._loop(graph.loop, top=True)
+            for node in walk(graph.loop.regions[0]):
+                if node.op == "loop":
+                    self._loop(node, top=False)
+                else:
+                    self._access(node)
+            for dim in rollable(graph):
+                self._add("reduction_loops", (at, dim), repr(dim))
+
+    def _add(self, key: str, ident: Any, name: str) -> None:
+        self.entries.setdefault(key, []).append(ident)
+        self.names.setdefault(key, []).append(name)
+
+    def _loop(self, node: Node, top: bool) -> None:
+        axes: list[Axis] = node.kwargs["axes"]
+        first, name = axes[0].id, " and ".join(axis.name for axis in axes)
+        if len(axes) > 1:
+            self._add("loop_orders", first, name)
+            if flattens(node):
+                self._add("flatten_loops", first, name)
+            if top:
+                self._add("l2_groupings", first, name)
+        for axis in axes[:1] if top else axes:
+            for key in RANGE_KEYS:
+                self._add(key, axis.id, name if top else axis.name)
+        for axis in () if top else axes:
+            if axis.kind == "tile" and type(axis.begin) is int and type(axis.end) is int:
+                self._add("static_ranges", axis.id, axis.name)
+
+    def _access(self, node: Node) -> None:
+        if node.op.startswith("atomic_"):
+            self._number(node, "atomic_indexing", f"{node.op} of {node.args[0].text}")
+        elif node.op in ("load", "store"):
+            name = f"{node.op} of {node.args[0].text}"
+            self._number(node, "indexing", name)
+            self._number(node, f"{node.op}_cache_modifiers", name)
+            if node.op == "load" and node.kwargs.get("policy") is None:
+                self._number(node, "load_eviction_policies", name)
+
+    def _number(self, node: Node, key: str, name: str) -> None:
+        number = len(self.entries.get(key, ()))
+        self._add(key, number, name)
+        node.kwargs[key] = number
+
+    # --- questions ---------------------------------------------------------------------------------
+
+    @property
+    def grids(self) -> list[list[Axis]]:
+        """The axes of each top-level loop."""
+        return [graph.loop.kwargs["axes"] for graph in self.graphs]
+
+    def axis(self, ident: Any) -> Axis:
+        """The axis with a number."""
+        return self.axes[int(ident)]
+
+    def loop_axes(self, first: int) -> list[Axis]:
+        """The axes of the loop that begins with the axis `first`."""
+        loops = (node for graph in self.graphs for node in walk(graph.region) if node.op == "loop")
+        return next(axes for axes in (node.kwargs["axes"] for node in loops) if axes[0].id == first)
+
+    def has_product(self) -> bool:
+        """Whether there are products of matrices."""
+        return any(node.op in ("product", "dot_scaled") for graph in self.graphs for node in walk(graph.region))
+
+
+RANGE_KEYS = (
+    "range_unroll_factors",
+    "range_num_stages",
+    "range_warp_specializes",
+    "range_multi_buffers",
+    "range_flattens",
+)
+
+
+def extent(axis: Axis) -> int | None:
+    """How many indices an axis has, where that is known while the kernel is bound."""
+    known = not isinstance(axis.begin, Sym) and isinstance(axis.begin, int)
+    if known and isinstance(axis.end, int) and not isinstance(axis.end, Sym):
+        return int(axis.end - axis.begin)
+    return None
+
+
+def whole(dim: Dim) -> int | None:
+    """The static extent of a dimension that `:` takes whole."""
+    return dim.static if not dim.atoms else None
+
+
+def uses(node: Node, axis: Axis) -> bool:
+    """Whether a node reads the first index of an axis."""
+    found = symbols((node.args, node.kwargs))
+    return any(atom == axis.offset for symbol in found for atom in symbol.atoms())
