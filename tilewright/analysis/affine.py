@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -306,17 +306,6 @@ def _scalar_pointer(value: SSAValue) -> PointerForm:
     return PointerForm(value, Form(offset))
 
 
-def root_argument(pointer: SSAValue | None) -> SSAValue | None:
-    """The value that a scalar pointer is derived from by offsets: a function argument, a loaded pointer, ..."""
-    while pointer is not None:
-        op = pointer.owner
-        if isinstance(op, (AddPtrOp, *_BITCASTS)):
-            pointer = op.operands[0]
-        else:
-            break
-    return pointer
-
-
 # --- rules by operation name ----------------------------------------------------------------------
 
 Rule = Callable[[AffineAnalysis, SSAValue, Index], Form | None]
@@ -374,9 +363,3 @@ _RULES: Mapping[type, Rule] = {
     ExtSIOp: _view,
     ExtUIOp: _zero_extension,
 }
-
-
-def all_atoms(form: Form) -> Iterable[SSAValue]:
-    """Scalars on which an address or offset depends (not those inside residual tiles)."""
-    for poly in (form.constant, *form.coords.values()):
-        yield from poly.atoms()

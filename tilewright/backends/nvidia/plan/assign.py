@@ -21,12 +21,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tilewright.analysis.axis import axis_facts
+from tilewright.analysis.origins import origins_of
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.anchors import (
     access_of,
     arithmetic_cycles,
-    bases_of,
     blocked,
     common_layouts,
     conversion_cycles,
@@ -179,7 +179,7 @@ class _States:
 
         Otherwise one warp may write before another has read for the second time.
         """
-        read = bases_of(load.operands[0])
+        read = origins_of(load.operands[0])
         return read is not None and self._written is not None and not read & self._written
 
     @functools.cached_property
@@ -187,7 +187,7 @@ class _States:
         found: set[SSAValue] = set()
         for op in self._function.walk():
             if is_access(op) and not isinstance(op, LoadOp):
-                bases = bases_of(op.operands[0])
+                bases = origins_of(op.operands[0])
                 if bases is None:
                     return None
                 found |= bases

@@ -21,10 +21,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import axis_facts
+from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import Arch
-from tilewright.backends.nvidia.plan.anchors import may_meet
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
 from tilewright.backends.nvidia.plan.relations import is_access

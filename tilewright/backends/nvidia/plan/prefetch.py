@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
+from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
-from tilewright.backends.nvidia.plan.anchors import mask_of, may_meet
+from tilewright.backends.nvidia.plan.anchors import mask_of
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
 from tilewright.backends.nvidia.tgir.facts import axis_facts

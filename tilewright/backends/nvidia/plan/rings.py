@@ -15,11 +15,12 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.core import OpResult
 
+from tilewright.analysis.flow import sources_of
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base.errors import InternalError
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, RemSIOp, RemUIOp, SelectOp, SubIOp
 
 
@@ -85,29 +86,11 @@ def roots_of(value: SSAValue) -> set[Root]:
         elif isinstance(maker, InitBarrierOp):
             pending.append((maker.src, stage))
         else:
-            pending += [(source, stage) for source in sources(value)]
+            sources = sources_of(value)
+            if sources is None:
+                raise InternalError("a buffer comes from an operation that makes none")
+            pending += [(source, stage) for source in sources]
     return found
-
-
-def sources(value: SSAValue) -> list[SSAValue]:
-    """The values that an argument or a result of structured control flow may be."""
-    if isinstance(value, BlockArgument):
-        parent = value.block.parent_op()
-        if isinstance(parent, ForOp):
-            return [parent.operands[value.index + 2], _end(parent, 0).operands[value.index - 1]]
-        if isinstance(parent, WhileOp):
-            first = value.block is parent.before.block
-            ends = _end(parent, 1).operands if first else _end(parent, 0).operands[1:]
-            return [*([parent.operands[value.index]] if first else []), ends[value.index]]
-    elif isinstance(value, OpResult):
-        op, index = value.op, value.index
-        if isinstance(op, ForOp):
-            return [op.operands[index + 3], _end(op, 0).operands[index]]
-        if isinstance(op, IfOp):
-            return [_end(op, region).operands[index] for region in (0, 1)]
-        if isinstance(op, WhileOp):
-            return [_end(op, 0).operands[index + 1]]
-    raise InternalError("a buffer comes from an operation that makes none")
 
 
 def _end(op: Operation, region: int) -> Operation:
@@ -222,4 +205,4 @@ _RULES: dict[type, _Rule] = {
     RemUIOp: _remainder,
 }
 
-__all__ = ["Move", "Root", "Stage", "after_loop", "entering_loop", "next_trip", "roots_of", "sources", "stage_of"]
+__all__ = ["Move", "Root", "Stage", "after_loop", "entering_loop", "next_trip", "roots_of", "stage_of"]
