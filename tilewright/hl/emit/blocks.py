@@ -34,10 +34,10 @@ class Block:
 
 def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
     """The rectangle that a load or store touches, if it is one."""
-    tensor, entries = node.args[:2]
+    entries = node.args[1]
     if "mask" in node.kwargs or "base" in node.kwargs or not entries:
         return None
-    varied = [entry for entry in entries if entry.at is not None and not is_one(entry, dims)]
+    varied = [entry for entry in entries if entry.at is not None and not is_one(entry, node.op == "load")]
     places = [entry.at for entry in varied]
     if not varied or places != [at for at in range(len(dims)) if at in places]:
         return None
@@ -45,14 +45,15 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
         return None
     block = Block([], [], [])
     for at, entry in enumerate(entries):
-        if not _add(kernel, block, at, entry, dims, tensor):
+        if not _add(kernel, block, at, entry, dims, node):
             return None
     return block
 
 
-def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], tensor: HostTensor) -> bool:
+def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], node: Node) -> bool:
     """Add a dimension to a rectangle; False where the access is none."""
-    if entry.at is None or is_one(entry, dims):
+    tensor = node.args[0]
+    if entry.at is None or is_one(entry, node.op == "load"):
         index = 0 if entry.kind != "scalar" else entry.what
         if isinstance(index, Value) or index is None:
             return False

@@ -13,8 +13,10 @@ from tilewright.hl.constexpr import plain
 from tilewright.hl.emit.module import Module, emit_module
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.fast_math import keep_wide
+from tilewright.hl.runtime.guard import make_holds
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.host import trace_kernel
+from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.source import Source
 from tilewright.hl.tune.spec import ConfigSpec
 
@@ -28,6 +30,8 @@ class BoundKernel:
         arguments: its arguments, by name.
         settings: how it is treated.
         configs: configurations given with it; empty for the default.
+        outside: what it reads besides its arguments.
+        names: what texts of `outside` use.
 
     Attributes:
         traced: the graphs and what they are made of.
@@ -42,20 +46,23 @@ class BoundKernel:
         arguments: dict[str, Any],
         settings: Settings,
         configs: Sequence[Config] = (),
+        outside: Sequence[Read] = (),
+        names: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self.scope, self.settings, self.configs = source.tree.name, scope, settings, configs
-        self.traced = trace_kernel(source, scope, arguments, settings)
+        self.traced = trace_kernel(source, scope, arguments, settings, list(outside))
         if settings.fast_math:
             for graph in self.traced.graphs:
                 keep_wide(graph.region)
-        self._guard = _guard(list(arguments), self.traced.guards)
+        self.outside = list(outside)
+        self._holds = make_holds(list(arguments), self.traced.guards, self.outside, dict(names or {}))
         self.config_spec = ConfigSpec(self.traced)
         self.run: Callable[..., Any] = self._first
         self._compiled: dict[Config, Callable[..., Any]] = {}
 
     def holds(self, args: Sequence[Any]) -> bool:
         """Whether what the trace assumed of the arguments is true of these."""
-        return self._guard is None or self._guard(*map(plain, args))
+        return self._holds(*map(plain, args))
 
     def default_config(self) -> Config:
         """The configuration that is taken when none was chosen."""
@@ -67,7 +74,9 @@ class BoundKernel:
         try:
             return emit_module(self.traced, Decision(chosen, list(self.traced.axes), self.config_spec.facts.entries))
         except exc.Error as error:
-            raise exc.located(error, self.traced.source.location(self.traced.source.tree)) from None
+            source = self.traced.source
+            place = errors.Location(source.file, error.line, function=source.name) if error.line else None
+            raise exc.located(error, place or source.location(source.tree)) from None
 
     def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
         """The text of the generated module for a configuration."""
@@ -88,7 +97,7 @@ class BoundKernel:
             print(module.text)
         name = f"<hl {self.name} {hash(module.text) & 0xFFFFFFFF:08x}>"
         linecache.cache[name] = len(module.text), None, module.text.splitlines(keepends=True), name
-        namespace = {**self.scope, "__name__": "tilewright_hl_generated"}
+        namespace = {**self.scope, **self.traced.captured, "__name__": "tilewright_hl_generated"}
         exec(compile(module.text, name, "exec"), namespace)
         function: Callable[..., Any] = namespace[self.name]
         return _with_places(function, module, name, self.traced.source.file)
@@ -104,15 +113,6 @@ class BoundKernel:
         """The first call chooses the configuration."""
         self.run = self.compile_config()
         return self.run(*args)
-
-
-def _guard(parameters: list[str], guards: list[tuple[str, Any]]) -> Callable[..., bool] | None:
-    """A function of the arguments that says whether every guard holds; None where there are none."""
-    if not guards:
-        return None
-    checks = " and ".join(f"({text}) == {expected!r}" for text, expected in guards)
-    made: Callable[..., bool] = eval(f"lambda {', '.join(parameters)}: {checks}")
-    return made
 
 
 def _with_places(function: Callable[..., Any], module: Module, generated: str, file: str) -> Callable[..., Any]:

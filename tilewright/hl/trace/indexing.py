@@ -34,7 +34,7 @@ def host_tensor(trace: Trace, tensor: Any) -> HostTensor:
     Raises:
         HostTensorDirectUsage: it is a tile, or has no name that the launcher could pass.
     """
-    found = trace.hosts.get(id(tensor))
+    found = trace.host(tensor)
     if found is None:
         raise exc.HostTensorDirectUsage(
             "only tensors of the host can be loaded, stored and updated",
