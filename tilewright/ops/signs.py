@@ -40,12 +40,6 @@ def _always(op: Operation) -> Sequence[SSAValue]:
     return ()
 
 
-def _quotient(op: Operation) -> Sequence[SSAValue]:
-    """A scalar that divides is taken to be positive, as in `facts.div`."""
-    unknown = not isinstance(op.operands[1].owner, ConstantOp) and not shape_of(op.operands[1].type)
-    return op.operands[:1] if unknown and holds(POSITIVE_DIVISORS) else op.operands
-
-
 def _larger(op: Operation) -> Sequence[SSAValue] | None:
     known = any(isinstance(side.owner, Operation) and _constant(side.owner) is not None for side in op.operands)
     return () if known else op.operands
@@ -58,18 +52,21 @@ _RULES: dict[str, Rule] = {
     "tt.get_num_programs": _always,
     "arith.extui": _always,
     "arith.remsi": _first,
-    "arith.divsi": _quotient,
     "arith.maxsi": _larger,
     **dict.fromkeys(("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi"), _first),
-    **dict.fromkeys(("arith.addi", "arith.muli", "arith.minsi", "arith.shrsi"), _all),
+    **dict.fromkeys(("arith.addi", "arith.muli", "arith.divsi", "arith.minsi", "arith.shrsi"), _all),
 }
 
 
-def never_negative(value: SSAValue) -> bool:
+def never_negative(value: SSAValue, *, proven: bool = False) -> bool:
     """Whether no element of an integer value is negative.
 
     A proof by induction over the loops: a value that is being proven already counts as proven. All rules are
     conjunctions, so one value that cannot be proven ends the whole proof.
+
+    Args:
+        value: integers.
+        proven: whether what the user or the compiler assumes of scalars does not count.
     """
     seen: set[SSAValue] = set()
     todo = [value]
@@ -78,7 +75,7 @@ def never_negative(value: SSAValue) -> bool:
         if value in seen:
             continue
         seen.add(value)
-        if _taken_for_granted(value):
+        if not proven and _taken_for_granted(value):
             continue
         wanted = _carried(value) if isinstance(value, BlockArgument) else _defined(value.owner)
         if wanted is None:
@@ -136,4 +133,4 @@ def block_bound(op: Operation, known: Sequence[Number | None]) -> Number | None:
     at_least = op.attr_values()["predicate"] == "sge" and known[1] == 0  # type: ignore[attr-defined]
     if not at_least or element_type(op.operands[0].type) != i64:
         return None
-    return True if never_negative(op.operands[0]) else None
+    return True if never_negative(op.operands[0], proven=True) else None
