@@ -12,9 +12,11 @@ from tilewright.tuning.bench import (
     set_gpu_clock,
 )
 from tilewright.tuning.perf_report import Benchmark, Mark, perf_report
+from tilewright.tuning.search import Candidate, time_in_turns
 
 __all__ = [
     "Benchmark",
+    "Candidate",
     "Mark",
     "_summarize_statistics",
     "assert_close",
@@ -26,4 +28,5 @@ __all__ = [
     "nvsmi",
     "perf_report",
     "set_gpu_clock",
+    "time_in_turns",
 ]

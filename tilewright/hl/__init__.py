@@ -22,7 +22,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.language import *  # noqa: F403  (its __all__ is the list of names)
 from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.kernel import Kernel, kernel
-from tilewright.hl.settings import Settings
+from tilewright.hl.settings import RefMode, Settings
 
 jit = kernel
 
@@ -30,6 +30,7 @@ __all__ = [
     "BoundKernel",
     "Config",
     "Kernel",
+    "RefMode",
     "Settings",
     "cdiv",
     "exc",

@@ -257,6 +257,14 @@ class SpecializeArgType(InvalidAPIUsage):
     """`hl.specialize` of something that is not a size."""
 
 
+class AutotuneError(Error):
+    """Tuning cannot go on."""
+
+
+class NoConfigFound(AutotuneError):
+    """No configuration of a kernel works."""
+
+
 class InvalidConfig(Error, ValueError):
     """A configuration that does not fit the kernel."""
 
