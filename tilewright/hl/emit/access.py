@@ -85,8 +85,6 @@ def _pointer(
         covered.update(range(len(base.dims)))
     wide = _is_wide(tensor)
     for entry, stride in zip(entries, tensor.stride, strict=True):
-        if is_one(entry, dims):
-            continue
         index = index_text(kernel, entry, dims)
         if index == "0":
             continue
@@ -106,11 +104,6 @@ def _is_wide(tensor: HostTensor) -> bool:
         return False
     last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride, strict=True))
     return bool(last >= _LIMIT)
-
-
-def is_one(entry: Subscript, dims: tuple[Dim, ...]) -> bool:
-    """Whether a tile indexes a dimension of one element: it is read for every lane."""
-    return entry.kind == "tile" and type(entry.extent) is int and entry.extent == 1
 
 
 def index_text(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> str:
@@ -169,7 +162,7 @@ def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
 
 def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> list[str]:
     """Conditions for indices that are not proved to be inside the tensor."""
-    if entry.kind in ("scalar", "tensor") or is_one(entry, dims):
+    if entry.kind in ("scalar", "tensor"):
         return []
     low, high = _proved(kernel, entry, dims)
     if low and high:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl.dims import Dim
-from tilewright.hl.emit.access import is_one
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value
 from tilewright.hl.symbols import Sym, same
@@ -37,7 +36,7 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
     tensor, entries = node.args[:2]
     if "mask" in node.kwargs or "base" in node.kwargs or not entries:
         return None
-    varied = [entry for entry in entries if entry.at is not None and not is_one(entry, dims)]
+    varied = [entry for entry in entries if entry.at is not None]
     places = [entry.at for entry in varied]
     if not varied or places != [at for at in range(len(dims)) if at in places]:
         return None
@@ -52,11 +51,10 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
 
 def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], tensor: HostTensor) -> bool:
     """Add a dimension to a rectangle; False where the access is none."""
-    if entry.at is None or is_one(entry, dims):
-        index = 0 if entry.kind != "scalar" else entry.what
-        if isinstance(index, Value) or index is None:
+    if entry.at is None:
+        if isinstance(entry.what, Value):
             return False
-        block.offsets.append(kernel.symbol(index))
+        block.offsets.append(kernel.symbol(entry.what))
         block.lanes.append(1)
         return True
     lanes, decision = kernel.extent(dims[entry.at]), kernel.decision

@@ -72,7 +72,7 @@ def _is_inside(entry: Subscript, axes: list[Axis]) -> bool:
         return entry.kind != "tensor"
     if type(entry.offset) is not int or entry.offset:
         return False
-    return (type(entry.extent) is int and entry.extent == 1) or at_most(axis.end, entry.extent)
+    return at_most(axis.end, entry.extent)
 
 
 def flatten(loop: Node, flat: Axis, first_free: int) -> None:
@@ -135,8 +135,6 @@ class _Flattener:
             later = at is not None and at >= start + len(self.axes) and entry.what != self.flat.id
             at = at - len(self.axes) + 1 if at is not None and later else at
             return Subscript(entry.kind, entry.what, at, entry.offset, entry.step, entry.extent)
-        if type(entry.extent) is int and entry.extent == 1:
-            return Subscript("scalar", 0, extent=1)
         return Subscript("tensor", self._part(own), start, extent=entry.extent)
 
     def _merged(self, tensor: HostTensor, entries: list[Subscript], start: int) -> tuple[HostTensor, list[Any]] | None:

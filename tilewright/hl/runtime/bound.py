@@ -12,10 +12,11 @@ from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.emit.module import Module, emit_module
 from tilewright.hl.graph.nodes import walk
+from tilewright.hl.language import reference
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.fast_math import keep_wide
 from tilewright.hl.runtime.loaded import Loaded
-from tilewright.hl.settings import Settings
+from tilewright.hl.settings import RefMode, Settings
 from tilewright.hl.trace.host import Traced, trace_kernel
 from tilewright.hl.trace.source import Source
 from tilewright.hl.tune import cache
@@ -27,7 +28,8 @@ class BoundKernel:
     """A kernel for one kind of arguments.
 
     Args:
-        source: the kernel's text.
+        function: the kernel as plain Python.
+        source: its text.
         scope: names that it sees besides its own.
         arguments: its arguments, by name.
         settings: how it is treated.
@@ -43,6 +45,7 @@ class BoundKernel:
 
     def __init__(
         self,
+        function: Callable[..., Any],
         source: Source,
         scope: dict[str, Any],
         arguments: dict[str, Any],
@@ -51,6 +54,7 @@ class BoundKernel:
         key: Any = None,
     ) -> None:
         self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
+        self.function = function
         self.traced = trace_kernel(source, scope, arguments, settings)
         if settings.fast_math:
             for graph in self.traced.graphs:
@@ -174,11 +178,29 @@ class BoundKernel:
         """The line to put above the kernel for a configuration."""
         return decorator(config or self.config or self.default_config())
 
+    def run_ref(self, *args: Any, mode: RefMode = RefMode.EAGER) -> Any:
+        """Run the kernel as plain Python on these arguments: with whole ranges as tiles, or with tiles of the
+        configuration's sizes."""
+        config = None if mode is RefMode.EAGER else self._normal(None)
+        return reference.run(self.function, args, self._reference(config))
+
+    def _reference(self, config: Config | None) -> reference.Reference:
+        """The sizes of tiles under a configuration; whole ranges for None."""
+        if config is None:
+            return reference.Reference({})
+        decision = Decision(config, self.traced.axes)
+        loops = [node for graph in self.traced.graphs for node in walk(graph.region) if node.op == "loop"]
+        blocks = {node.line: [decision.block(axis) for axis in node.kwargs["axes"]] for node in reversed(loops)}
+        return reference.Reference(blocks, [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"])
+
     def __call__(self, *args: Any) -> Any:
         return self.run(*map(plain, args))
 
     def _first(self, *args: Any) -> Any:
         """The first call chooses the configuration."""
+        mode = self.settings.ref_mode
+        if mode is not RefMode.OFF:
+            return self.run_ref(*args, mode=mode)
         self.ensure_config_exists(args)
         return self.run(*args)
 

@@ -83,7 +83,7 @@ class Kernel:
                 found = self._find(key, args)
                 if found is None:
                     arguments = dict(zip(self.signature.parameters, args, strict=True))
-                    found = BoundKernel(self.source, self.scope, arguments, self.settings, self.configs, key)
+                    found = BoundKernel(self.fn, self.source, self.scope, arguments, self.settings, self.configs, key)
                     self._bound.setdefault(key, []).append(found)
         return found
 

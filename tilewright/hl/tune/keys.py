@@ -18,7 +18,7 @@ from tilewright.hl.tune.fragments import (
     PowerOfTwoFragment,
 )
 
-LARGEST_BLOCK = 1 << 20
+LARGEST_BLOCK = LARGEST_TILE = 1 << 20  # elements
 LONGEST_ROW = 1 << 15  # elements that a tile spans at most when nothing is said; longer rows are taken in chunks
 
 
