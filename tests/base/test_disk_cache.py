@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.base.disk_cache import DiskCache, Entry, _encode
+from tilewright.base.disk_cache import DiskCache, Entry, _sealed
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "0123456789abcdef" * 4
@@ -142,7 +142,7 @@ def test_an_entry_of_another_key_is_a_miss(tmp_path: Path) -> None:
 def test_metadata_that_is_no_object_is_a_miss(tmp_path: Path, metadata: bytes) -> None:
     cache = DiskCache(tmp_path, 1 << 20)
     cache.put(KEY, b"x")
-    entry_file(cache).write_bytes(_encode(KEY, b"x", metadata))
+    entry_file(cache).write_bytes(_sealed(KEY, b"x", metadata))
     assert cache.get(KEY) is None
 
 

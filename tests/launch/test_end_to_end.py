@@ -12,7 +12,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tilewright.base.disk_cache import disk_cache
+from tilewright.base.cache_layers import disk_cache
 from tilewright.base.errors import ArgumentError, DeviceAssertionError, GridError, ReadOnlyError, UnknownOptionError
 from tilewright.base.knobs import knobs
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import subprocess
 import sys
+import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +50,77 @@ def test_cache_info_and_clear(cache):
     assert ": 1 entries, 1." in _invoke("cache", "info").output
     assert "removed 1 entries" in _invoke("cache", "clear").output
     assert ": 0 entries, 0 bytes" in _invoke("cache", "info").output
+
+
+@pytest.fixture
+def kept(cache, file):
+    """A cache with two kernels, one of them damaged, and the file of its entry."""
+    for signature in ("*fp32, *fp32, i32, 64", "*fp32, *fp32, i32, 128"):
+        assert _invoke("compile", f"{file}:add", "-s", signature).exit_code == 0
+    kernels = [path for key, path, _ in cache.entries() if cache.get(key).metadata.get("name") == "add"]
+    assert len(kernels) == 2
+    kernels[0].write_bytes(kernels[0].read_bytes()[:-1])
+    return cache, kernels[0]
+
+
+def test_cache_lists_what_it_holds(kept):
+    output = _invoke("cache", "ls").output
+    assert output.count("add") == 1 and "(damaged)" in output and "cpu:" in output and "0 h ago" in output
+    assert "damaged" not in _invoke("cache", "ls", "add").output
+
+
+def test_cache_verifies_its_entries(kept):
+    _, broken = kept
+    done = _invoke("cache", "verify")
+    assert done.exit_code == 1 and broken.stem in done.output and "1 damaged" in done.output
+    done = _invoke("cache", "verify", "--remove")
+    assert done.exit_code == 0 and not broken.exists()
+    assert "0 damaged" in _invoke("cache", "verify").output
+
+
+def test_cache_drops_what_is_old(cache):
+    for index in range(4):
+        cache.put(f"{index:064x}", b"x" * 1000)
+        age = time.time() - 86400 * (10 - index)
+        os.utime(cache._path(f"{index:064x}"), (age, age))
+    assert "dropped 2 entries" in _invoke("cache", "gc", "--days", "8.5").output
+    assert "dropped 1 entries" in _invoke("cache", "gc", "--max-bytes", "1500").output
+    assert cache.get(f"{3:064x}") and not cache.get(f"{2:064x}")
+    assert "dropped 0 entries" in _invoke("cache", "gc").output
+
+
+def test_a_cache_is_carried_elsewhere(kept, tmp_path, monkeypatch):
+    cache, broken = kept
+    results = tmp_path / "tuning" / "scale-0.json"
+    results.parent.mkdir()
+    results.write_text('{"kernel": "scale", "results": {"a": {"when": "2026-01-02", "configs": []}}}')
+    archive = tmp_path / "kernels.tar"
+    assert "1 files of tuning results" in _invoke("cache", "export", str(archive)).output
+    other = DiskCache(tmp_path / "other", knobs.cache.size)
+    monkeypatch.setattr(knobs.cache, "dir", other.folder)
+    mine = other.folder / "tuning" / "scale-0.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_text('{"kernel": "scale", "results": {"b": {"when": "2026-01-01", "configs": []}}}')
+    done = _invoke("cache", "import", str(archive))
+    whole = {key for key, path, _ in cache.entries() if path != broken}
+    assert done.exit_code == 0 and {key for key, _, _ in other.entries()} == whole
+    assert set(json.loads(mine.read_text())["results"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../../evil.tile", "/etc/x.tile", "ab/" + "c" * 62 + ".tile", "tuning/x.json", "notes"]
+)
+def test_an_archive_that_lies_is_not_taken(cache, tmp_path, name):
+    archive = tmp_path / "kernels.tar"
+    with tarfile.open(archive, "w") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = 4
+        tar.addfile(info, io.BytesIO(b"evil"))
+    done = _invoke("cache", "import", str(archive))
+    assert done.exit_code == 1 and f"not taken: {name}" in done.output and cache.size() == (0, 0)
+    archive.write_bytes(b"no archive")
+    done = _invoke("cache", "import", str(archive))
+    assert done.exit_code == 1 and "cache export" in done.output
 
 
 def test_doctor_shows_machine_and_knobs(cache, tmp_path):

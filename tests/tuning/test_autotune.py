@@ -18,6 +18,11 @@ BLOCKS = [Config({"BLOCK": block}) for block in (16, 32, 64)]
 QUICK = {"warmup": 0.1, "rep": 0.5}
 
 
+@pytest.fixture(autouse=True)
+def _nothing_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(tilewright.knobs.cache, "dir", tmp_path)
+
+
 @tilewright.jit
 def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Coord, Index
 from tilewright.base.order import operands_first
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
 from tilewright.ir.values import owner_of, property_int
+from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddIOp, MulIOp, ShLIOp, SubIOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.signs import never_negative
 
 
@@ -154,7 +159,7 @@ class PointerForm:
     tile: tuple[SSAValue, Index] | None = None
 
 
-_SUMS = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.extsi"})
+_SUMS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
 
 
 def expanded(poly: Poly) -> Poly:
@@ -163,18 +168,18 @@ def expanded(poly: Poly) -> Poly:
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         op = owner_of(value)
-        return op.operands if op is not None and op.name in _SUMS else ()
+        return op.operands if isinstance(op, _SUMS) else ()
 
     def made_of(value: SSAValue) -> Poly:
         number, op = constant_of(value), owner_of(value)
         if isinstance(number, int):
             return Poly.of(number)
-        if op is None or op.name not in _SUMS:
+        if not isinstance(op, _SUMS):
             return Poly.atom(value)
         first, *rest = (known[operand] for operand in op.operands)
-        if op.name == "arith.muli":
+        if isinstance(op, MulIOp):
             return first * rest[0]
-        return first + (rest[0] if op.name == "arith.addi" else -rest[0]) if rest else first
+        return first + (rest[0] if isinstance(op, AddIOp) else -rest[0]) if rest else first
 
     total = ZERO
     for monomial, coefficient in poly.terms.items():
@@ -226,7 +231,9 @@ class AffineAnalysis:
         """How the form of a tile follows from those of its operands."""
         if not shape_of(value.type) or self._opaque(value):
             return None
-        rule = _RULES.get(getattr(value.owner, "name", ""))
+        rule = _RULES.get(type(value.owner))
+        if rule is None and isinstance(value.owner, Operation) and is_view(value.owner):
+            rule = _view
         return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
@@ -256,8 +263,8 @@ class AffineAnalysis:
     def _bases(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
-        name = getattr(value.owner, "name", "")
-        if not shape_of(value.type) or self._opaque(value) or (name != "tt.addptr" and name not in _POINTER_VIEWS):
+        op = value.owner
+        if not shape_of(value.type) or self._opaque(value) or not (isinstance(op, AddPtrOp) or _moves_pointers(op)):
             return []
         first = operand_indices(*key)[0]
         return [first] if isinstance(element_type(first[0].type), TilePointerType) else []
@@ -268,35 +275,26 @@ class AffineAnalysis:
         if self._opaque(value):
             return PointerForm(None, Form(), (value, index))
         op = value.owner
-        name = getattr(op, "name", "")
-        if name == "tt.addptr":
+        if isinstance(op, AddPtrOp):
             (pointer, at), (offset, offset_at) = operand_indices(value, index)
             inner = self.pointer(pointer, at)
             size = pointee_bytes(value.type)
             return PointerForm(
                 inner.base, inner.offset.plus(self.integer(offset, offset_at), Poly.of(size)), inner.tile
             )
-        if name in _POINTER_VIEWS:
+        if _moves_pointers(op):
             ((source, at),) = operand_indices(value, index)
             if isinstance(element_type(source.type), TilePointerType):
                 return self.pointer(source, at)
         return PointerForm(None, Form(), (value, index))
 
 
-_POINTER_VIEWS = frozenset(
-    {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.bitcast", "arith.bitcast"}
-)
+_BITCASTS = (BitcastOp, ArithBitcastOp)
 
 
-def root_argument(pointer: SSAValue | None) -> SSAValue | None:
-    """The value that a scalar pointer is derived from by offsets: a function argument, a loaded pointer, ..."""
-    while pointer is not None:
-        op = pointer.owner
-        if getattr(op, "name", "") in ("tt.addptr", "tt.bitcast", "arith.bitcast"):
-            pointer = op.operands[0]  # type: ignore[union-attr]
-        else:
-            break
-    return pointer
+def _moves_pointers(op: Operation | Block) -> bool:
+    """Whether pointers that `op` gives are those that it takes, in other places or by another type."""
+    return isinstance(op, _BITCASTS) or (isinstance(op, Operation) and is_view(op))
 
 
 # --- rules by operation name ----------------------------------------------------------------------
@@ -347,17 +345,12 @@ def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> 
     return zero_extended(analysis.operands(value, index)[0])
 
 
-_RULES: Mapping[str, Rule] = {
-    "tt.make_range": _range,
-    "arith.addi": _add,
-    "arith.subi": _sub,
-    "arith.muli": _mul,
-    "arith.shli": _shl,
-    "arith.extui": _zero_extension,
-} | dict.fromkeys(("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "arith.extsi"), _view)
-
-
-def all_atoms(form: Form) -> Iterable[SSAValue]:
-    """Scalars on which an address or offset depends (not those inside residual tiles)."""
-    for poly in (form.constant, *form.coords.values()):
-        yield from poly.atoms()
+_RULES: Mapping[type, Rule] = {
+    MakeRangeOp: _range,
+    AddIOp: _add,
+    SubIOp: _sub,
+    MulIOp: _mul,
+    ShLIOp: _shl,
+    ExtSIOp: _view,
+    ExtUIOp: _zero_extension,
+}

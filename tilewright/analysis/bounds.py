@@ -21,6 +21,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, is_integer
 from tilewright.ir.values import owner_of
+from tilewright.ops.elementwise import CmpIOp
 
 _LESS = frozenset({"slt", "sle", "ult", "ule"})
 _OR_EQUAL = frozenset({"sle", "sge", "ule", "uge"})
@@ -37,9 +38,9 @@ def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead:
     """
     op = owner_of(value)
     assert op is not None
-    if op.name != "arith.cmpi" or not is_integer(element_type(op.operands[0].type)):
+    if not isinstance(op, CmpIOp) or not is_integer(element_type(op.operands[0].type)):
         return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, instead)
-    predicate = op.attr_values()["predicate"]  # type: ignore[attr-defined]
+    predicate = op.attr_values()["predicate"]
     if predicate in ("eq", "ne"):
         return No("the mask compares for equality", op, instead)
     sides = _sides(op, predicate, [analysis.integer(v, i) for v, i in operand_indices(value, index)])

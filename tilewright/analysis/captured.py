@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.ir.effects import may_write
 from tilewright.ir.values import is_tile
-
-ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
-_WRITERS = ATOMICS | {"tt.store", "tt.call", "tt.print", "tt.assert"}
+from tilewright.ops.debug import BarrierOp
+from tilewright.ops.function import CallOp
 
 
 class Captured:
@@ -39,7 +39,7 @@ class Captured:
 
     def writes_memory(self, op: Operation) -> bool:
         """Whether an operation with regions (or a call) may change memory that others see."""
-        return op.name == "tt.call" or op in self._writing
+        return isinstance(op, CallOp) or op in self._writing
 
     def _note(self, op: Operation, function: Operation) -> None:
         """Tell every operation around `op`, up to those that define its operands, that it uses them."""
@@ -58,7 +58,7 @@ class Captured:
                         break  # those around know it too
                     known[value] = None
                 user = user.parent_op()
-        if op.name in _WRITERS:
+        if isinstance(op, CallOp) or (may_write(op) and not isinstance(op, BarrierOp)):  # one program is one thread
             while around is not None and around not in self._writing:
                 self._writing.add(around)
                 around = around.parent_op()

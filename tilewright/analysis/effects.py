@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind, get_effects
 
+from tilewright.analysis.flow import sources_of
+from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
 from tilewright.ir.op import location_of
-from tilewright.ir.types import element_type, is_pointer
-from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp
-from tilewright.ops.descriptor import TensorDescType
+from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 
 _K = TypeVar("_K")
@@ -95,12 +95,12 @@ def effects_of(module: ModuleOp) -> Effects[int]:
             writes = effect.kind is MemoryEffectKind.WRITE
             assert isinstance(effect.value, SSAValue)
             homes = origins.get(effect.value, set())
-            if not homes and not _is_address(effect.value.type):
+            if not homes and not is_address(effect.value.type):
                 continue  # a constant given to inline assembly
             for home in homes or (None,):
-                if isinstance(home, int) and _is_address(kernel.body.blocks[0].args[home].type):
+                if isinstance(home, int) and is_address(kernel.body.blocks[0].args[home].type):
                     found[writes].setdefault(home, location_of(op))
-                elif _is_address(effect.value.type):
+                elif is_address(effect.value.type):
                     unsure[Unsure(writes, _describe(home), location_of(op))] = None
     return Effects(*found, tuple(unsure))
 
@@ -124,10 +124,6 @@ def _describe(origin: Origin | None) -> str:
         return "an integer parameter taken as an address"
     place = location_of(origin)
     return f"an address read from memory{'' if place is None else f' in line {place.line}'}"
-
-
-def _is_address(type_: Attribute) -> bool:
-    return isinstance(type_, TensorDescType) or is_pointer(element_type(type_))
 
 
 # --- where values come from -------------------------------------------------------------------------------------
@@ -159,29 +155,17 @@ def _origins(
 
 def _edges(op: Operation, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
     """What flows where at `op`; loops go around through the edges of their carried values."""
+    for value in (*op.results, *(argument for region in op.regions for argument in _arguments(region))):
+        yield from ((source, value) for source in sources_of(value) or ())
     if isinstance(op, ForOp):
-        ends = _last(op.body.block).operands
-        for first, end, carried, result in zip(op.iter_args, ends, op.carried, op.results, strict=True):
-            yield from ((source, target) for source in (first, end) for target in (carried, result))
         yield from ((bound, op.induction_var) for bound in (op.lb, op.step))
-    elif isinstance(op, WhileOp):
-        condition, last = _last(op.before.block), _last(op.after.block)
-        assert isinstance(condition, ConditionOp)
-        yield from zip(op.inits, op.before.block.args, strict=True)
-        yield from zip(last.operands, op.before.block.args, strict=True)
-        yield from zip(condition.arguments, op.after.block.args, strict=True)
-        yield from zip(condition.arguments, op.results, strict=True)
-    elif isinstance(op, IfOp):
-        for region in op.regions:
-            if region.blocks:
-                yield from zip(_last(region.block).operands, op.results)  # a body without results may yield nothing
     elif isinstance(op, CallOp):
         callee = functions[op.callee_name]
         yield from zip(op.operands, callee.body.blocks[0].args, strict=True)
         for block in callee.body.blocks:
             if isinstance(block.last_op, ReturnOp):
                 yield from zip(block.last_op.operands, op.results, strict=True)
-    elif not isinstance(op, FuncOp) and not op.has_trait(IsTerminator):
+    elif not isinstance(op, FuncOp | IfOp | WhileOp) and not op.has_trait(IsTerminator):
         yield from _through(op)
 
 
@@ -196,9 +180,13 @@ def _through(op: Operation) -> Iterator[Edge]:
     arguments = [argument for block in bodies for argument in block.args]
     yields = [value for block in bodies for value in _last(block).operands]
     operands = [value for value in op.operands if value not in accessed]
-    addresses = [value for value in operands if _is_address(value.type)]
+    addresses = [value for value in operands if is_address(value.type)]
     for source in [*(addresses or operands), *yields]:
         yield from ((source, target) for target in [*op.results, *arguments])
+
+
+def _arguments(region: Region) -> Sequence[SSAValue]:
+    return region.block.args if len(region.blocks) == 1 else ()
 
 
 def _last(block: object) -> Operation:

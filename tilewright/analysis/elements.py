@@ -14,11 +14,15 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.index import ZERO, Index, bits_of, constant, cut, keeps_bits, normal, reshape
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile, property_int
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
 
 
 def is_ragged(op: Operation) -> bool:
     """Whether `op` is a reshape that has no index for its operand, so that its result must be in memory."""
-    return op.name == "tt.reshape" and not keeps_bits(shape_of(op.operands[0].type), shape_of(op.results[0].type))
+    return isinstance(op, ReshapeOp) and not keeps_bits(shape_of(op.operands[0].type), shape_of(op.results[0].type))
 
 
 def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index]]:
@@ -29,9 +33,9 @@ def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index
     """
     op = value.owner
     assert isinstance(op, Operation)
-    if op.name == "tt.gather":
+    if isinstance(op, GatherOp):
         return [(op.operands[1], index)]
-    rule = _RULES.get(op.name)
+    rule = _RULES.get(type(op))
     if rule is not None:
         return list(zip(op.operands, rule(op, value, index), strict=False))
     return [(operand, index if is_tile(operand) else ()) for operand in op.operands]
@@ -71,19 +75,19 @@ def _cat(op: Operation, value: SSAValue, index: Index) -> list[Index]:
 
 def side_bit(op: Operation, value: SSAValue, index: Index) -> Index:
     """The coordinate (as an index of one dim) that is 0 on the left side of a join or cat and 1 on the right."""
-    if op.name == "tt.join":
+    if isinstance(op, JoinOp):
         return (index[-1],)
     return (normal(cut(index[0], bits_of(shape_of(value.type)[0]) - 1, 1)),)
 
 
-_RULES: dict[str, Callable[[Operation, SSAValue, Index], list[Index]]] = {
-    "tt.splat": lambda op, value, index: [()],
-    "tt.expand_dims": _expand_dims,
-    "tt.broadcast": _broadcast,
-    "tt.trans": _trans,
-    "tt.reshape": _reshape,
-    "tt.join": lambda op, value, index: [index[:-1], index[:-1]],
-    "tt.split": _split,
-    "tt.cat": _cat,
-    "tt.load": lambda op, value, index: [index] * len(op.operands),
+_RULES: dict[type[Operation], Callable[[Operation, SSAValue, Index], list[Index]]] = {
+    SplatOp: lambda op, value, index: [()],
+    ExpandDimsOp: _expand_dims,
+    BroadcastOp: _broadcast,
+    TransOp: _trans,
+    ReshapeOp: _reshape,
+    JoinOp: lambda op, value, index: [index[:-1], index[:-1]],
+    SplitOp: _split,
+    CatOp: _cat,
+    LoadOp: lambda op, value, index: [index] * len(op.operands),
 }

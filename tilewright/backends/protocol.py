@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from xdsl.ir import Operation
+
 from tilewright.base.target import Placement, Target
 from tilewright.ops.spec import REGISTRY
 from tilewright.passes.rewriting import REWRITTEN
@@ -34,21 +36,22 @@ class Lowering:
     reason: str = ""
 
 
-def lowering_of(name: str, own: Collection[str], refused: Mapping[str, str]) -> Lowering | None:
+def lowering_of(name: str, own: Collection[type[Operation]], refused: Mapping[type[Operation], str]) -> Lowering | None:
     """How a back end makes operation `name`; None if it says nothing, which is a bug of the back end.
 
     Args:
         name: of the operation.
-        own: names of the operations for which it has code of its own.
-        refused: reasons by name.
+        own: the operations for which it has code of its own.
+        refused: reasons, by operation.
     """
-    if name in refused:
-        return Lowering("refused", refused[name])
+    kind = REGISTRY[name].op
+    if kind in refused:
+        return Lowering("refused", refused[kind])
     if REGISTRY[name].elementwise:
         return Lowering("lane by lane")
-    if name in REWRITTEN:
+    if kind in REWRITTEN:
         return Lowering("rewritten")
-    return Lowering("own code") if name in own else None
+    return Lowering("own code") if kind in own else None
 
 
 class ByteCache(Protocol):

@@ -11,12 +11,12 @@ left alone: the process keeps what it compiles in memory anyway.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
 import stat
 import struct
+import sys
 import tempfile
 import threading
 import time
@@ -26,13 +26,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.knobs import knobs
+if sys.platform != "win32":
+    import fcntl
 
 _MAGIC = b"TILEWRT2"
 _HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of key and what follows, bytes of metadata, bytes of payload
 _SUFFIX = ".tile"
 _TOUCH_AFTER = 3600.0  # seconds; how stale the time of a read entry may get
 _SWEEP_AFTER = 3600.0  # seconds between two looks at the size of the whole folder
+_PATIENCE = 60.0  # seconds to wait for another process that makes the same entry
 _MOST_BYTES = 1 << 30  # a larger file is none of ours
 _GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _GUARDED
@@ -57,11 +59,13 @@ class DiskCache:
     Args:
         folder: made when the first entry is written.
         max_bytes: size above which the oldest entries are dropped; 0 keeps nothing.
+        read_only: leave the folder as it is: nothing is written, and damaged entries stay.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, read_only: bool = False) -> None:
         self.folder = Path(folder)
-        self.max_bytes = max_bytes
+        self.max_bytes = 0 if read_only else max_bytes
+        self._read_only = read_only
         self._lock = threading.Lock()
         self._warned = False
         self._trusted: set[Path] = set()
@@ -80,7 +84,9 @@ class DiskCache:
             data, status = _read_plain(path)
         except OSError:
             return None
-        entry = _decode(key, data)
+        entry = decode(key, data)
+        if self._read_only:
+            return entry
         if entry is None:
             _remove(path)
         elif time.time() - status.st_mtime > _TOUCH_AFTER:
@@ -92,7 +98,7 @@ class DiskCache:
         if self.max_bytes <= 0:
             return False
         path = self._path(key)
-        data = _encode(key, payload, json.dumps(dict(metadata or {}), sort_keys=True).encode())
+        data = encode(key, payload, metadata or {})
         temporary = ""
         try:
             _make_folder(path.parent)
@@ -111,6 +117,10 @@ class DiskCache:
         self._account(len(data))
         return True
 
+    def has(self, key: str) -> bool:
+        """Whether there is a file for `key`; reading it may still show that it is damaged."""
+        return self._path(key).is_file()
+
     def get_bytes(self, key: str) -> bytes | None:
         """The payload of `get(key)`."""
         entry = self.get(key)
@@ -120,29 +130,55 @@ class DiskCache:
         """`put` without metadata."""
         self.put(key, payload)
 
+    @contextlib.contextmanager
+    def making(self, key: str) -> Iterator[None]:
+        """Hold the right to make the entry of `key`; one process or thread at a time has it.
+
+        It goes with the process that holds it, however that ends. Who waits too long, or where files cannot be locked,
+        goes on without. Look for the entry again inside: another process may have written it meanwhile.
+        """
+        path = self._path(key).with_suffix(".lock")
+        handle = None if self._read_only or self.max_bytes <= 0 else _locked(path)
+        try:
+            yield
+        finally:
+            if handle is not None:
+                _remove(path)  # who waits has it open, and looks for the entry first
+                os.close(handle)
+
+    def entries(self) -> Iterator[tuple[str, Path, os.stat_result]]:
+        """(key, file, status) of every entry."""
+        for path, status in self._entries(_SUFFIX):
+            yield path.parent.name + path.name.removesuffix(_SUFFIX), path, status
+
+    def remove(self, key: str) -> bool:
+        """Remove an entry; whether there was one."""
+        return _remove(self._path(key))
+
     def size(self) -> tuple[int, int]:
         """Number of entries and their bytes."""
-        sizes = [status.st_size for _, status in self._entries(_SUFFIX)]
+        sizes = [status.st_size for _, _, status in self.entries()]
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
         """Remove every entry; returns how many there were."""
-        removed = 0
-        for path, _ in self._entries(_SUFFIX):
-            removed += _remove(path)
-        return removed
+        return sum(_remove(path) for _, path, _ in self.entries())
 
-    def sweep(self) -> None:
-        """Drop the oldest entries until nine tenths of the cap are left, and stale temporary files."""
+    def sweep(self, keep: float = 0.9) -> None:
+        """Drop the oldest entries until this part of the cap is left, and stale temporary files.
+
+        Args:
+            keep: part of the cap that may be filled afterwards, if more than the cap was.
+        """
         entries = sorted(self._entries(_SUFFIX), key=lambda item: item[1].st_mtime)
         total = sum(status.st_size for _, status in entries)
         if total > self.max_bytes:
             for path, status in entries:
-                if total <= self.max_bytes * 9 // 10:
+                if total <= self.max_bytes * keep:
                     break
                 _remove(path)
                 total -= status.st_size
-        for path, status in self._entries(".tmp"):
+        for path, status in (*self._entries(".tmp"), *self._entries(".lock")):
             if time.time() - status.st_mtime > _SWEEP_AFTER:
                 _remove(path)
 
@@ -193,13 +229,18 @@ class DiskCache:
             warnings.warn(f"compiled kernels are not kept on disk: {self.folder} {why}", RuntimeWarning, stacklevel=4)
 
 
-def _encode(key: str, payload: bytes, metadata: bytes) -> bytes:
+def encode(key: str, payload: bytes, metadata: Mapping[str, Any]) -> bytes:
+    """An entry as it lies in a file."""
+    return _sealed(key, payload, json.dumps(dict(metadata), sort_keys=True).encode())
+
+
+def _sealed(key: str, payload: bytes, metadata: bytes) -> bytes:
     digest = hashlib.sha256(key.encode() + metadata + payload).digest()
     return _HEADER.pack(_MAGIC, digest, len(metadata), len(payload)) + metadata + payload
 
 
-def _decode(key: str, data: bytes) -> Entry | None:
-    """The entry, or None when the bytes are not exactly what `_encode` made for this key."""
+def decode(key: str, data: bytes) -> Entry | None:
+    """The entry, or None when the bytes are not exactly what `encode` made for this key."""
     if len(data) < _HEADER.size:
         return None
     magic, digest, metadata_bytes, payload_bytes = _HEADER.unpack_from(data)
@@ -237,6 +278,31 @@ def _is_only_ours(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
+def _locked(path: Path) -> int | None:
+    """A file that this process and thread has locked, in a folder that is made if it is missing; None if it cannot."""
+    if sys.platform == "win32":
+        return None
+    try:
+        _make_folder(path.parent)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, 0o600)
+    except OSError:
+        return None
+    end, pause = time.monotonic() + _PATIENCE, 0.001
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError:
+            if time.monotonic() > end:
+                break
+        except OSError:  # a file system without locks
+            break
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    os.close(handle)
+    return None
+
+
 def _make_folder(folder: Path) -> None:
     """Make a folder and those above it, each for the user alone."""
     if not folder.is_dir():
@@ -263,29 +329,3 @@ def _remove(path: Path) -> bool:
 def _touch(path: Path) -> None:
     with contextlib.suppress(OSError):  # a read-only cache still serves
         os.utime(path)
-
-
-# --- the cache of this process ----------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=4)
-def _disk_cache(folder: Path, max_bytes: int) -> DiskCache:
-    return DiskCache(folder, max_bytes)
-
-
-def disk_cache() -> DiskCache:
-    """The disk cache that the knobs name."""
-    return _disk_cache(knobs.cache.dir, knobs.cache.size)
-
-
-class SmallObjects:
-    """The disk cache that the knobs name at each use, for what a back end keeps beside kernels."""
-
-    def get_bytes(self, key: str) -> bytes | None:
-        """The bytes kept under `key`, or None."""
-        return None if knobs.cache.disabled else disk_cache().get_bytes(key)
-
-    def put_bytes(self, key: str, payload: bytes) -> None:
-        """Keep `payload` under `key`."""
-        if not knobs.cache.disabled:
-            disk_cache().put_bytes(key, payload)

@@ -37,6 +37,10 @@ def _whole(least: int) -> Callable[[str], int]:
     return parse
 
 
+def _places(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(";"))))
+
+
 def _user_cache() -> Path:
     """The folder for caches of this user; one for temporary files where the user has no home."""
     try:
@@ -77,6 +81,15 @@ class CacheKnobs(_Group):
         _user_cache(),
         Path,
         "folder of the disk cache",
+    )
+    layers: tuple[str, ...] = _knob(
+        "TILEWRIGHT_CACHE_LAYERS", (), _places, "folders or URLs that are read after the disk cache, separated by `;`"
+    )
+    shared: str | None = _knob(
+        "TILEWRIGHT_CACHE_SHARED",
+        None,
+        str,
+        "folder or URL that is read last, and gets what is compiled",
     )
     size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, _whole(0), "size in bytes above which old entries are dropped")
     disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
@@ -135,9 +148,13 @@ class RuntimeKnobs(_Group):
 
 @dataclass(slots=True)
 class AutotuningKnobs(_Group):
-    cache: bool = _knob("TILEWRIGHT_CACHE_AUTOTUNING", False, _bool, "keep the choices of autotuners on disk")
+    cache: bool = _knob("TILEWRIGHT_CACHE_AUTOTUNING", True, _bool, "keep the results of autotuners on disk")
+    workers: int | None = _knob(
+        "TILEWRIGHT_TUNING_WORKERS", None, _whole(1), "processes that compile configurations; default: one a core"
+    )
     print: bool = _knob("TILEWRIGHT_PRINT_AUTOTUNING", False, _bool, "print what each autotuner chooses")
     listener: Callable[..., Any] | None = None  # called after each search
+    executor: Any = None  # a concurrent.futures.Executor that compiles and measures configurations
 
 
 @dataclass(slots=True)

@@ -14,11 +14,13 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base.cache_layers import disk_cache
 from tilewright.base.decision import render
-from tilewright.base.disk_cache import disk_cache
+from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.compile.kernel import CompiledKernel
@@ -45,21 +47,28 @@ class Image:
     seconds: dict[str, float]
 
 
+def is_kept(request: Request) -> bool:
+    """Whether the user's disk cache has what is asked for."""
+    return _on_disk(request) and disk_cache().local.has(request.key())
+
+
 def image_of_pickled(pickled: bytes) -> Image:
-    """Compile a pickled request, or take it from the disk cache; nothing is loaded, so the target may be elsewhere.
+    """`image_of` a pickled request."""
+    return image_of(pickle.loads(pickled))
+
+
+def image_of(request: Request) -> Image:
+    """Compile for another process, or take what is asked for from the disk cache.
 
     Raises:
         CompilationError: the kernel is wrong; other errors as for `compile_request`.
     """
-    request: Request = pickle.loads(pickled)
     request.check()
-    key, on_disk = request.key(), _on_disk(request)
-    entry = disk_cache().get(key) if on_disk else None
+    key, cache = request.key(), disk_cache()
+    entry = cache.get(key) if _on_disk(request) else None
     if entry is not None:
         return Image(key, entry.payload, entry.metadata, {})
-    made = _run(request, key)
-    if on_disk:
-        disk_cache().put(key, made.binary, made.metadata)
+    made = _made(request, key)
     return Image(key, made.binary, made.metadata, made.seconds)
 
 
@@ -81,18 +90,16 @@ def compile_request(
     begin = time.perf_counter()
     request.check()
     backend, key = backend_of(request.target), request.key()
-    on_disk = _on_disk(request)
-    kernel = _from_disk(request, key) if on_disk else None
+    kernel = _from_disk(request, key, disk_cache().get) if _on_disk(request) else None
     if kernel is None:
         if only_from_disk:
             raise NotCompiledError(
                 f"{only_from_disk}; nothing is compiled at launches",
                 hint="compile it beforehand with warmup(), or unset TILEWRIGHT_NO_JIT",
             )
-        kernel = _run(request, key) if elsewhere is None else _received(request, key, elsewhere())
-        if on_disk:
-            disk_cache().put(key, kernel.binary, kernel.metadata)
-        kernel.module = backend.load(kernel.binary, kernel.metadata)
+        kernel = _made(request, key) if elsewhere is None else _received(request, key, elsewhere)
+        if kernel.module is None:
+            kernel.module = backend.load(kernel.binary, kernel.metadata)
 
     def texts() -> Mapping[str, str | bytes]:
         request.check()
@@ -107,12 +114,35 @@ def compile_request(
     return kernel
 
 
-def _received(request: Request, key: str, image: Image) -> CompiledKernel:
-    """The kernel that another process has compiled; compiled here if that process saw another source or compiler."""
-    if image.key != key:
+def _made(request: Request, key: str) -> CompiledKernel:
+    """Compile, and keep what was made. Of several processes that want one kernel at one time, one compiles."""
+    if not _on_disk(request):
         return _run(request, key)
+    with disk_cache().making(key):
+        kernel = _from_disk(request, key, disk_cache().local.get)
+        if kernel is None:
+            kernel = _run(request, key)
+            _keep(kernel)
+    return kernel
+
+
+def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> CompiledKernel:
+    """The kernel that another process has compiled; compiled here if that process died, or saw another source."""
+    try:
+        image = elsewhere()
+    except BrokenExecutor:
+        image = None
+    if image is None or image.key != key:
+        return _made(request, key)
     asm: dict[str, str | bytes] = {backend_of(request.target).BINARY: image.binary}
-    return CompiledKernel(request.name, request.target, image.metadata, key, asm, image.seconds)
+    kernel = CompiledKernel(request.name, request.target, image.metadata, key, asm, image.seconds)
+    if _on_disk(request) and not disk_cache().local.has(key):
+        _keep(kernel)
+    return kernel
+
+
+def _keep(kernel: CompiledKernel) -> None:
+    disk_cache().put(kernel.hash, kernel.binary, {**kernel.metadata, "target": str(kernel.target)})
 
 
 def _on_disk(request: Request) -> bool:
@@ -131,8 +161,8 @@ def _bypass_cache() -> bool:
     return knobs.cache.disabled or wanted.dump_dir is not None or wanted.override_dir is not None
 
 
-def _from_disk(request: Request, key: str) -> CompiledKernel | None:
-    entry = disk_cache().get(key)
+def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) -> CompiledKernel | None:
+    entry = look(key)
     if entry is None:
         return None
     backend = backend_of(request.target)

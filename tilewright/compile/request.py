@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tilewright.base import assumptions
+from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.knobs import knobs
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -134,12 +135,36 @@ def complete_options(given: Mapping[str, Any], target: Target) -> Options:
 
 @functools.cache
 def fingerprint() -> str:
-    """Identifies this copy of Tilewright: its version, and name, size and time of each of its files."""
+    """Identifies this version of Tilewright, wherever it is installed: the content of each of its files.
+
+    The content is read when name, size or time of a file has changed since this machine last looked.
+    """
     root = str(Path(__file__).resolve().parent.parent)
-    rows = [__version__]
-    for folder, folders, files in os.walk(root):  # several times as fast as Path.rglob
+    files = []
+    for folder, folders, names in os.walk(root):  # several times as fast as Path.rglob
         folders[:] = [name for name in folders if name != "__pycache__"]
-        for path in (os.path.join(folder, name) for name in files if name.endswith(".py")):
-            status = os.stat(path)
-            rows.append(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}")
-    return hashlib.sha256(";".join(sorted(rows)).encode()).hexdigest()
+        files += [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    files.sort()
+    rows = [root, __version__]
+    for path in files:
+        status = os.stat(path)
+        rows.append(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}")
+    stamp = hashlib.sha256(";".join(rows).encode()).hexdigest()
+    known = _remembered.get_bytes(stamp)
+    if known is None:
+        known = _content_of(files, root).encode()
+        _remembered.put_bytes(stamp, known)
+    return known.decode()
+
+
+_remembered = SmallObjects()
+
+
+def _content_of(files: list[str], root: str) -> str:
+    digest = hashlib.sha256(__version__.encode())
+    for path in files:
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(f"\0{path[len(root) :]}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()

@@ -16,6 +16,8 @@ from itertools import count
 from typing import Any
 
 from tilewright.base.errors import UnsupportedError
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp, StoreOp
 
 _numbers = count(1)
 
@@ -129,9 +131,9 @@ def walk_of(fn: Any, signature: Mapping[str, Any], constants: Mapping[str, Any])
         touched["writes"] = set(pointers)
     values = {name: Numbered() for name in types}
     body = Block(list(values.values()))
-    loads = [Op("tt.load", [values[n]], [Numbered()], block=body) for n in pointers if n in touched["reads"]]
-    stores = [Op("tt.store", [values[n]], block=body) for n in pointers if n in touched["writes"]]
-    function = Op("tt.func", regions=[body.region], symbol=fn.fn.__name__)
+    loads = [Op(LoadOp.name, [values[n]], [Numbered()], block=body) for n in pointers if n in touched["reads"]]
+    stores = [Op(StoreOp.name, [values[n]], block=body) for n in pointers if n in touched["writes"]]
+    function = Op(FuncOp.name, regions=[body.region], symbol=fn.fn.__name__)
     return Walk([*loads, *stores, function, Op("builtin.module")])
 
 

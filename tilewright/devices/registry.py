@@ -15,7 +15,7 @@ from tilewright.backends.cpu import options as cpu_options
 from tilewright.backends.null import options as null_options
 from tilewright.backends.nvidia import options as nvidia_options
 from tilewright.backends.protocol import Backend
-from tilewright.base.disk_cache import SmallObjects
+from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.errors import UnknownOptionError, UnsupportedError
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options

@@ -38,6 +38,7 @@ from tilewright.ir.types import i32
 from tilewright.ops.builtin import BUILTINS, to_tensor
 from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp, condition
 from tilewright.ops.control import range as run_time_range
+from tilewright.ops.elementwise import DivFOp, DivSIOp, DivUIOp, RemFOp, RemSIOp, RemUIOp
 from tilewright.ops.functions.operators import BINARY, COMPARE
 from tilewright.ops.values import constexpr, tensor, unwrap
 
@@ -575,9 +576,12 @@ def _guard_condition(
     builder.finish(ConditionOp, [*op.results, *flags])
 
 
+_DIVISIONS = (DivSIOp, DivUIOp, DivFOp, RemSIOp, RemUIOp, RemFOp)
+
+
 def _is_free(op: Operation) -> bool:
     """Whether an operation may run although nobody asks for its result."""
-    return op.has_trait(Pure) and not op.name.startswith(("arith.div", "arith.rem"))
+    return op.has_trait(Pure) and not isinstance(op, _DIVISIONS)
 
 
 def _while_condition(frame: Frame, node: ast.While) -> tuple[bool | tensor, dict[str, Attribute]]:

@@ -6,11 +6,12 @@ else: the order of accesses, the output of the process. `analysis/effects.py` fi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.ir import Operation
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, get_effects
 
 _READ, _WRITE = MemoryEffectKind.READ, MemoryEffectKind.WRITE
 
@@ -22,11 +23,13 @@ class Accesses(MemoryEffect):
     Args:
         reads: it may read there.
         writes: it may write there.
+        atomic: in one step, in an order that other programs can rely on.
         ordered: whether it may neither be moved nor dropped even where it only reads.
     """
 
     reads: bool = False
     writes: bool = False
+    atomic: bool = False
     ordered: Callable[[Operation], bool] = lambda op: False
 
     def get_effects(self, op: Operation) -> frozenset[EffectInstance]:  # type: ignore[override]
@@ -36,6 +39,29 @@ class Accesses(MemoryEffect):
         if self.ordered(op):
             found.append(EffectInstance(_WRITE))
         return frozenset(found)
+
+
+def access_of(op: Operation) -> Accesses | None:
+    """How `op` accesses the memory at its first operand; None if it does not."""
+    return _access_of(type(op))
+
+
+@functools.cache
+def _access_of(kind: type[Operation]) -> Accesses | None:
+    trait = kind.get_trait(Accesses)
+    assert trait is None or isinstance(trait, Accesses)
+    return trait
+
+
+def is_atomic(op: Operation) -> bool:
+    """Whether `op` is an atomic access."""
+    access = access_of(op)
+    return access is not None and access.atomic
+
+
+def may_write(op: Operation) -> bool:
+    """Whether `op` itself, without its regions, may write what others see: memory, or the output of the process."""
+    return not op.regions and any(effect.kind is _WRITE for effect in get_effects(op) or ())
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
 from tilewright.base.errors import LaunchError
-from tilewright.compile.build import Image, image_of_pickled
+from tilewright.compile.build import Image, image_of, image_of_pickled, is_kept
+from tilewright.compile.forks import ForkExecutor
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
 from tilewright.compile.shared import Job
@@ -82,16 +83,22 @@ class AsyncCompileMode:
             request: what is asked for.
             compile: compiles here, or makes a kernel of an image that was made elsewhere.
         """
-        pickled = None if isinstance(self.executor, ThreadPoolExecutor) else _pickled(request)
-        if pickled is not None:
-            image = self.executor.submit(image_of_pickled, pickled)
-            job = offer(lambda: compile(image.result))
-        else:
-            job = offer(lambda: compile(None))
-            if isinstance(self.executor, ThreadPoolExecutor):
-                self.executor.submit(job.result)
+        image = None if isinstance(self.executor, ThreadPoolExecutor) or is_kept(request) else self._image(request)
+        job = offer(lambda: compile(None if image is None else image.result))
+        if isinstance(self.executor, ThreadPoolExecutor):
+            self.executor.submit(job.result)
         self._jobs.append(job)
         return FutureKernel(job)
+
+    def _image(self, request: Request) -> Future[Image] | None:
+        """What another process compiles; None if the request cannot be sent there."""
+        if isinstance(self.executor, ForkExecutor):
+            return self.executor.submit(image_of, request)
+        try:
+            pickled = pickle.dumps(request)
+        except Exception:  # a kernel that no module holds, or whatever the pickling of some constant raises
+            return None
+        return self.executor.submit(image_of_pickled, pickled)
 
     def __enter__(self) -> AsyncCompileMode:
         if active() is not None:
@@ -121,11 +128,3 @@ _mode: ContextVar[AsyncCompileMode | None] = ContextVar("tilewright_async_compil
 def active() -> AsyncCompileMode | None:
     """The mode that is on here, if one is."""
     return _mode.get()
-
-
-def _pickled(request: Request) -> bytes | None:
-    """A request for another process; None for a kernel that no module holds."""
-    try:
-        return pickle.dumps(request)
-    except Exception:  # whatever the pickling of some constant raises
-        return None

@@ -230,6 +230,11 @@ class JITFunction(KernelFunction, KernelInterface):
         binder = self._binder or self._make_binder()
         return self._compiled(binder.bind(*args, **kwargs), warmup=True)
 
+    def request(self, *args: Any, **kwargs: Any) -> tuple[Request, Call]:
+        """What a launch with these arguments would ask the compiler for, and the call; nothing is compiled."""
+        call = (self._binder or self._make_binder()).bind(*args, **kwargs)
+        return self._request(call, call.target or target_at(call.place.device)), call
+
     def variants(self) -> list[Variant]:
         """What was compiled or loaded in this process, in order, each with the reason in one line."""
         return [Variant(kernel, self._reasons[key]) for key, kernel in list(self._kernels.items())]

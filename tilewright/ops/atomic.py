@@ -99,7 +99,7 @@ class AtomicRMWOp(_AtomicOp):
     atomic_rmw_op = prop_def()
     sem = prop_def()
     scope = prop_def()
-    traits = traits_def(Accesses(reads=True, writes=True))
+    traits = traits_def(Accesses(reads=True, writes=True, atomic=True))
 
     @property
     def mask(self) -> SSAValue | None:
@@ -119,7 +119,7 @@ class AtomicCASOp(_AtomicOp):
     result = result_def()
     sem = prop_def()
     scope = prop_def()
-    traits = traits_def(Accesses(reads=True, writes=True))
+    traits = traits_def(Accesses(reads=True, writes=True, atomic=True))
 
 
 @irdl_op_definition
@@ -134,7 +134,7 @@ class AtomicLoadOp(_AtomicOp):
     result = result_def()
     sem = prop_def()
     scope = prop_def()
-    traits = traits_def(Accesses(reads=True, ordered=lambda op: True))
+    traits = traits_def(Accesses(reads=True, atomic=True, ordered=lambda op: True))
 
     @property
     def mask(self) -> SSAValue | None:
@@ -153,7 +153,7 @@ class AtomicStoreOp(_AtomicOp):
     masked = var_operand_def()
     sem = opt_prop_def()
     scope = opt_prop_def()
-    traits = traits_def(Accesses(writes=True))
+    traits = traits_def(Accesses(writes=True, atomic=True))
 
     @property
     def mask(self) -> SSAValue | None:

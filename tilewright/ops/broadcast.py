@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.irdl import prop_def
+from xdsl.irdl import prop_def, traits_def
+from xdsl.traits import Pure
 
 from tilewright.base.dtypes import MAX_TILE_NUMEL, BlockType
 from tilewright.base.errors import LanguageTypeError, ShapeError
 from tilewright.ir.attrs import I32
+from tilewright.ir.traits import View
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops import facts, folds
 from tilewright.ops.builtin import Emitter
@@ -23,12 +25,16 @@ from tilewright.ops.elementwise_base import ConversionOp, define, tile
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor
 
-SplatOp = define(ConversionOp, "tt.splat", "A tile whose every element is the scalar operand.")
-BroadcastOp = define(ConversionOp, "tt.broadcast", "A tile repeated along the dimensions in which it has size 1.")
+_VIEW = traits_def(Pure(), View())
+SplatOp = define(ConversionOp, "tt.splat", "A tile whose every element is the scalar operand.", traits=_VIEW)
+BroadcastOp = define(
+    ConversionOp, "tt.broadcast", "A tile repeated along the dimensions in which it has size 1.", traits=_VIEW
+)
 ExpandDimsOp = define(
     ConversionOp,
     "tt.expand_dims",
     "A tile with one more dimension, of size 1, at `axis`.",
+    traits=_VIEW,
     axis=prop_def(),
     ATTRS={"axis": I32},
 )

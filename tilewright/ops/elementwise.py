@@ -7,7 +7,8 @@ The language functions and operators that build them are in `operators.py` and `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
@@ -44,7 +45,7 @@ from tilewright.ops.elementwise_base import (
     words,
 )
 from tilewright.ops.elementwise_samples import FLOATS, INTEGERS, SIZE, integers, same_type_samples, values
-from tilewright.ops.spec import Array, Call, OpSpec, Reference, Sample, Samples, register
+from tilewright.ops.spec import Array, Call, Monoid, OpSpec, Reference, Sample, Samples, register
 
 
 def table_name(op: type[TileOp]) -> str:
@@ -62,6 +63,7 @@ def same_type_op(
     check: Check,
     transfer: facts.Transfer = facts.lanewise,
     fold: folds.Fold | None = None,
+    identity: Callable[[int], int | float] | None = None,
 ) -> type[SameTypeOp]:
     """Define and register an op whose operands and result share one type.
 
@@ -74,9 +76,12 @@ def same_type_op(
         check: the kind of element that it takes.
         transfer: axis facts.
         fold: algebraic simplification.
+        identity: the neutral element by number of bits, of an operation that is a monoid.
     """
     cls = define(base, name, doc)
-    register(OpSpec(cls, infer_same(name, check), reference, samples, transfer, fold, doc, elementwise=table_name(cls)))
+    monoid = None if identity is None else Monoid(identity)
+    infer = infer_same(name, check)
+    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=table_name(cls), monoid=monoid))
     return cls
 
 
@@ -89,10 +94,19 @@ def _integer(
     reference: Reference,
     transfer: facts.Transfer = facts.lanewise,
     fold: folds.Fold | None = None,
+    identity: Callable[[int], int] | None = None,
 ) -> type[SameTypeOp]:
     samples = same_type_samples(2, INTEGERS, wrong="f32")
     return same_type_op(
-        BinaryOp, f"arith.{name}", doc, reference, samples, check=is_integer, transfer=transfer, fold=fold
+        BinaryOp,
+        f"arith.{name}",
+        doc,
+        reference,
+        samples,
+        check=is_integer,
+        transfer=transfer,
+        fold=fold,
+        identity=identity,
     )
 
 
@@ -122,11 +136,31 @@ def _or_true(op: Operation, known: Sequence[folds.Number | None]) -> bool | None
     return True if known[0] is True or known[1] is True else None
 
 
+def _zero(bits: int) -> int:
+    return 0
+
+
+def _one(bits: int) -> int:
+    return 1
+
+
+def _ones(bits: int) -> int:
+    return -1
+
+
+def _least(bits: int) -> int:
+    return -(1 << (bits - 1))
+
+
+def _most(bits: int) -> int:
+    return (1 << (bits - 1)) - 1
+
+
 _ZERO = folds.unit(0)
-AddIOp = _integer("addi", "Integer sum; wraps.", _signed(np.add), facts.add, folds.unit(0, commutative=True))
+AddIOp = _integer("addi", "Integer sum; wraps.", _signed(np.add), facts.add, folds.unit(0, commutative=True), _zero)
 SubIOp = _integer("subi", "Integer difference; wraps.", _signed(np.subtract), facts.sub, _ZERO)
 MulIOp = _integer(
-    "muli", "Integer product; wraps.", _signed(np.multiply), facts.mul, folds.unit(1, commutative=True, zero=0)
+    "muli", "Integer product; wraps.", _signed(np.multiply), facts.mul, folds.unit(1, commutative=True, zero=0), _one
 )
 DivSIOp = _integer(
     "divsi", "Signed quotient toward zero; x / 0 is 0, MIN / -1 wraps.", _signed(ref.divide), facts.div, folds.unit(1)
@@ -143,14 +177,18 @@ AndIOp = _integer(
     "Bitwise and.",
     _signed(np.bitwise_and),
     fold=folds.first_of(folds.unit(-1, commutative=True, zero=0), _and_true, folds.idempotent),
+    identity=_ones,
 )
 OrIOp = _integer(
     "ori",
     "Bitwise or.",
     _signed(np.bitwise_or),
     fold=folds.first_of(folds.unit(0, commutative=True), _or_true, folds.idempotent),
+    identity=_zero,
 )
-XOrIOp = _integer("xori", "Bitwise exclusive or.", _signed(np.bitwise_xor), fold=folds.unit(0, commutative=True))
+XOrIOp = _integer(
+    "xori", "Bitwise exclusive or.", _signed(np.bitwise_xor), fold=folds.unit(0, commutative=True), identity=_zero
+)
 ShLIOp = _integer(
     "shli",
     "Shift left; 0 when the amount reaches the width.",
@@ -169,10 +207,10 @@ ShRUIOp = _integer(
     ref.shift_reference("right", view=ref.unsigned),
     fold=_ZERO,
 )
-MinSIOp = _integer("minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent)
-MaxSIOp = _integer("maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent)
-MinUIOp = _integer("minui", "Smaller unsigned integer.", _unsigned(np.minimum), facts.lanewise, folds.idempotent)
-MaxUIOp = _integer("maxui", "Larger unsigned integer.", _unsigned(np.maximum), facts.lanewise, folds.idempotent)
+MinSIOp = _integer("minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent, _most)
+MaxSIOp = _integer("maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent, _least)
+MinUIOp = _integer("minui", "Smaller unsigned integer.", _unsigned(np.minimum), facts.lanewise, folds.idempotent, _ones)
+MaxUIOp = _integer("maxui", "Larger unsigned integer.", _unsigned(np.maximum), facts.lanewise, folds.idempotent, _zero)
 MulHiUIOp = same_type_op(
     BinaryOp,
     "tt.mulhiui",
@@ -199,15 +237,23 @@ def _unsigned_zeros(rng: np.random.Generator, name: str) -> Array:
     return np.where(drawn == 0, np.abs(drawn), drawn).astype(drawn.dtype)
 
 
-def _float(base: type[SameTypeOp], name: str, doc: str, reference: Reference, samples: Samples) -> type[SameTypeOp]:
-    return same_type_op(base, name, doc, reference, samples, check=is_float)
+def _float(
+    base: type[SameTypeOp],
+    name: str,
+    doc: str,
+    reference: Reference,
+    samples: Samples,
+    identity: float | None = None,
+) -> type[SameTypeOp]:
+    neutral = None if identity is None else lambda bits: identity
+    return same_type_op(base, name, doc, reference, samples, check=is_float, identity=neutral)
 
 
 _two = same_type_samples(2, FLOATS, wrong="i32")
 _extremes = same_type_samples(2, FLOATS, draw=_unsigned_zeros, wrong="i32")
-AddFOp = _float(BinaryOp, "arith.addf", "Float sum.", ref.floating(np.add), _two)
+AddFOp = _float(BinaryOp, "arith.addf", "Float sum.", ref.floating(np.add), _two, -0.0)
 SubFOp = _float(BinaryOp, "arith.subf", "Float difference.", ref.floating(np.subtract), _two)
-MulFOp = _float(BinaryOp, "arith.mulf", "Float product.", ref.floating(np.multiply), _two)
+MulFOp = _float(BinaryOp, "arith.mulf", "Float product.", ref.floating(np.multiply), _two, 1.0)
 DivFOp = _float(BinaryOp, "arith.divf", "Float quotient.", ref.floating(np.divide), _two)
 RemFOp = _float(
     BinaryOp, "arith.remf", "Remainder of the quotient cut toward zero (C fmod).", ref.floating(np.fmod), _two
@@ -226,6 +272,7 @@ MinNumFOp = _float(
     "Smaller float; a number wins over NaN.",
     ref.floating(ref.pick_number(np.minimum)),
     _extremes,
+    math.inf,
 )
 MaxNumFOp = _float(
     BinaryOp,
@@ -233,9 +280,14 @@ MaxNumFOp = _float(
     "Larger float; a number wins over NaN.",
     ref.floating(ref.pick_number(np.maximum)),
     _extremes,
+    -math.inf,
 )
-MinimumFOp = _float(BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes)
-MaximumFOp = _float(BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes)
+MinimumFOp = _float(
+    BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes, math.inf
+)
+MaximumFOp = _float(
+    BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes, -math.inf
+)
 PreciseDivFOp = _float(
     BinaryOp,
     "tt.precise_divf",

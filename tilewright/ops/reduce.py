@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block, Operation
 from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def, var_operand_def, var_result_def
 from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 
@@ -61,6 +61,14 @@ def common_shape(call: Call, what: str) -> tuple[int, ...]:
     if not 0 <= call.attrs["axis"] < len(shape):
         raise ShapeError(f"{what} axis {call.attrs['axis']} is out of range for a tile of shape {list(shape)}")
     return shape
+
+
+def single_operation(body: Block) -> Operation | None:
+    """The operation of a combine body that applies just one to its two arguments and returns the result."""
+    ops = list(body.ops)
+    if len(ops) != 2 or len(body.args) != 2 or list(ops[1].operands) != list(ops[0].results):
+        return None
+    return ops[0] if set(ops[0].operands) == set(body.args) else None
 
 
 def _infer_reduce(call: Call) -> Sequence[Attribute]:

@@ -28,6 +28,7 @@ from xdsl.traits import Pure
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.asm import FlatOp, make, parse_operand_list, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32_ARRAY, UNIT
+from tilewright.ir.traits import View
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import facts
 from tilewright.ops.folds import Number
@@ -75,7 +76,7 @@ class ReshapeOp(_ArrowOp):
     result = result_def()
     allow_reorder = opt_prop_def(UnitAttr)
     efficient_layout = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition
@@ -87,7 +88,7 @@ class TransOp(_ArrowOp):
     src = operand_def()
     result = result_def()
     order = prop_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition
@@ -98,7 +99,7 @@ class JoinOp(_ArrowOp):
     lhs = operand_def()
     rhs = operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition
@@ -110,7 +111,7 @@ class SplitOp(_ArrowOp):
     src = operand_def()
     out_lhs = result_def()
     out_rhs = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition
@@ -121,7 +122,7 @@ class CatOp(_ArrowOp):
     lhs = operand_def()
     rhs = operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition

@@ -82,6 +82,19 @@ Samples = Callable[[np.random.Generator], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True)
+class Monoid:
+    """An operation on two elements that is associative (floats: but for rounding) and has a neutral element.
+
+    Args:
+        identity: the neutral element of integers of so many bits, or, whatever the number, of floats that are not NaN.
+        commutes: exchanging the operands changes no bit of the result.
+    """
+
+    identity: Callable[[int], int | float]
+    commutes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class OpSpec:
     """Everything the compiler knows about one operation.
 
@@ -97,6 +110,7 @@ class OpSpec:
         elementwise: of an operation that acts on its operands element by element: the name under which back ends know
             what it does to one ("addi", "fp_to_fp"); "" for others. An operand has the
             shape of the result, or is a scalar that serves every element.
+        monoid: of an operation that reductions and scans may regroup.
     """
 
     op: type[TileOp]
@@ -107,6 +121,7 @@ class OpSpec:
     fold: Callable[..., Any] | None = None
     summary: str = ""
     elementwise: str = ""
+    monoid: Monoid | None = None
 
     @property
     def name(self) -> str:

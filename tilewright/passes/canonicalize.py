@@ -17,15 +17,14 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.op import TileOp
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, is_float, is_integer
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
-from tilewright.ops.spec import REGISTRY, Call, OpSpec
+from tilewright.ops.shape import UnsplatOp
+from tilewright.ops.spec import REGISTRY, Call, OpSpec, spec_of
 from tilewright.passes.rewriting import erase, replace
-
-MOVES_NUMBERS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat"})
-"""Ops that only move elements: of a tile of one number they make another tile of it."""
 
 
 def canonicalize(root: Operation) -> bool:
@@ -85,7 +84,7 @@ def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | 
     element = element_type(op.results[0].type)
     if not (is_integer(element) or is_float(element)) or not isinstance(op, TileOp):
         return None
-    if op.name in MOVES_NUMBERS:
+    if is_view(op) or isinstance(op, UnsplatOp):
         return known[0]
     if not spec.elementwise or spec.reference is None:
         return None
@@ -100,7 +99,7 @@ def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | 
 
 def spec_constant(call: Call) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     """A constant in its working form, as the reference of `arith.constant` makes it."""
-    reference = REGISTRY[ConstantOp.name].reference
+    reference = spec_of(ConstantOp).reference
     assert reference is not None
     return np.asarray(reference(call))
 

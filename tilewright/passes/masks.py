@@ -16,25 +16,25 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1, shape_of
 from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import AndIOp, CmpIOp, OrIOp, SelectOp, XOrIOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
 from tilewright.passes.rewriting import replace
 
 INVERSE = {
     "eq": "ne", "slt": "sge", "sle": "sgt", "ult": "uge", "ule": "ugt",
     "ne": "eq", "sge": "slt", "sgt": "sle", "uge": "ult", "ugt": "ule",
 }  # fmt: skip
-_VIEWS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"})
-_WIDENING = frozenset({"arith.extui", "arith.extsi"})
 
 
 def simplify_masks(root: Operation) -> bool:
     """Rewrite every mask below `root`, in place; says whether anything changed."""
     changed = False
     for op in list(root.walk()):
-        rule = _RULES.get(op.name)
+        rule = _RULES.get(type(op))
         if rule is None or len(op.results) != 1 or element_type(op.results[0].type) != i1:
             continue
         found = rule(op)
@@ -80,7 +80,7 @@ def _can_negate(value: SSAValue) -> bool:
             continue
         if isinstance(op, XOrIOp) and _number(op.operands[1]) == 1:
             continue
-        if not isinstance(op, Operation) or (op.name not in _VIEWS and not isinstance(op, OrIOp)):
+        if not isinstance(op, Operation) or not (is_view(op) or isinstance(op, OrIOp)):
             return False
         todo += op.operands
     return True
@@ -94,7 +94,7 @@ def _negated(value: SSAValue, before: Operation) -> SSAValue:
         wanted = todo[-1]
         op = wanted.owner
         assert isinstance(op, Operation)
-        deeper = [v for v in op.operands if v not in made] if op.name in _VIEWS or isinstance(op, OrIOp) else []
+        deeper = [v for v in op.operands if v not in made] if is_view(op) or isinstance(op, OrIOp) else []
         if deeper:
             todo += deeper
             continue
@@ -153,11 +153,11 @@ def _comparison(op: Operation) -> SSAValue | None:
     """A truth value compared with a number, be it widened to a number or not."""
     assert isinstance(op, CmpIOp)
     value, number = op.operands[0], _number(op.operands[1])
-    wide = value.owner if isinstance(value.owner, Operation) and value.owner.name in _WIDENING else None
+    wide = value.owner if isinstance(value.owner, (ExtUIOp, ExtSIOp)) else None
     source = value if wide is None else wide.operands[0]
     if number is None or element_type(source.type) != i1:
         return None
-    true = -1 if wide is not None and wide.name == "arith.extsi" else 1
+    true = -1 if isinstance(wide, ExtSIOp) else 1
     asked = op.attr_values()["predicate"], number
     positive = wide is not None and true == 1 and asked == ("sgt", 0)
     if positive or asked in {("ne", 0), ("eq", true)}:
@@ -172,9 +172,9 @@ def _product(op: Operation) -> SSAValue | None:
     return _insert(AndIOp.create(operands=op.operands, result_types=[op.results[0].type]), op)
 
 
-_RULES: dict[str, Callable[[Operation], SSAValue | None]] = {
-    "arith.xori": _negation,
-    "arith.select": _selection,
-    "arith.cmpi": _comparison,
-    "arith.muli": _product,
+_RULES: dict[type[Operation], Callable[[Operation], SSAValue | None]] = {
+    XOrIOp: _negation,
+    SelectOp: _selection,
+    CmpIOp: _comparison,
+    MulIOp: _product,
 }

@@ -11,12 +11,9 @@ from tilewright.ops.function import BranchOp, CondBranchOp, UnreachableOp
 
 # Rewritten into others before a back end sees them (`decompose.py`, `structure.py`), but for the descriptors of the
 # host that the back end asks for.
-REWRITTEN = frozenset(
-    op.name
-    for op in (
-        BranchOp, CondBranchOp, DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, UnreachableOp,
-    )
-)  # fmt: skip
+REWRITTEN: frozenset[type[Operation]] = frozenset(
+    {BranchOp, CondBranchOp, DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, UnreachableOp}
+)
 
 
 def erase(op: Operation) -> None:

@@ -17,6 +17,7 @@ from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
+from tilewright.tools import cache as caches
 from tilewright.tools import doctor
 from tilewright.tools.aot import compile_file, show_compiled
 from tilewright.tools.explain import show_explained
@@ -110,7 +111,7 @@ def _options(num_warps: int | None, num_stages: int | None) -> dict[str, int]:
 
 @main.group()
 def cache() -> None:
-    """Look at the disk cache of compiled kernels, or empty it."""
+    """Look at the disk cache of compiled kernels, check it, shrink it, carry it elsewhere."""
 
 
 @cache.command()
@@ -118,6 +119,54 @@ def info() -> None:
     """Show the cache's folder, entries and size."""
     entries, size = _disk_cache().size()
     click.echo(f"{knobs.cache.dir}: {entries} entries, {decimal(size)} of at most {decimal(knobs.cache.size)}")
+
+
+@cache.command("ls")
+@click.argument("text", default="")
+def list_command(text: str) -> None:
+    """List the entries, the last used first; only kernels whose name contains TEXT."""
+    caches.show(_console(), _disk_cache(), text)
+
+
+@cache.command()
+@click.option("--max-bytes", type=click.IntRange(min=0), help="Keep no more than this; default: the cache's cap.")
+@click.option("--days", type=click.FloatRange(min=0), help="Drop what was not used for so long.")
+def gc(max_bytes: int | None, days: float | None) -> None:
+    """Drop the entries that were not used for the longest time."""
+    dropped, size = caches.collect(_disk_cache(), max_bytes, days)
+    click.echo(f"{knobs.cache.dir}: dropped {dropped} entries, {decimal(size)}")
+
+
+@cache.command()
+@click.option("--remove", is_flag=True, help="Remove what is damaged.")
+def verify(remove: bool) -> None:
+    """Check every entry against its checksum; exit status 1 if one is damaged and stays."""
+    count, damaged = caches.verify(_disk_cache(), remove)
+    for key in damaged:
+        click.echo(f"damaged{', removed' if remove else ''}: {key}")
+    click.echo(f"{knobs.cache.dir}: {count} entries, {len(damaged)} damaged")
+    if damaged and not remove:
+        raise SystemExit(1)
+
+
+@cache.command("export")
+@click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
+def export_command(archive: Path) -> None:
+    """Write all entries and tuning results to the tar file ARCHIVE."""
+    entries, results = caches.export(_disk_cache(), archive)
+    click.echo(f"{archive}: {entries} entries, {results} files of tuning results")
+
+
+@cache.command("import")
+@click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def import_command(archive: Path) -> None:
+    """Take what is whole in ARCHIVE, and merge its tuning results. It is machine code: trust it first."""
+    entries, results, refused = caches.import_archive(_disk_cache(), archive)
+    for name in refused:
+        click.echo(f"not taken: {name}", err=True)
+    click.echo(f"{knobs.cache.dir}: took {entries} entries, {results} files of tuning results")
+    if refused:
+        raise SystemExit(1)
 
 
 @cache.command()

@@ -1,112 +1,42 @@
-"""`@autotune` and `@heuristics`: choose the compile-time parameters of a kernel from the arguments of a launch.
+"""`@autotune`: choose the compile-time parameters of a kernel by timing, from the arguments of a launch.
 
     kernel[grid](*args) -> key of the arguments -> known: launch with the configuration found before
-                                                -> new: prune, time the candidates in turns, remember, launch
+                                                -> new: prune, race the candidates (`race.py`), remember, launch
 
-Names, arguments and attributes are Triton's. What differs: candidates are timed in turns (A B A B ...), so that other
-work on the machine hits all alike, a clearly slower one drops out early, and hooks are not part of the time.
+Names, arguments and attributes are Triton's. What differs: candidates compile beside each other, are timed in turns
+(A B A B ...), so that other work on the machine hits all alike, a clearly slower one drops out early, one that does not
+compile ends nothing, hooks are not part of the time, and results are kept on disk.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
-from tilewright.base.callable import BlockFunction, give_number
-from tilewright.base.disk_cache import disk_cache
-from tilewright.base.errors import (
-    ArgumentError,
-    AutotunerError,
-    CompileTimeAssertionFailure,
-    LanguageValueError,
-    OutOfResources,
-)
+from tilewright.base.callable import give_number
+from tilewright.base.errors import ArgumentError, AutotunerError, LanguageValueError
 from tilewright.base.knobs import knobs
 from tilewright.compile.request import fingerprint
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.places import gpu_of
 from tilewright.launch.interface import KernelInterface
-from tilewright.launch.jit import JITFunction
-from tilewright.tuning.bench import GpuClock, do_bench
-from tilewright.tuning.report import TuningRecord, describe_choice
-from tilewright.tuning.search import Candidate, quantiles_of, time_in_turns
+from tilewright.tuning import arrays
+from tilewright.tuning.away import RemoteLaunch, remote_launch
+from tilewright.tuning.config import Config, Hook
+from tilewright.tuning.heuristics import Heuristics, heuristics, kernel_of, named_after
+from tilewright.tuning.race import Measure, Race
+from tilewright.tuning.report import Failure, TuningResults, describe_choice, describe_failures, id_of
+from tilewright.tuning.search import Candidate
 
-Hook = Callable[..., Any]
-_QUANTILES = (0.5, 0.2, 0.8)
+__all__ = ["Autotuner", "Config", "Heuristics", "autotune", "heuristics"]
 _WARMUP_MS, _REP_MS = 25.0, 100.0
-_REFUSALS = (OutOfResources, CompileTimeAssertionFailure)
-
-
-class Config:
-    """One set of compile-time parameters and launch options to try.
-
-    Args:
-        kwargs: values of meta-parameters by name.
-        num_warps: option of the launch; changes nothing on the CPU.
-        num_stages: option of the launch; changes nothing on the CPU.
-        num_ctas: option of the launch; changes nothing on the CPU.
-        maxnreg: option of the launch; changes nothing on the CPU.
-        pre_hook: called with the dictionary of all arguments before each run with this configuration.
-        ir_override: file with tile IR to use instead of the kernel's own; not supported on the CPU.
-    """
-
-    def __init__(
-        self,
-        kwargs: Mapping[str, Any],
-        num_warps: int = 4,
-        num_stages: int = 3,
-        num_ctas: int = 1,
-        maxnreg: int | None = None,
-        pre_hook: Hook | None = None,
-        ir_override: str | None = None,
-    ) -> None:
-        self.kwargs = dict(kwargs)
-        self.num_warps, self.num_stages, self.num_ctas, self.maxnreg = num_warps, num_stages, num_ctas, maxnreg
-        self.pre_hook, self.ir_override = pre_hook, ir_override
-
-    def all_kwargs(self) -> dict[str, Any]:
-        """Every keyword of a launch with this configuration; options that are None are left out."""
-        options = {
-            "num_warps": self.num_warps,
-            "num_ctas": self.num_ctas,
-            "num_stages": self.num_stages,
-            "maxnreg": self.maxnreg,
-            "ir_override": self.ir_override,
-        }
-        return self.kwargs | {name: value for name, value in options.items() if value is not None}
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (tuple(self.all_kwargs().items()), self.pre_hook)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def __str__(self) -> str:
-        rows = [f"{name}: {value}" for name, value in self.kwargs.items()]
-        rows += [f"num_warps: {self.num_warps}", f"num_ctas: {self.num_ctas}", f"num_stages: {self.num_stages}"]
-        return ", ".join([*rows, f"maxnreg: {self.maxnreg}"])
-
-    def __repr__(self) -> str:
-        return f"Config({self})"
-
-
-@dataclass(frozen=True, slots=True)
-class _Measure:
-    """How candidates are timed: milliseconds of warm-up and of timing each, or the user's own function."""
-
-    warmup: float
-    rep: float
-    do_bench: Callable[..., Any] | None
+_NEVER = [float("inf")] * 3
 
 
 class Autotuner(KernelInterface):
@@ -122,14 +52,16 @@ class Autotuner(KernelInterface):
             `post_hook(args, exception=...)`.
         prune_configs_by: "early_config_prune", "perf_model" and "top_k", see `autotune`.
         warmup, rep: milliseconds of warm-up and of timing for each candidate.
-        use_cuda_graph: kept for tools; candidates are timed without graphs.
+        use_cuda_graph: time launches from a graph, on a GPU.
         do_bench: times one candidate: `do_bench(call, quantiles=(0.5, 0.2, 0.8))`.
-        cache_results: keep choices on disk.
+        cache_results: keep choices on disk also where `do_bench` or the knob would have them made anew.
+        check, executor: see `autotune`.
 
     The choice falls on the lowest 20 % quantile; with `do_bench` on the first of the times that it returns.
 
     Attributes:
         cache: tuning key -> Config. configs_timings: Config -> [median, 20 %, 80 %] in ms of the last search.
+        failures: of the last search, Config -> what kind of failure, and what was said.
         best_config: of the last launch. bench_time: seconds of the last search.
     """
 
@@ -149,9 +81,11 @@ class Autotuner(KernelInterface):
         use_cuda_graph: bool = False,
         do_bench: Callable[..., Any] | None = None,
         cache_results: bool = False,
+        check: Callable[[dict[str, Any]], Any] | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.fn, self.arg_names = fn, list(arg_names)
-        self.base_fn = _kernel_of(fn)
+        self.base_fn = kernel_of(fn)
         self.configs = list(configs) or [Config({})]
         self.keys, self.cache_results = list(key), cache_results
         self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
@@ -166,14 +100,17 @@ class Autotuner(KernelInterface):
         self.early_config_prune = pruning.get("early_config_prune")
         self.perf_model = pruning.get("perf_model")
         self.configs_top_k = pruning.get("top_k", 1.0)
-        self._measure = _Measure(_WARMUP_MS if warmup is None else warmup, _REP_MS if rep is None else rep, do_bench)
+        times = (_WARMUP_MS if warmup is None else warmup, _REP_MS if rep is None else rep)
+        self._measure = Measure(*times, do_bench, use_cuda_graph)
+        self.check, self.executor = check, executor
+        self.failures: dict[Config, Failure] = {}
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.configs_timings: dict[Config, list[float]] = {}
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.nargs: dict[str, Any] = {}
         self.number = give_number(self)
-        _named_after(self, self.base_fn)
+        named_after(self, self.base_fn)
 
     @property
     def changes_arguments(self) -> bool:
@@ -202,13 +139,13 @@ class Autotuner(KernelInterface):
     def _prepare(self, args: Mapping[str, Any], reset_only: bool = False) -> None:
         for name in self.reset_to_zero:
             if args.get(name) is not None:
-                _fill_zero(args[name])
+                arrays.fill_zero(args[name])
         if not reset_only:
-            self._saved = {name: _copy(args[name]) for name in self.restore_value if args.get(name) is not None}
+            self._saved = {name: arrays.copy(args[name]) for name in self.restore_value if args.get(name) is not None}
 
     def _put_back(self, args: Mapping[str, Any], exception: BaseException | None = None) -> None:
         for name, saved in self._saved.items():
-            _assign(args[name], saved)
+            arrays.assign(args[name], saved)
         self._saved = {}
 
     # --- choosing ------------------------------------------------------------------------------------
@@ -256,18 +193,24 @@ class Autotuner(KernelInterface):
     ) -> Config:
         begin = time.perf_counter()
         ordinal = gpu_of([*self.nargs.values(), *kwargs.values()])
-        record = TuningRecord(disk_cache(), self._disk_key(key, candidates, ordinal)) if self._keeps_results() else None
-        timings = record.load(candidates) if record is not None else None
-        from_disk = timings is not None
-        if timings is None:
+        results, id, facts = self._results(key, candidates, ordinal)
+        outcomes = results.load(id, len(candidates)) if self._keeps_results() else None
+        from_disk = outcomes is not None
+        if outcomes is None:
             timings = self._time_all(candidates, args, kwargs, grid)
-            if record is not None:
-                record.store(candidates, timings)
+            if self._keeps_results():
+                rows = [(config.all_kwargs(), self.failures.get(config, timings[config])) for config in candidates]
+                results.store(id, facts, rows)
+        else:
+            found = dict(zip(candidates, outcomes, strict=True))
+            self.failures = {config: it for config, it in found.items() if isinstance(it, Failure)}
+            timings = {config: _NEVER if isinstance(it, Failure) else it for config, it in found.items()}
         config = min(timings, key=lambda candidate: self._rank(timings[candidate]))
         self.configs_timings, self.bench_time = timings, time.perf_counter() - begin
         self.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()}, reset_only=True)
         if knobs.autotuning.print:
             print(describe_choice(self.base_fn.fn.__name__, key, config, timings, self.bench_time, from_disk))
+            print(*describe_failures(self.failures), sep="\n", end="\n" if self.failures else "")
         listener = knobs.autotuning.listener
         if listener is not None:
             listener(
@@ -287,24 +230,37 @@ class Autotuner(KernelInterface):
     def _time_all(
         self, candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
     ) -> dict[Config, list[float]]:
-        """[median, 20 %, 80 %] in milliseconds of every candidate; infinite for those that cannot run."""
-        measure, ordinal = self._measure, gpu_of([*self.nargs.values(), *kwargs.values()])
-        bench = measure.do_bench
-        if bench is None and ordinal is not None:  # launches return early there: the GPU's own clock counts
-            bench = functools.partial(do_bench, warmup=measure.warmup, rep=measure.rep, clock=GpuClock(ordinal))
-        timings: dict[Config, list[float]] = {}
-        runs: dict[Config, Candidate] = {}
+        """[median, 20 %, 80 %] in milliseconds of every candidate; infinite for those that cannot run.
+
+        Raises:
+            Exception: of the first candidate, if none can run.
+        """
+        if self.use_cuda_graph and gpu_of([*self.nargs.values(), *kwargs.values()]) is None:
+            warnings.warn("autotune: use_cuda_graph means nothing on a CPU, which has no graphs", stacklevel=5)
+        elif self.use_cuda_graph and self.changes_arguments:
+            warnings.warn("autotune: use_cuda_graph is not done where hooks must run between launches", stacklevel=5)
+        race: Race[Config] = Race(self.base_fn, self._measure, self._executor(), self.check)
         for config in candidates:
-            runs[config] = self._candidate(config, args, kwargs, grid)
-            if bench is not None:
-                timings[config] = _bench_by(bench, runs[config])
-        if bench is None:
-            times, refused = time_in_turns(runs, measure.warmup, measure.rep, _REFUSALS)
-            timings = {config: quantiles_of(times[config], _QUANTILES) for config in candidates if config in times}
-            timings |= {config: [float("inf")] * 3 for config in refused}
-            if not times and refused:
-                raise next(iter(refused.values()))
-        return timings
+            race.enter(config, self._candidate(config, args, kwargs, grid), *self._offers(config, args, kwargs, grid))
+        timings = race.run()
+        self.failures = {config: Failure.of(error) for config, error in race.errors.items()}
+        if len(race.errors) == len(candidates):
+            raise race.errors[candidates[0]]
+        return {config: timings.get(config, list(_NEVER)) for config in candidates}
+
+    def _executor(self) -> Executor | None:
+        return knobs.autotuning.executor if self.executor is None else self.executor
+
+    def _offers(
+        self, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
+    ) -> tuple[Callable[[], Any], Callable[[], RemoteLaunch | None], dict[str, Any]]:
+        """What compiles a candidate, what gives its launch for another process, and its arguments by name."""
+        current = {**kwargs, **config.all_kwargs()}
+        own = self.user_defined_pre_hook or self.user_defined_post_hook or config.pre_hook is not None
+        compile = functools.partial(self.fn.warmup, *args, grid=grid, **current)
+        lists = self.reset_to_zero, self.restore_value
+        elsewhere = functools.partial(remote_launch, self.fn, args, current, grid, *lists)
+        return compile, (lambda: None) if own else elsewhere, {**self.nargs, **current}
 
     def _bench(self, *args: Any, config: Config, grid: Any, **meta: Any) -> list[float]:
         """Times of one candidate, under the name by which subclasses in libraries call it."""
@@ -335,15 +291,22 @@ class Autotuner(KernelInterface):
         return Candidate(run, before, after)
 
     def _keeps_results(self) -> bool:
-        """Hooks are code of the user that no key covers, so choices that they may change are not kept."""
-        wanted = self.cache_results or knobs.autotuning.cache
+        """Code of the user that no key covers (hooks, timers, checks) may change a choice: then it is kept if asked."""
+        own = self._measure.do_bench or self.user_defined_pre_hook or self.user_defined_post_hook or self.check
+        wanted = self.cache_results or (knobs.autotuning.cache and not own)
         return wanted and not any(config.pre_hook for config in self.configs) and not knobs.cache.disabled
 
-    def _disk_key(self, key: tuple[Any, ...], candidates: list[Config], ordinal: int | None) -> str:
+    def _results(
+        self, key: tuple[Any, ...], candidates: list[Config], ordinal: int | None
+    ) -> tuple[TuningResults, str, dict[str, Any]]:
+        """Where the result of a search is kept, its id, and the facts that it is kept with."""
         target = target_at(HOST if ordinal is None else ordinal)
-        parts = [fingerprint(), self.base_fn.cache_key, repr(target), repr(knobs.cpu.num_threads), repr(key)]
-        text = "\0".join([*parts, *map(str, candidates)])
-        return f"at{hashlib.sha256(text.encode()).hexdigest()}"
+        name, source, version = self.base_fn.fn.__name__, self.base_fn.cache_key, fingerprint()
+        head = {"kernel": name, "target": str(target), "source": source, "tilewright": version}
+        file = f"{name}-{id_of([source, version, repr(target)])}.json"
+        facts = {"key": [str(part) for part in key], "threads": knobs.cpu.num_threads}
+        id = id_of([repr(facts), repr(key), *map(str, candidates)])
+        return TuningResults(knobs.cache.dir / "tuning" / file, head), id, facts
 
     # --- pruning -------------------------------------------------------------------------------------
 
@@ -383,40 +346,6 @@ class Autotuner(KernelInterface):
             self.nargs = {}
 
 
-class Heuristics(KernelInterface):
-    """A kernel some of whose compile-time parameters are computed from its arguments; made by `heuristics`.
-
-    Args:
-        fn: a kernel, or an `Autotuner` or `Heuristics` around one.
-        arg_names: its parameters.
-        values: parameter -> function from the dictionary of arguments to its value.
-    """
-
-    def __init__(
-        self, fn: Any, arg_names: Sequence[str], values: Mapping[str, Callable[[dict[str, Any]], Any]]
-    ) -> None:
-        self.fn, self.arg_names, self.values = fn, list(arg_names), dict(values)
-        self.base_fn = _kernel_of(fn)
-        self.number = give_number(self)
-        _named_after(self, self.base_fn)
-
-    def _computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        for name, compute in self.values.items():  # in order: a later one sees what an earlier one gave
-            kwargs[name] = compute({**dict(zip(self.arg_names, args)), **kwargs})
-        return kwargs
-
-    def launcher(self, grid: Any) -> Callable[..., Any]:
-        """What launches over `grid` with the computed parameters."""
-        return functools.partial(self._launch, grid)
-
-    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self.fn.run(*args, grid=grid, **self._computed(args, kwargs))
-
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
-        """Compile with the computed parameters, without launching."""
-        return self.fn.warmup(*args, grid=grid, **self._computed(args, kwargs))
-
-
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str],
@@ -430,6 +359,9 @@ def autotune(
     use_cuda_graph: bool = False,
     do_bench: Callable[..., Any] | None = None,
     cache_results: bool = False,
+    *,
+    check: Callable[[dict[str, Any]], Any] | None = None,
+    executor: Executor | None = None,
 ) -> Callable[[Any], Autotuner]:
     """Decorate a kernel so that it finds the fastest of `configs` by itself.
 
@@ -447,81 +379,25 @@ def autotune(
         post_hook: `f(args, exception=None)` in place of what they do after it.
         warmup: milliseconds of warm-up for each candidate; default 25.
         rep: milliseconds of timing for each candidate; default 100.
-        use_cuda_graph: accepted; it means nothing on the CPU.
+        use_cuda_graph: time launches from a graph of many; warns on the CPU, which has none.
         do_bench: `f(call, quantiles=...)` that times a candidate instead.
-        cache_results: keep the choice on disk (also the knob `autotuning.cache`).
+        cache_results: keep the result on disk even if code of the user (`do_bench`, hooks, `check`) had a part in it;
+            other results are kept unless the knob `autotuning.cache` is off.
+        check: `f(args)` gets all arguments by name after one run of each candidate; a candidate for which it returns
+            False or raises AssertionError is out, with a "wrong result".
+        executor: any `concurrent.futures.Executor`: compiles and measures the candidates (also the knob
+            `autotuning.executor`); arguments must pickle, and grids are evaluated here. By default as many processes
+            as there are cores compile, and this process measures.
 
     Raises:
         LanguageValueError: a name in `key`, `reset_to_zero` or `restore_value` is no parameter.
     """
 
     def decorate(fn: Any) -> Autotuner:
-        names = list(inspect.signature(_kernel_of(fn).fn).parameters)
+        names = list(inspect.signature(kernel_of(fn).fn).parameters)
         options: dict[str, Any] = {"warmup": warmup, "rep": rep, "do_bench": do_bench, "cache_results": cache_results}
-        options.update(use_cuda_graph=use_cuda_graph)
+        options.update(use_cuda_graph=use_cuda_graph, check=check, executor=executor)
         options.update(pre_hook=pre_hook, post_hook=post_hook, prune_configs_by=prune_configs_by)
         return Autotuner(fn, names, configs, key, reset_to_zero, restore_value, **options)
 
     return decorate
-
-
-def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
-    """Decorate a kernel so that some compile-time parameters follow from its arguments.
-
-    Args:
-        values: parameter name -> function of the dictionary of arguments (by name) that gives its value.
-    """
-
-    def decorate(fn: Any) -> Heuristics:
-        return Heuristics(fn, list(inspect.signature(_kernel_of(fn).fn).parameters), values)
-
-    return decorate
-
-
-def _named_after(wrapper: Any, kernel: JITFunction) -> None:
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        if hasattr(kernel.fn, name):
-            setattr(wrapper, name, getattr(kernel.fn, name))
-
-
-def _kernel_of(fn: Any) -> JITFunction:
-    """The kernel inside any number of autotuners and heuristics."""
-    inner = fn
-    while not isinstance(inner, BlockFunction) and hasattr(inner, "fn"):
-        inner = inner.fn
-    if not isinstance(inner, JITFunction):
-        raise ArgumentError(
-            f"autotune and heuristics decorate a kernel, got {type(fn).__name__}",
-            hint="put @tilewright.jit directly above the function, below them",
-        )
-    return inner
-
-
-def _bench_by(do_bench: Callable[..., Any], candidate: Candidate) -> list[float]:
-    """Times that the user's function reports; infinite when the candidate cannot run."""
-    try:
-        found = do_bench(candidate.once, quantiles=_QUANTILES)
-    except _REFUSALS:
-        return [float("inf")] * 3
-    return [float(value) for value in found] if isinstance(found, Iterable) else [float(found)] * 3
-
-
-# --- arrays of any library ------------------------------------------------------------------------------
-
-
-def _copy(array: Any) -> Any:
-    return array.clone() if hasattr(array, "clone") else array.copy()
-
-
-def _assign(array: Any, saved: Any) -> None:
-    if hasattr(array, "copy_"):
-        array.copy_(saved)
-    else:
-        array[...] = saved
-
-
-def _fill_zero(array: Any) -> None:
-    if hasattr(array, "zero_"):
-        array.zero_()
-    else:
-        array[...] = 0

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.base.errors import ArgumentError, UnsupportedError
 from tilewright.devices.drivers import CudaDriver, driver
 from tilewright.devices.registry import gpu
-from tilewright.tuning.search import quantiles_of
+from tilewright.tuning.search import Candidate, CpuSampler, Sampler, quantiles_of
 
 _SUMMARIES: dict[str, Callable[[list[float]], float]] = {
     "min": min,
@@ -26,6 +26,7 @@ _SUMMARIES: dict[str, Callable[[list[float]], float]] = {
 }
 _ESTIMATES = 5
 _REPLAYS = 10
+_GRAPH_MS = 2.0  # of a graph that is one sample
 _CACHE_BYTES = 256 << 20  # several times the L2 of any GPU so far
 
 
@@ -71,6 +72,46 @@ class GpuClock:
             end.record()
         gpu.synchronize(self._ordinal)
         return [end.milliseconds_since(begin) for begin, end in pairs]
+
+    def sample(self, candidate: Candidate, repeats: int) -> tuple[float, float]:
+        """As `Sampler.sample`: by the GPU's own clock; all that is done for a sample counts as time spent."""
+        start = time.perf_counter()
+        candidate.before()
+        try:
+            times = self.times(candidate.run, repeats, _nothing)
+        except Exception as error:
+            candidate.after(error)
+            raise
+        candidate.after(None)
+        return sum(times) / len(times) * 1e-3, time.perf_counter() - start
+
+
+class GraphClock(GpuClock):
+    """As `GpuClock`, of calls that the GPU takes from a graph, so that launching them costs next to nothing."""
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__(ordinal)
+        self._graphs: dict[int, tuple[Callable[[], Any], int]] = {}
+
+    def sample(self, candidate: Candidate, repeats: int) -> tuple[float, float]:
+        """As `Sampler.sample`; nothing is called around the runs, as a graph holds launches only."""
+        start = time.perf_counter()
+        if id(candidate) not in self._graphs:
+            self._graphs[id(candidate)] = _graph_of(candidate.run, _GRAPH_MS, [], self)
+        replay, count = self._graphs[id(candidate)]
+        return self.times(replay, 1, _nothing)[0] / count * 1e-3, time.perf_counter() - start
+
+
+def clock_of(ordinal: int | None, graphs: bool = False) -> Sampler:
+    """What times candidates whose arrays are on a GPU, or on the host for None.
+
+    Args:
+        ordinal: number of the GPU.
+        graphs: take the launches from a graph.
+    """
+    if ordinal is None:
+        return CpuSampler()
+    return GraphClock(ordinal) if graphs else GpuClock(ordinal)
 
 
 def active_clock() -> Clock:
@@ -173,19 +214,31 @@ def _graph_times(fn: Callable[[], Any], rep: float, tensors: list[Any]) -> list[
     """Milliseconds of a call, one entry per replay of a graph of many."""
     import torch
 
+    clock = GpuClock(torch.cuda.current_device())
     with torch.cuda.stream(torch.cuda.Stream()):
+        replay, count = _graph_of(fn, rep, tensors, clock)
+        return [total / count for total in clock.times(replay, _REPLAYS, _nothing)]
+
+
+def _graph_of(fn: Callable[[], Any], rep: float, tensors: list[Any], clock: Clock) -> tuple[Callable[[], Any], int]:
+    """What replays a graph of many calls that takes about `rep` milliseconds, and how many calls it holds."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
         fn()
         for tensor in tensors:  # gradients keep their memory in the graph
             tensor.detach_().requires_grad_(True).grad = None
-        clock = GpuClock(torch.cuda.current_device())
         count = max(1, int(rep / _estimate(fn, clock)))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=side):
             for _ in range(count):
                 for tensor in tensors:
                     tensor.grad = None
                 fn()
-        return [total / count for total in clock.times(graph.replay, _REPLAYS, _nothing)]
+    torch.cuda.current_stream().wait_stream(side)
+    return graph.replay, count
 
 
 def assert_close(x: Any, y: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:

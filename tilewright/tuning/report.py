@@ -1,43 +1,155 @@
-"""What an autotuner leaves behind: the timings of a search on disk, and a line about its choice.
+"""What an autotuner leaves behind: the results of its searches in a file for people and programs, and a line to print.
 
-A record holds one list of three times per candidate, in the order of the candidates; its key covers the kernel,
-the candidates, the arguments that matter, the machine and the version, so a record never needs to be checked.
+A file `tuning/<kernel>-<hash>.json` beside the disk cache holds all searches of one kernel for one target::
+
+    {"kernel": "matmul", "target": "cpu:znver5", "source": "...", "tilewright": "...",
+     "results": {"<id>": {"key": [...], "threads": 2, "when": "2026-01-31T12:00:00",
+                          "configs": [{"config": {"BLOCK": 64, "num_warps": 4}, "ms": [0.41, 0.40, 0.43]},
+                                      {"config": {...}, "failed": "out of resources", "why": "..."}]}}}
+
+The id covers everything that a result depends on, so files of several machines and runs are merged by taking the union;
+of two results with one id the later counts. `ms` are median, 20 % and 80 % quantile.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.base.disk_cache import DiskCache
+from tilewright.base.errors import ArgumentError, OutOfResources
 
 C = TypeVar("C")
+_HEAD = ("kernel", "target", "source", "tilewright")
 
 
 @dataclass(frozen=True, slots=True)
-class TuningRecord:
-    """Timings of one search in the disk cache.
+class Failure:
+    """Why a candidate has no time.
 
     Args:
-        cache: where.
-        key: name of the entry.
+        kind: "out of resources", "compile error" or "wrong result".
+        why: what was said.
     """
 
-    cache: DiskCache
-    key: str
+    kind: str
+    why: str
 
-    def load(self, candidates: Sequence[C]) -> dict[C, list[float]] | None:
-        """The timings kept for these candidates, or None."""
-        payload = self.cache.get_bytes(self.key)
-        if payload is None:
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """The failure that an error is."""
+        if isinstance(error, OutOfResources):
+            return cls("out of resources", str(error))
+        return cls("wrong result" if isinstance(error, WrongResultError) else "compile error", str(error))
+
+
+class WrongResultError(ArgumentError):
+    """The user's check did not accept what a candidate computed."""
+
+
+Outcome = list[float] | Failure
+
+
+class TuningResults:
+    """The file with the results of a kernel for a target.
+
+    Args:
+        path: of the file.
+        head: "kernel", "target", "source" and "tilewright"; what a new file says of itself.
+    """
+
+    def __init__(self, path: Path, head: Mapping[str, str] | None = None) -> None:
+        self.path, self.head = path, dict(head or {})
+
+    def load(self, id: str, count: int) -> list[Outcome] | None:
+        """Outcomes of the `count` candidates of a search, in their order; None if the file has none that is whole."""
+        found = self._read().get("results", {}).get(id)
+        try:
+            outcomes = [_outcome(row) for row in found["configs"]]
+        except (TypeError, KeyError, ValueError):
             return None
-        return dict(zip(candidates, json.loads(payload), strict=True))
+        return outcomes if len(outcomes) == count else None
 
-    def store(self, candidates: Sequence[C], timings: Mapping[C, list[float]]) -> None:
-        """Keep the timings."""
-        self.cache.put_bytes(self.key, json.dumps([timings[candidate] for candidate in candidates]).encode())
+    def store(self, id: str, facts: Mapping[str, Any], rows: Sequence[tuple[Mapping[str, Any], Outcome]]) -> None:
+        """Add the result of a search.
+
+        Args:
+            id: of the result.
+            facts: what people want to know of it: the values of the key, threads.
+            rows: each candidate's parameters with what came of it.
+        """
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        configs = [{"config": {k: _plain(v) for k, v in config.items()}, **_row(outcome)} for config, outcome in rows]
+        self.merge({**self.head, "results": {id: {**facts, "when": now, "configs": configs}}})
+
+    def merge(self, more: Mapping[str, Any]) -> None:
+        """Add results; where an id is there already the later one stays. That it cannot be written is no error."""
+        mine = self._read()
+        results = dict(mine.get("results", {}))
+        for id, result in more["results"].items():
+            if id not in results or str(results[id].get("when", "")) <= str(result.get("when", "")):
+                results[id] = result
+        head = {name: more.get(name, mine.get(name, "")) for name in _HEAD}
+        _replace(self.path, json.dumps({**head, "results": results}, indent=1) + "\n")
+
+    def _read(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError):
+            return results_of(self.path.read_bytes()) or {}
+        return {}
+
+
+def results_of(text: bytes) -> dict[str, Any] | None:
+    """The contents of a file of results; None if it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(found, dict) and isinstance(found.get("results"), dict)
+    return found if whole and all(isinstance(result, dict) for result in found["results"].values()) else None
+
+
+def id_of(parts: Sequence[str]) -> str:
+    """The id of a result, from everything that it depends on."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    if isinstance(outcome, Failure):
+        return {"failed": outcome.kind, "why": outcome.why}
+    return {"ms": outcome}
+
+
+def _outcome(row: Mapping[str, Any]) -> Outcome:
+    if "failed" in row:
+        return Failure(str(row["failed"]), str(row["why"]))
+    median, low, high = row["ms"]
+    return [float(median), float(low), float(high)]
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = ""
+    try:
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 def describe_choice(
@@ -47,3 +159,13 @@ def describe_choice(
     how = "read from the cache" if from_disk else f"timed in {seconds:.2f} s"
     best = timings[config][0]
     return f"autotuning {name} for {key}: {config} ({best:.4g} ms, best of {len(timings)}; {how})"
+
+
+def describe_failures(failures: Mapping[C, Failure]) -> list[str]:
+    """A line for each kind of failure: how many configurations, and what the first of them said."""
+    lines = []
+    for kind in dict.fromkeys(failure.kind for failure in failures.values()):
+        configs = [config for config, failure in failures.items() if failure.kind == kind]
+        said = next(iter(failures[configs[0]].why.strip().splitlines()[::-1]), "")
+        lines.append(f"  {kind}: {len(configs)} of the configurations, first {configs[0]}: {said}")
+    return lines

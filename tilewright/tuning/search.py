@@ -1,4 +1,4 @@
-"""Timing of calls on the CPU: candidates in turns, one sample after the other.
+"""Timing of calls: candidates in turns, one sample after the other.
 
     for each round:  for each candidate:  before();  t0; run(); t1;  after()
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 _MIN_ROUNDS, _MAX_ROUNDS = 3, 10_000
 _BEHIND = 1.5  # a candidate whose best time exceeds the best median by this factor has lost
@@ -66,8 +66,31 @@ class Candidate:
         return self.before is _nothing and self.after is _nothing_after
 
 
+class Sampler(Protocol):
+    """The clock of a device."""
+
+    def sample(self, candidate: Candidate, repeats: int) -> tuple[float, float]:
+        """Seconds of one call, averaged over `repeats` in a row; and seconds that taking the sample counts for."""
+
+
+class CpuSampler:
+    """The clock of the process, for calls that have finished when they return."""
+
+    def sample(self, candidate: Candidate, repeats: int) -> tuple[float, float]:
+        """As `Sampler.sample`; what happens around the calls does not count."""
+        seconds = candidate.sample(repeats)
+        return seconds, seconds * repeats
+
+
 def time_in_turns(
-    candidates: Mapping[C, Candidate], warmup: float, rep: float, refusals: tuple[type[Exception], ...] = ()
+    candidates: Mapping[C, Candidate],
+    warmup: float,
+    rep: float,
+    refusals: tuple[type[Exception], ...] = (),
+    *,
+    clock: Sampler | None = None,
+    behind: float = _BEHIND,
+    step: Callable[[str], None] = lambda name: None,
 ) -> tuple[dict[C, list[float]], dict[C, Exception]]:
     """Time the candidates in turns.
 
@@ -76,40 +99,49 @@ def time_in_turns(
         warmup: milliseconds for each before the first sample; each runs at least once.
         rep: milliseconds for each.
         refusals: exceptions that take a candidate out of the race; others propagate.
+        clock: of the device that runs the calls; default is that of the process.
+        behind: a candidate whose best time exceeds the best median by this factor has lost.
+        step: called whenever a candidate has been timed enough.
 
     Returns:
         Milliseconds per call, one entry per round, of each candidate that ran; and the exceptions of those that did
         not.
     """
+    clock = CpuSampler() if clock is None else clock
     repeats: dict[C, int] = {}
     refused: dict[C, Exception] = {}
     for name, candidate in candidates.items():
         try:
-            repeats[name] = _warm_up(candidate, warmup * 1e-3)
+            repeats[name] = _warm_up(candidate, warmup * 1e-3, clock)
         except refusals as error:
             refused[name] = error
+            step(str(name))
     times: dict[C, list[float]] = {name: [] for name in repeats}
     racing, spent, rounds = list(repeats), dict.fromkeys(repeats, 0.0), 0
     while racing and rounds < _MAX_ROUNDS:
         for name in racing:
-            seconds = candidates[name].sample(repeats[name])
+            seconds, cost = clock.sample(candidates[name], repeats[name])
             times[name].append(seconds * 1e3)
-            spent[name] += seconds * repeats[name]
+            spent[name] += cost
         racing.append(racing.pop(0))
         rounds += 1
         if rounds >= _MIN_ROUNDS:
             best = min(quantiles_of(times[name], (0.5,))[0] for name in racing)
-            racing = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * _BEHIND]
+            left = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * behind]
+            for name in racing:
+                if name not in left:
+                    step(str(name))
+            racing = left
     return times, refused
 
 
-def _warm_up(candidate: Candidate, seconds: float) -> int:
+def _warm_up(candidate: Candidate, seconds: float, clock: Sampler) -> int:
     """Run for a while; returns how many calls make a sample that the clock can tell."""
     candidate.once()  # compiles
     end = time.perf_counter() + seconds
-    best = candidate.sample()
+    best, _ = clock.sample(candidate, 1)
     while time.perf_counter() < end:
-        best = min(best, candidate.sample())
+        best = min(best, clock.sample(candidate, 1)[0])
     return max(1, round(_SHORTEST_SAMPLE / max(best, 1e-9))) if candidate.repeatable else 1
 
 

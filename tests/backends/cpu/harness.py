@@ -15,6 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from tests.backends.cpu.families import load_for, machine
+from tilewright.backends.cpu.abi import STOP_BYTES
 from tilewright.backends.cpu.emit.lower import CpuProgram, lower_module
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.options import Options
@@ -53,9 +54,10 @@ class Compiled:
         self.program: CpuProgram = lower_module(module, isa, options)
         exports = [self.program.symbol] + ([f"{self.program.symbol}.failed"] if self.program.asserts else [])
         self.library = load_for(isa, self.program.llvm, exports)
-        prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+        prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 3)
         self.entry = prototype(self.library.address(self.program.symbol))
         self._arena = np.zeros(self.program.scratch_bytes + 128, np.uint8)
+        self._stop = np.zeros(STOP_BYTES, np.uint8)
 
     def slots(self, grid: Sequence[int], arguments: Sequence[Any]) -> bytes:
         """The packed parameters and grid of the kernel ABI."""
@@ -75,7 +77,7 @@ class Compiled:
         arena = (self._arena.ctypes.data + 63) // 64 * 64
         count = int(np.prod((*grid, 1, 1)[:3]))
         buffer = ctypes.create_string_buffer(slots, len(slots))
-        self.entry(0, count, ctypes.addressof(buffer), arena)
+        self.entry(0, count, ctypes.addressof(buffer), arena, self._stop.ctypes.data)
 
 
 def run_ttir(source: str | ModuleOp, grid: Sequence[int], *arguments: Any, **options: Any) -> CpuProgram:

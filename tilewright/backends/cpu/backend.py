@@ -19,6 +19,7 @@ from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
+from tilewright.backends.llvm.names import check_names
 from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
@@ -65,6 +66,8 @@ class LoadedKernel:
 @functools.lru_cache(maxsize=8)
 def _target(arch: str | None, features: str | None) -> Target:
     isa = describe("", arch or "", features or "")
+    if arch or features:
+        check_names(isa)
     if isa.has("amx-tile") and not request_permission():  # the kernel keeps the tile registers from us
         isa = describe("", arch or "", ",".join(filter(None, (features, _NO_AMX))))
     return Target("cpu", isa.cpu, features=isa.flags, triple=isa.triple)
@@ -77,11 +80,17 @@ def target() -> Target:
 
 @functools.lru_cache(maxsize=8)
 def features_of(target: Target) -> CpuFeatures:
-    """What a target can do."""
+    """What a target can do.
+
+    Raises:
+        DeviceError: LLVM does not know its CPU or a feature of it.
+    """
     host_like = _target(None, None)
     if target == host_like:
         return describe()
-    return describe(target.triple, str(target.arch), target.features)
+    isa = describe(target.triple, str(target.arch), target.features)
+    check_names(isa)
+    return isa
 
 
 def threads() -> int:

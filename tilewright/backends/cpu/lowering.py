@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from xdsl.ir import Operation
+
 from tilewright.backends.protocol import Lowering, lowering_of
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
@@ -23,16 +25,15 @@ from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
 from tilewright.ops.scan import ScanOp, ScanReturnOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp, UnsplatOp
 
-_OWN = (
+OWN: frozenset[type[Operation]] = frozenset({
     AddPtrOp, AssertOp, AssumeOp, AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp, BarrierOp, BroadcastOp, CallOp,
     CatOp, ConditionOp, ConstantOp, DotOp, ExpandDimsOp, ForOp, FuncOp, GatherOp, GetNumProgramsOp, GetProgramIdOp,
     HistogramOp, IfOp, JoinOp, LoadOp, MakeRangeOp, PoisonOp, PrintOp, ReduceOp, ReduceReturnOp, ReshapeOp, ReturnOp,
     ScanOp, ScanReturnOp, SplatOp, SplitOp, StoreOp, TransOp, UnsplatOp, WhileOp, YieldOp,
-)  # fmt: skip
-OWN = frozenset(op.name for op in _OWN)
-REFUSED = {
-    InlineAsmOp.name: "inline assembly is written for one GPU; the CPU back end has none",
-    ExternElementwiseOp.name: "libdevice is NVIDIA's library; use tl.math",
+})  # fmt: skip
+REFUSED: dict[type[Operation], str] = {
+    InlineAsmOp: "inline assembly is written for one GPU; the CPU back end has none",
+    ExternElementwiseOp: "libdevice is NVIDIA's library; use tl.math",
 }
 
 

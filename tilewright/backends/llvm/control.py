@@ -69,9 +69,9 @@ class ControlFlow(MemoryOps):
         """Jump; `meta` such as `", !llvm.loop !5"`."""
         self.effect(f"br label %{label}{meta}")
 
-    def cond_br(self, cond: V, then: str, otherwise: str) -> None:
-        """Branch on a scalar `i1`."""
-        self.effect(f"br i1 {cond.ref}, label %{then}, label %{otherwise}")
+    def cond_br(self, cond: V, then: str, otherwise: str, meta: str = "") -> None:
+        """Branch on a scalar `i1`; `meta` such as `", !prof !5"`."""
+        self.effect(f"br i1 {cond.ref}, label %{then}, label %{otherwise}{meta}")
 
     def ret(self, value: V | None = None) -> None:
         """Return from the function."""

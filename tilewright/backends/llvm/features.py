@@ -111,6 +111,13 @@ class CpuFeatures:
         return f"{self.triple}:{self.cpu}:{self.flags}"
 
 
+def is_listed(isa: CpuFeatures, feature: str | None = None) -> bool:
+    """Whether the table above has the CPU of a target, or a feature for its architecture; LLVM has all of those."""
+    own = _BASELINE.get(isa.arch, "").split()[:1]  # the feature that tells architectures apart
+    listed = {cpu: set(text.split()) for cpu, text in _IMPLIED.items() if own and own[0] in text.split()}
+    return isa.cpu in listed if feature is None else any(feature in features for features in listed.values())
+
+
 _host_caches: list[ByteCache] = []
 
 

@@ -12,11 +12,9 @@ from tilewright.ops.scan import ScanReturnOp
 
 assert families.LOADED
 # Calls are inlined; a body's end is read by the operation that it ends.
-_INSIDE = frozenset(
-    op.name for op in (CallOp, ConditionOp, FuncOp, ReduceReturnOp, ReturnOp, ScanReturnOp, YieldOp)
-)  # fmt: skip
+_INSIDE = (CallOp, ConditionOp, FuncOp, ReduceReturnOp, ReturnOp, ScanReturnOp, YieldOp)
 
 
 def lowering(name: str) -> Lowering | None:
     """How code is made for operation `name`."""
-    return lowering_of(name, EMITTERS.keys() | _INSIDE, {})
+    return lowering_of(name, {*EMITTERS, *_INSIDE}, {})

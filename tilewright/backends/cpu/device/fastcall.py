@@ -331,7 +331,14 @@ go:
   %run = call ptr @pointer(ptr %state, i64 {STATE_LAUNCH})
   call void %run(ptr %block)
   call void @PyEval_RestoreThread(ptr %thread)
+  %raised = call ptr @PyErr_Occurred()       ; by a signal handler, which ended the grid
+  %quiet = icmp eq ptr %raised, null
+  br i1 %quiet, label %done, label %stopped
+done:
   ret ptr %result
+stopped:
+  call void @Py_DecRef(ptr %result)
+  ret ptr null
 fail:
   ret ptr null
 

@@ -6,11 +6,15 @@ same for every kernel. Offsets of the tables are the constants below. Emitted sh
 
     tw_launch(block):  total = gx*gy*gz;  reserve threads;  serial call, or team(job, n)
     tw_run(job, tid):  for k in 0..n:  range = (tid + k) mod n          # own first, then steal
-                           while (s = atomic range.next += chunk) < range.end:
-                               kernel(s, min(s + chunk, range.end), args, arena + tid*stride)
+                           while stop.state != stopped and (s = atomic range.next += chunk) < range.end:
+                               kernel(s, min(s + chunk, range.end), args, arena + tid*stride, stop)
+
+Launches of Python's main thread share one stop word, which `interrupt` sets; all others get one that stays zero.
 """
 
 from __future__ import annotations
+
+from tilewright.backends.cpu.abi import RUNNING, STOPPED
 
 # The block is what Python packs for one launch: three words, then the slots of the kernel ABI.
 BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
@@ -21,7 +25,8 @@ RECORD_BYTES = 40
 
 # The runtime is one per process: which team function runs a job, and the addresses it calls.
 RUNTIME_TEAM, RUNTIME_FORK, RUNTIME_THREAD_NUM, RUNTIME_PUSH, RUNTIME_GTID, RUNTIME_POOL = 0, 8, 16, 24, 32, 40
-RUNTIME_BUSY = 128
+RUNTIME_STOP, RUNTIME_SELF, RUNTIME_MAIN = 48, 56, 64
+RUNTIME_BUSY, RUNTIME_NEVER = 128, 192
 RUNTIME_BYTES = 256
 
 # The pool is the team of our own threads; each word that several threads write has its cache line.
@@ -46,6 +51,9 @@ entry:
   %arena.p = getelementptr i8, ptr %block, i64 {BLOCK_ARENA}
   %arena = load ptr, ptr %arena.p
   %args = getelementptr i8, ptr %block, i64 {BLOCK_ARGS}
+  %runtime.p = getelementptr i8, ptr %record, i64 {RECORD_RUNTIME}
+  %runtime = load ptr, ptr %runtime.p
+  %stop = call ptr @tw_stop_of(ptr %runtime)
   %kernel.p = getelementptr i8, ptr %record, i64 {RECORD_KERNEL}
   %kernel = load ptr, ptr %kernel.p
   %grid.p = getelementptr i8, ptr %record, i64 {RECORD_GRID}
@@ -74,8 +82,6 @@ divide:                                   ; no more threads than chunks
   %chunks = udiv i64 %total.up1, %chunk
   %wish.0 = call i64 @llvm.umin.i64(i64 %threads, i64 %chunks)
   %wish = call i64 @llvm.umin.i64(i64 %wish.0, i64 {MAX_TEAM})
-  %runtime.p = getelementptr i8, ptr %record, i64 {RECORD_RUNTIME}
-  %runtime = load ptr, ptr %runtime.p
   %team.p = getelementptr i8, ptr %runtime, i64 {RUNTIME_TEAM}
   %team = load ptr, ptr %team.p
   %no.team = icmp eq ptr %team, null
@@ -95,7 +101,7 @@ reserve:                                  ; launches in flight share the threads
   br i1 %n.one, label %crowded, label %parallel
 
 crowded:
-  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena)
+  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
   atomicrmw sub ptr %busy, i64 1 monotonic
   ret void
 
@@ -114,6 +120,7 @@ parallel:
   %job.5 = getelementptr %job.t, ptr %job, i32 0, i32 5
   %job.6 = getelementptr %job.t, ptr %job, i32 0, i32 6
   %job.7 = getelementptr %job.t, ptr %job, i32 0, i32 7
+  %job.8 = getelementptr %job.t, ptr %job, i32 0, i32 8
   store ptr %kernel, ptr %job
   store ptr %args, ptr %job.1
   store ptr %arena, ptr %job.2
@@ -122,6 +129,7 @@ parallel:
   store i64 %n, ptr %job.5
   store ptr %ranges, ptr %job.6
   store ptr %thread.num, ptr %job.7
+  store ptr %stop, ptr %job.8
   br label %fill
 
 fill:                                     ; home ranges start at multiples of the chunk
@@ -148,13 +156,40 @@ go:
   ret void
 
 serial:
-  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena)
+  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
   ret void
 }}
 """
 
-_RUN = """
-define internal void @tw_run(ptr %job, i64 %tid) nounwind {
+_STOP = f"""
+define internal ptr @tw_stop_of(ptr %runtime) nounwind {{
+entry:
+  %never = getelementptr i8, ptr %runtime, i64 {RUNTIME_NEVER}
+  %stop.p = getelementptr i8, ptr %runtime, i64 {RUNTIME_STOP}
+  %stop = load ptr, ptr %stop.p
+  %none = icmp eq ptr %stop, null
+  br i1 %none, label %other, label %ask
+
+ask:
+  %self.p = getelementptr i8, ptr %runtime, i64 {RUNTIME_SELF}
+  %self.fn = load ptr, ptr %self.p
+  %self = call i64 %self.fn()
+  %main.p = getelementptr i8, ptr %runtime, i64 {RUNTIME_MAIN}
+  %main = load i64, ptr %main.p
+  %is.main = icmp eq i64 %self, %main
+  br i1 %is.main, label %mine, label %other
+
+mine:                                     ; a signal that came before the launch is not for the launch
+  store volatile i32 {RUNNING}, ptr %stop
+  ret ptr %stop
+
+other:
+  ret ptr %never
+}}
+"""
+
+_RUN = f"""
+define internal void @tw_run(ptr %job, i64 %tid) nounwind {{
 entry:
   %kernel = load ptr, ptr %job
   %args.p = getelementptr %job.t, ptr %job, i32 0, i32 1
@@ -169,6 +204,8 @@ entry:
   %n = load i64, ptr %n.p
   %ranges.p = getelementptr %job.t, ptr %job, i32 0, i32 6
   %ranges = load ptr, ptr %ranges.p
+  %stop.p = getelementptr %job.t, ptr %job, i32 0, i32 8
+  %stop = load ptr, ptr %stop.p
   %offset = mul i64 %tid, %stride
   %arena = getelementptr i8, ptr %arena.0, i64 %offset
   %member = icmp ult i64 %tid, %n         ; a runtime may give a larger team than asked for
@@ -187,6 +224,11 @@ victim:
   br label %look
 
 look:                                     ; a plain look first: an empty range is not written to
+  %state = load volatile i32, ptr %stop, align 4
+  %stopped = icmp eq i32 %state, {STOPPED}
+  br i1 %stopped, label %done, label %peek
+
+peek:
   %seen = load atomic i64, ptr %range monotonic, align 8
   %some = icmp ult i64 %seen, %end
   br i1 %some, label %take, label %next
@@ -199,7 +241,7 @@ take:
 work:
   %hi.full = add i64 %lo, %chunk
   %hi = call i64 @llvm.umin.i64(i64 %hi.full, i64 %end)
-  call void %kernel(i64 %lo, i64 %hi, ptr %args, ptr %arena)
+  call void %kernel(i64 %lo, i64 %hi, ptr %args, ptr %arena, ptr %stop)
   br label %look
 
 next:
@@ -209,7 +251,7 @@ next:
 
 done:
   ret void
-}
+}}
 """
 
 # GOMP_parallel(fn, data, threads, flags); the LLVM/Intel runtime where it has no such entry.
@@ -457,12 +499,12 @@ def launcher_ir(triple: str) -> str:
     declaration, call = _PAUSE.get(arch, ("", ""))
     return (
         f'target triple = "{triple}"\n'
-        "; kernel, args, arena, arena stride, chunk, threads, ranges, omp_get_thread_num\n"
-        "%job.t = type { ptr, ptr, ptr, i64, i64, i64, ptr, ptr }\n"
+        "; kernel, args, arena, arena stride, chunk, threads, ranges, omp_get_thread_num, stop\n"
+        "%job.t = type { ptr, ptr, ptr, i64, i64, i64, ptr, ptr, ptr }\n"
         "declare i64 @llvm.umin.i64(i64, i64)\n"
         "declare i64 @llvm.umax.i64(i64, i64)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\n"
         f"{declaration}"
         f"define internal void @tw_pause() nounwind alwaysinline {{\n  {call}\n  ret void\n}}\n"
-        f"{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
+        f"{_STOP}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )

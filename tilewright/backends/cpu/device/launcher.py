@@ -31,7 +31,7 @@ class KernelCode:
     """A loaded kernel and what its launches need to know.
 
     Args:
-        address: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena)`.
+        address: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
         types: signature type of each run-time parameter in order (`"*fp32"`, `"i32"`, `"fp64"`, ...).
         scratch_bytes: scratch that one thread needs.
         chunk: programs taken at a time; 0 leaves it to the launcher (an eighth of a thread's share).

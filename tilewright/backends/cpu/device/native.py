@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.interrupt import Interrupts, load_interrupts
 from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host
 from tilewright.backends.protocol import ByteCache
@@ -23,15 +24,17 @@ class Native:
 
     Args:
         library: keeps the code alive.
-        launch: `tw_launch`, taking the packed block; releases the GIL.
+        launch: `tw_launch`, taking the packed block; releases the GIL. Raises what a signal handler raised.
         launch_address: of `tw_launch`.
         address: addresses of the other entry points, by name.
+        interrupts: what ends a grid on Ctrl-C, where there is such a thing.
     """
 
     library: Library
     launch: Callable[[bytes], None]
     launch_address: int
     address: dict[str, int]
+    interrupts: Interrupts | None
 
 
 _lock = threading.Lock()
@@ -54,5 +57,7 @@ def native(cache: ByteCache | None = None) -> Native:
 def _load(cache: ByteCache | None) -> Native:
     library = load_helper("launcher", ir.launcher_ir(host().triple), ir.EXPORTS, cache)
     address = {name: library.address(name) for name in ir.EXPORTS}
-    launch: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address["tw_launch"])
-    return Native(library, launch, address["tw_launch"], address)
+    start, main = address["tw_launch"], threading.main_thread().ident
+    interrupts = load_interrupts(start, main, cache) if main is not None else None
+    plain: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(start)
+    return Native(library, plain if interrupts is None else interrupts.launch, start, address, interrupts)

@@ -14,6 +14,7 @@ import sys
 import threading
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.interrupt import Interrupts
 from tilewright.backends.cpu.device.memory import Memory
 from tilewright.backends.cpu.device.native import Native
 from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
@@ -65,6 +66,8 @@ class Team:
             if self._native is None:
                 self._native = native
                 self._choose()
+            if native.interrupts is not None:
+                self._watch(native.interrupts)
         return self._runtime.address
 
     def threads(self, wanted: int | None = None) -> int:
@@ -123,6 +126,12 @@ class Team:
             else:
                 self._ready = _UNLIMITED
             self._mode = mode
+
+    def _watch(self, interrupts: Interrupts) -> None:
+        interrupts.watch()
+        word = self._runtime.word
+        word(ir.RUNTIME_SELF).value, word(ir.RUNTIME_MAIN).value = interrupts.self, threading.main_thread().ident or 0
+        word(ir.RUNTIME_STOP).value = interrupts.stop
 
     def _use_openmp(self, openmp: OpenMP, native: Native) -> None:
         word = self._runtime.word

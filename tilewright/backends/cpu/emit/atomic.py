@@ -19,10 +19,11 @@ from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 
 _ORDERS = {"relaxed": "monotonic"}
 # Operands after the pointer and before the mask.
-_VALUES = {"tt.atomic_rmw": 1, "tt.atomic_cas": 2, "tt.atomic_load": 0, "tt.atomic_store": 1}
+_VALUES: dict[type[Operation], int] = {AtomicRMWOp: 1, AtomicCASOp: 2, AtomicLoadOp: 0, AtomicStoreOp: 1}
 
 
 def emit_atomic(low: FunctionLowering, step: Step) -> None:
@@ -49,12 +50,12 @@ def emit_scalar_atomic(low: FunctionLowering, step: Step) -> V | None:
 
 def _one(f: Function, op: Operation, operands: list[V]) -> V | None:
     """One element; the old value, zero where the mask is false, None for stores."""
-    count = _VALUES[op.name]
+    count = _VALUES[type(op)]
     pointer, values, rest = operands[0], operands[1 : 1 + count], operands[1 + count :]
     mask = rest[0] if rest else const(I1, 1)
     order = op.attr_values()["sem"]  # type: ignore[attr-defined]
     order = _ORDERS.get(order, order)
-    if op.name == "tt.atomic_store":
+    if isinstance(op, AtomicStoreOp):
         with f.if_(mask):
             _store(f, pointer, values[0], order)
         return None
@@ -69,12 +70,12 @@ def _store(f: Function, pointer: V, value: V, order: str) -> None:
 
 
 def _access(f: Function, op: Operation, pointer: V, values: list[V], order: str) -> V:
-    if op.name == "tt.atomic_load":
+    if isinstance(op, AtomicLoadOp):
         t = storage(ir_name(element_type(op.results[0].type)))
         order = {"acq_rel": "acquire", "release": "acquire"}.get(order, order)
         bits = f.emit(t.as_int, f"load atomic {t.as_int.text}, ptr {pointer.ref} {order}, align {t.bytes}")
         return f.cast("bitcast", bits, t)
-    if op.name == "tt.atomic_cas":
+    if isinstance(op, AtomicCASOp):
         return _compare_and_swap(f, pointer, values[0], values[1], order)
     kind = op.attr_values()["atomic_rmw_op"]  # type: ignore[attr-defined]
     value = values[0]

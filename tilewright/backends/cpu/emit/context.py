@@ -13,6 +13,7 @@ from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import V
 from tilewright.base.options import Options
+from tilewright.ops.function import CallOp
 
 
 def safe_name(symbol: str) -> str:
@@ -49,7 +50,7 @@ class ModuleLowering:
     def frame(self, symbol: str) -> int:
         """Scratch of a function and of everything that it calls."""
         plan = self.loops.plans[symbol]
-        calls = [op.callee_name for op in plan.function.walk() if op.name == "tt.call"]
+        calls = [op.callee_name for op in plan.function.walk() if isinstance(op, CallOp)]
         return plan.scratch_bytes + max([self.frame(callee) for callee in calls], default=0)
 
 

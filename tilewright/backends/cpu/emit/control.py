@@ -26,6 +26,7 @@ from tilewright.backends.llvm.types import I64, VOID, V, const
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
+from tilewright.ops.function import BranchOp, CondBranchOp, ReturnOp, UnreachableOp
 
 
 def scalars_of(ev: Evaluator, values: Sequence[SSAValue]) -> list[V]:
@@ -197,18 +198,18 @@ def _emit_branch(
         for argument, value in zip(target.args, values, strict=True):
             f.store(ev.scalar(value), slots[argument])
 
-    if end.name == "tt.return":
+    if isinstance(end, ReturnOp):
         leave(end)
-    elif end.name == "cf.br":
+    elif isinstance(end, BranchOp):
         pass_on(end.successors[0], end.operands)
         f.br(labels[end.successors[0]])
-    elif end.name == "cf.cond_br":
+    elif isinstance(end, CondBranchOp):
         then, other = end.successors
         count = len(then.args)
         pass_on(then, end.operands[1 : 1 + count])
         pass_on(other, end.operands[1 + count :])
         f.cond_br(ev.scalar(end.operands[0]), labels[then], labels[other])
-    elif end.name == "llvm.unreachable":
+    elif isinstance(end, UnreachableOp):
         f.effect("unreachable")
     else:
         raise InternalError(f"{end.name} ends a block of a function")

@@ -19,15 +19,25 @@ from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.recompute import cast_name, table_name
 from tilewright.backends.llvm.casts import convert, storage
-from tilewright.backends.llvm.elementwise import emit
+from tilewright.backends.llvm.elementwise import TABLE, emit
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.base.errors import InternalError, UnsupportedError
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
 from tilewright.ir.values import is_tile, owner_of, property_int
-from tilewright.ops.math_extern import math_name
+from tilewright.ops.casts import FpToFpOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddFOp, ClampFOp, CmpFOp, CmpIOp, MulFOp, SubFOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.function import PoisonOp
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.math_extern import ExternElementwiseOp, math_name
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import CatOp, JoinOp
 
 _DEEP = 40
 """Values that wait for one another in a recursion; each takes a few of the frames that Python has."""
@@ -118,14 +128,14 @@ class Evaluator(Values):
         op = owner_of(value)
         if op is None:
             raise InternalError("a tile argument has no place in scratch")
-        special = _SPECIAL.get(op.name)
+        special = _SPECIAL.get(type(op))
         if special is not None:
             return special(self, op, value, index)
         fused = self.contract(op, index)
         if fused is not None:
             return fused
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
-        if op.name in _VIEW_OPS:
+        if is_view(op):
             return args[0]
         return self.apply(op, args)
 
@@ -134,12 +144,12 @@ class Evaluator(Values):
         lanes = max(arg.type.lanes for arg in args)
         if lanes:
             args = [self.f.splat(arg, lanes) for arg in args]
-        cast = cast_name(op.name)
+        cast = cast_name(op)
         if cast is not None:
             source, target = (ir_name(element_type(v.type)) for v in (op.operands[0], op.results[0]))
-            rounding = op.attr_values().get("rounding") or "rtne" if op.name == "tt.fp_to_fp" else "rtne"  # type: ignore[attr-defined]
+            rounding = op.attr_values().get("rounding") or "rtne" if isinstance(op, FpToFpOp) else "rtne"
             return convert(self.f, cast, args[0], source, target, rounding=str(rounding))
-        name = table_name(op.name)
+        name = table_name(op)
         if name is None:
             raise InternalError(f"{op.name} is not element-wise")
         return emit(self.f, name, *args, **_attributes(op))
@@ -154,7 +164,7 @@ class Evaluator(Values):
         z = self.eval(addend, index)
         lanes = max(v.type.lanes for v in (x, y, z))
         x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
-        if op.name == "arith.subf":
+        if isinstance(op, SubFOp):
             x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
         return self.f.fma(x, y, z)
 
@@ -179,8 +189,8 @@ class Evaluator(Values):
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         lanes = max(arg.type.lanes for arg in args)
         symbol = op.attr_values()["symbol"]  # type: ignore[attr-defined]
-        name = table_name(f"math.{math_name(symbol)}")
-        if name is None:
+        name = math_name(symbol)
+        if name not in TABLE:
             raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
         return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
 
@@ -191,7 +201,7 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
     op = owner_of(value)
     if op is None or at in ev.holds or value in ev.placed or constant_of(value) is not None:
         return []
-    if op.name in _SPECIAL and op.name not in ("tt.load", "tt.extern_elementwise"):
+    if type(op) in _SPECIAL and not isinstance(op, (LoadOp, ExternElementwiseOp)):
         return []
     product = _contracted(ev, op)
     if product is not None:
@@ -203,14 +213,14 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
 
 def _contracted(ev: Evaluator, op: Operation) -> tuple[Operation, SSAValue, int] | None:
     """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
-    if not ev.fuse or op.name not in ("arith.addf", "arith.subf"):
+    if not ev.fuse or not isinstance(op, (AddFOp, SubFOp)):
         return None
     if ir_name(element_type(op.results[0].type)) not in ("f32", "f64"):
         return None
     for number in (0, 1):
         operand = op.operands[number]
         product = owner_of(operand)
-        if product is None or product.name != "arith.mulf" or not operand.has_one_use() or operand in ev.placed:
+        if not isinstance(product, MulFOp) or not operand.has_one_use() or operand in ev.placed:
             continue
         return product, op.operands[1 - number], number
     return None
@@ -228,22 +238,21 @@ class _Known:
 
 def _attributes(op: Operation) -> dict[str, object]:
     """Attributes that an entry of the elementwise table takes."""
-    if op.name in ("arith.cmpi", "arith.cmpf"):
-        return {"predicate": op.attr_values()["predicate"]}  # type: ignore[attr-defined]
-    if op.name == "tt.clampf":
-        return {"propagate_nan": op.attr_values()["propagateNan"] != "none"}  # type: ignore[attr-defined]
+    if isinstance(op, (CmpIOp, CmpFOp)):
+        return {"predicate": op.attr_values()["predicate"]}
+    if isinstance(op, ClampFOp):
+        return {"propagate_nan": op.attr_values()["propagateNan"] != "none"}
     return {}
 
 
-_VIEW_OPS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.split"})
-_SPECIAL: dict[str, Callable[[Evaluator, Operation, SSAValue, Index], V]] = {
-    "arith.constant": lambda ev, op, value, index: memory.read_constant(ev, op, index),
-    "tt.make_range": Evaluator._range,
-    "ub.poison": lambda ev, op, value, index: zero(storage(ir_name(element_type(value.type)))),
-    "tt.load": lambda ev, op, value, index: memory.load_tile(ev, op, index),
-    "tt.addptr": lambda ev, op, value, index: memory.pointers(ev, value, index),
-    "tt.join": Evaluator._sides,
-    "tt.cat": Evaluator._sides,
-    "tt.gather": lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
-    "tt.extern_elementwise": Evaluator._extern,
+_SPECIAL: dict[type[Operation], Callable[[Evaluator, Operation, SSAValue, Index], V]] = {
+    ConstantOp: lambda ev, op, value, index: memory.read_constant(ev, op, index),
+    MakeRangeOp: Evaluator._range,
+    PoisonOp: lambda ev, op, value, index: zero(storage(ir_name(element_type(value.type)))),
+    LoadOp: lambda ev, op, value, index: memory.load_tile(ev, op, index),
+    AddPtrOp: lambda ev, op, value, index: memory.pointers(ev, value, index),
+    JoinOp: Evaluator._sides,
+    CatOp: Evaluator._sides,
+    GatherOp: lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
+    ExternElementwiseOp: Evaluator._extern,
 }

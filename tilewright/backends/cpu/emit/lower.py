@@ -6,6 +6,7 @@
       for p = lo .. hi:
         the steps of the plan
         x += 1, carried into y and z
+        leave if told to
 
 `plan_module` and `emit_module` are the stages; `lower_module` runs both.
 """
@@ -19,6 +20,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from tilewright.backends.cpu.abi import RUNNING, STOP_POLL, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, control, debug, histogram, scalar, scan
 from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
@@ -41,7 +43,7 @@ class CpuProgram:
 
     Args:
         llvm: text of the module.
-        symbol: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena)`.
+        symbol: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
         scratch_bytes: arena of each thread.
         asserts: messages of `tl.device_assert`; the exported i32 `<symbol>.failed` holds 1 + the number of the first
             that failed, or 0.
@@ -120,8 +122,8 @@ def _slot_type(name: str) -> T:
 
 def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None:
     """The range function."""
-    f = state.module.function(symbol, VOID, (I64, I64, PTR, PTR), linkage="", attrs="nounwind")
-    lo, hi, slots, arena = f.args
+    f = state.module.function(symbol, VOID, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind")
+    lo, hi, slots, arena, stop = f.args
     parameters = plan.function.body.blocks[0].args
     grid64 = [f.load(I64, f.gep(slots, 8 * (len(parameters) + axis))) for axis in range(3)]
     low = FunctionLowering(state, plan, f, arena, [], [f.cast("trunc", n, I32) for n in grid64])
@@ -136,14 +138,33 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     rest = f.op("udiv", lo, grid64[0])
     first = [x, f.op("urem", rest, grid64[1]), f.op("udiv", rest, grid64[1])]
     init = [f.cast("trunc", v, I32) for v in first]
+    leave = f.label("leave")
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
         low.pids[:] = programs.values
         _emit_body(low, plan)
+        _leave_when_told(f, stop, leave)
         programs.next(*_next_program(f, programs.values, low.grid))
+    f.br(leave)
+    f.start(leave)
     dot_lowering.end_range(low, amx)
     if low.ev.streamed:
         fence(f)
     f.ret()
+
+
+def _leave_when_told(f: Function, stop: V, leave: str) -> None:
+    """After a program: go on, unless a signal has come and whom to ask says that the grid ends here (see `abi`).
+
+    A volatile load is neither hoisted nor, unlike an atomic one, a barrier for what LLVM hoists.
+    """
+    ask, go_on = f.label("ask"), f.label("go_on")
+    state = f.emit(I32, f"load volatile i32, ptr {f.gep(stop, STOP_STATE).ref}, align 4")
+    rarely = f.module.metadata('!{!"branch_weights", i32 1, i32 1048575}')
+    f.cond_br(f.icmp("ne", state, RUNNING), ask, go_on, f", !prof {rarely}")
+    f.start(ask)
+    poll = f.load(PTR, f.gep(stop, STOP_POLL))
+    f.cond_br(f.icmp("ne", f.emit(I32, f"call i32 {poll.ref}(ptr {stop.ref})"), 0), leave, go_on)
+    f.start(go_on)
 
 
 def _next_program(f: Function, pids: Sequence[V], grid: Sequence[V]) -> list[V]:

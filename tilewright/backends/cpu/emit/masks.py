@@ -25,6 +25,10 @@ from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.elementwise import AndIOp, SelectOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 
 
 class Masks:
@@ -118,10 +122,10 @@ def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue
         op = owner_of(key[0])
         assert op is not None
         operands = operand_indices(*key)
-        if op.name == "tt.load":
+        if isinstance(op, LoadOp):
             masks += operands[1:2]
             operands = operands[2:]
-        elif op.name == "arith.select":
+        elif isinstance(op, SelectOp):
             selections += operands[:1]
         stack += operands
     for mask in masks:
@@ -139,10 +143,10 @@ def _conjuncts(
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
-    if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+    if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, TransOp)):
         for operand in operand_indices(*key):
             _conjuncts(ev, operand, out, asked)
-    elif op.name != "tt.splat":  # a scalar is tested without looking at elements
+    elif not isinstance(op, SplatOp):  # a scalar is tested without looking at elements
         out.setdefault(key, asked)
 
 

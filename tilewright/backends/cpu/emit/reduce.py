@@ -11,10 +11,9 @@ the body must be associative and commutative.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, SSAValue
 
 from tilewright.analysis.index import LANE, Coord, Field, Index
 from tilewright.backends.cpu.emit import memory
@@ -25,6 +24,27 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import accumulate_max
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.elementwise import (
+    AddFOp,
+    AddIOp,
+    AndIOp,
+    MaximumFOp,
+    MaxNumFOp,
+    MaxSIOp,
+    MaxUIOp,
+    MinimumFOp,
+    MinNumFOp,
+    MinSIOp,
+    MinUIOp,
+    MulFOp,
+    MulIOp,
+    OrIOp,
+    XOrIOp,
+)
+from tilewright.ops.reduce import ReduceReturnOp, single_operation
+from tilewright.ops.scan import ScanReturnOp
+from tilewright.ops.spec import spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +55,13 @@ class _Known:
     identity: float
 
 
-_INF = math.inf
-_FLOATS = {
-    "arith.addf": _Known("fadd", -0.0), "arith.mulf": _Known("fmul", 1.0),
-    "arith.maxnumf": _Known("fmax", -_INF), "arith.minnumf": _Known("fmin", _INF),
-    "arith.maximumf": _Known("fmaximum", -_INF), "arith.minimumf": _Known("fminimum", _INF),
+# The horizontal instruction of what folds lanes.
+_HORIZONTAL: dict[type, str] = {
+    AddFOp: "fadd", MulFOp: "fmul", MaxNumFOp: "fmax", MinNumFOp: "fmin", MaximumFOp: "fmaximum",
+    MinimumFOp: "fminimum",
+    AddIOp: "add", MulIOp: "mul", AndIOp: "and", OrIOp: "or", XOrIOp: "xor",
+    MaxSIOp: "smax", MinSIOp: "smin", MaxUIOp: "umax", MinUIOp: "umin",
 }  # fmt: skip
-_INTEGERS: dict[str, tuple[str, Callable[[int], int]]] = {
-    "arith.addi": ("add", lambda b: 0), "arith.muli": ("mul", lambda b: 1), "arith.andi": ("and", lambda b: -1),
-    "arith.ori": ("or", lambda b: 0), "arith.xori": ("xor", lambda b: 0),
-    "arith.maxsi": ("smax", lambda b: -(1 << (b - 1))), "arith.minsi": ("smin", lambda b: (1 << (b - 1)) - 1),
-    "arith.maxui": ("umax", lambda b: 0), "arith.minui": ("umin", lambda b: -1),
-}  # fmt: skip
-
-
-def single_operation(block: Block) -> Operation | None:
-    """The operation of a body that applies just one to its two arguments and returns the result."""
-    ops = list(block.ops)
-    if len(ops) != 2 or len(block.args) != 2 or list(ops[1].operands) != list(ops[0].results):
-        return None
-    return ops[0] if set(ops[0].operands) == set(block.args) else None
 
 
 class Reduction:
@@ -77,16 +84,12 @@ class Reduction:
         self.skips_nan = self.known is not None and self.known.horizontal in ("fmax", "fmin")
 
     def _recognise(self) -> _Known | None:
-        op = single_operation(self.body)
-        if op is None:
+        op, t = single_operation(self.body), storage(self.names[0])
+        monoid = None if op is None else spec_of(op).monoid
+        horizontal = _HORIZONTAL.get(type(op))
+        if horizontal is None or monoid is None or not (t.is_int or t.elem in ("float", "double")):
             return None
-        name, t = op.name, storage(self.names[0])
-        if name in _FLOATS and t.elem in ("float", "double"):
-            return _FLOATS[name]
-        if name in _INTEGERS and t.is_int:
-            horizontal, identity = _INTEGERS[name]
-            return _Known(horizontal, identity(max(t.bits, 1)))
-        return None
+        return _Known(horizontal, monoid.identity(max(t.bits, 1)))
 
     # -- along the axis ------------------------------------------------------------------------------
 
@@ -115,7 +118,9 @@ class Reduction:
     def combine(self, left: list[V], right: list[V]) -> list[V]:
         """The body applied lane by lane."""
         if self.skips_nan:
-            best = accumulate_max(self.ev.f, left[0], right[0], smallest=self.known is _FLOATS["arith.minnumf"])
+            best = accumulate_max(
+                self.ev.f, left[0], right[0], smallest=self.known is not None and self.known.horizontal == "fmin"
+            )
             return [best, self.ev.f.or_(left[1], right[1])]
         return apply_body(self.ev, self.body, [*left, *right])
 
@@ -163,11 +168,11 @@ def _without_lanes(coord: Coord, low: int, count: int) -> Coord:
 def apply_body(ev: Evaluator, body: Block, args: list[V]) -> list[V]:
     """The operations of a combine body on scalars or vectors of one lane count."""
     lanes = max(arg.type.lanes for arg in args)
-    values = dict(zip(body.args, [ev.f.splat(arg, lanes) for arg in args], strict=True))
+    values: dict[SSAValue, V] = dict(zip(body.args, [ev.f.splat(arg, lanes) for arg in args], strict=True))
     for op in body.ops:
-        if op.name.endswith(".return"):
+        if isinstance(op, (ReduceReturnOp, ScanReturnOp)):
             return [ev.f.splat(values[o] if o in values else ev.scalar(o), lanes) for o in op.operands]
-        if op.name == "arith.constant":
+        if isinstance(op, ConstantOp):
             values[op.results[0]] = ev.scalar(op.results[0])
             continue
         operands = [values[o] if o in values else ev.scalar(o) for o in op.operands]

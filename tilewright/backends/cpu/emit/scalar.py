@@ -15,6 +15,15 @@ from tilewright.backends.llvm.types import I64, V
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import pointee_bytes
 from tilewright.ir.values import is_tile
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.debug import AssertOp, PrintOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.function import PoisonOp
+from tilewright.ops.math_extern import ExternElementwiseOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
+from tilewright.ops.shape import UnsplatOp
 
 
 def emit_scalar(low: FunctionLowering, step: Step) -> None:
@@ -23,10 +32,10 @@ def emit_scalar(low: FunctionLowering, step: Step) -> None:
     assert op is not None
     if op.results and op.results[0] in low.ev.scalars:
         return
-    handler = _SCALARS.get(op.name)
+    handler = _SCALARS.get(type(op))
     if handler is not None:
         value = handler(low, step)
-    elif op.name == "arith.constant" or op.name == "ub.poison":
+    elif isinstance(op, (ConstantOp, PoisonOp)):
         return
     else:
         value = _elementwise(low, op)
@@ -38,7 +47,7 @@ def _elementwise(low: FunctionLowering, op: Operation) -> V:
     fused = low.ev.contract(op, ())
     if fused is not None:
         return fused
-    if op.name == "tt.extern_elementwise":
+    if isinstance(op, ExternElementwiseOp):
         return low.ev._extern(op, op.results[0], ())
     return low.ev.apply(op, [low.ev.scalar(operand) for operand in op.operands])
 
@@ -76,26 +85,26 @@ def hoist_invariants(low: FunctionLowering) -> None:
         op = step.op
         if step.kind != "scalar" or op is None or step.writes or step.reads or not op.results:
             continue
-        if op.name in ("tt.get_program_id", "tt.unsplat") or is_tile(op.results[0]):
+        if isinstance(op, (GetProgramIdOp, UnsplatOp)) or is_tile(op.results[0]):
             continue
         if all(operand in known or constant_of(operand) is not None for operand in op.operands):
             emit_scalar(low, step)
             known.add(op.results[0])
 
 
-_SCALARS: dict[str, Callable[[FunctionLowering, Step], V | None]] = {
-    "tt.load": lambda low, step: memory.scalar_load(low.ev, _op(step)),
-    "tt.store": lambda low, step: memory.scalar_store(low.ev, _op(step)),
-    "tt.addptr": _addptr,
-    "tt.unsplat": _unsplat,
-    "tt.get_program_id": _program_id,
-    "tt.get_num_programs": _num_programs,
-    "tt.atomic_rmw": atomic.emit_scalar_atomic,
-    "tt.atomic_cas": atomic.emit_scalar_atomic,
-    "tt.atomic_load": atomic.emit_scalar_atomic,
-    "tt.atomic_store": atomic.emit_scalar_atomic,
-    "tt.print": debug.emit_scalar_print,
-    "tt.assert": debug.emit_scalar_assert,
+_SCALARS: dict[type[Operation], Callable[[FunctionLowering, Step], V | None]] = {
+    LoadOp: lambda low, step: memory.scalar_load(low.ev, _op(step)),
+    StoreOp: lambda low, step: memory.scalar_store(low.ev, _op(step)),
+    AddPtrOp: _addptr,
+    UnsplatOp: _unsplat,
+    GetProgramIdOp: _program_id,
+    GetNumProgramsOp: _num_programs,
+    AtomicRMWOp: atomic.emit_scalar_atomic,
+    AtomicCASOp: atomic.emit_scalar_atomic,
+    AtomicLoadOp: atomic.emit_scalar_atomic,
+    AtomicStoreOp: atomic.emit_scalar_atomic,
+    PrintOp: debug.emit_scalar_print,
+    AssertOp: debug.emit_scalar_assert,
 }
 
 

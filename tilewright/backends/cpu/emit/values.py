@@ -21,6 +21,7 @@ from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, const_vec
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import owner_of
+from tilewright.ops.function import PoisonOp
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ class Values(ABC):
         found = self.scalars.get(value)
         if found is None:
             owner, number = owner_of(value), constant_of(value)
-            undefined = owner is not None and owner.name == "ub.poison"
+            undefined = isinstance(owner, PoisonOp)
             if number is None and not undefined:
                 raise InternalError(f"the scalar {value} is used before it is computed")
             made = zero(storage(ir_name(value.type))) if number is None else self.constant(value, number)

@@ -23,14 +23,12 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp, WhileOp
 from tilewright.ops.elementwise import AddIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
-
-_STEPS = {"tt.addptr": AddPtrOp, "arith.addi": AddIOp}
 
 
 @dataclass(slots=True)
@@ -66,12 +64,12 @@ def _recognise(loop: ForOp | WhileOp, argument: SSAValue, number: int) -> Answer
         return No("it is no tile of pointers or of wide integers")
     if isinstance(loop, WhileOp):
         return No("only for loops are known to move a tile alike in every trip", loop, "for k in tl.range(...)")
-    name = "tt.addptr" if is_pointer(element) else "arith.addi"
+    advance = AddPtrOp if is_pointer(element) else AddIOp
     value = _yielded(loop, number)
     increments: list[SSAValue | int] = []
     while value is not argument:
         op = owner_of(value)
-        if op is None or op.name != name:
+        if not isinstance(op, advance):
             return No("it is not the old tile plus something", op, "pointers += step")
         step = _uniform(op.operands[1])
         value = op.operands[0]
@@ -103,7 +101,7 @@ def _moves(argument: SSAValue) -> bool:
         value = todo.pop()
         if is_pointer(element_type(value.type)):
             return True
-        users = {use.operation for use in value.uses if is_lazy(use.operation.name)} - seen
+        users = {use.operation for use in value.uses if is_lazy(use.operation)} - seen
         seen |= users
         todo += [result for user in users for result in user.results]
     return False
@@ -112,13 +110,13 @@ def _moves(argument: SSAValue) -> bool:
 def _uniform(value: SSAValue) -> SSAValue | int | None:
     """The scalar of which a tile is the splat."""
     op = owner_of(value)
-    while op is not None and op.name in ("tt.broadcast", "tt.expand_dims"):
+    while isinstance(op, (BroadcastOp, ExpandDimsOp)):
         value = op.operands[0]
         op = owner_of(value)
     known = constant_of(value)
     if isinstance(known, int):
         return known
-    return op.operands[0] if op is not None and op.name == "tt.splat" else None
+    return op.operands[0] if isinstance(op, SplatOp) else None
 
 
 def _rewrite(loop: ForOp, found: list[_Carried]) -> None:

@@ -25,9 +25,12 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import is_integer
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, MulIOp, SubIOp
+from tilewright.ops.memory import LoadOp
 
-_ARITHMETIC = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.extsi"})
+_ARITHMETIC = (AddIOp, SubIOp, MulIOp, ExtSIOp)
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +94,7 @@ def _something_else(loop: ForOp, dot: Operation) -> No | None:
     assert last is not None
     for number, value in enumerate(last.operands):
         if is_tile(value) and value is not dot.results[0] and value is not body.args[number + 1]:
-            adds = value.owner.name == "arith.addf" if isinstance(value.owner, Operation) else False
+            adds = isinstance(value.owner, AddFOp)
             instead = "acc = tl.dot(a, b, acc)" if adds and dot.results[0] in value.owner.operands else ""  # type: ignore[union-attr]
             return No("the loop carries a tile that is not the product's sum", value.owner, instead)
     if len(list(dot.results[0].uses)) != 1 or dot.operands[2] not in body.args:
@@ -100,7 +103,7 @@ def _something_else(loop: ForOp, dot: Operation) -> No | None:
         if op is dot or op is last:
             continue
         tile = any(is_tile(result) for result in op.results)
-        if op.regions or not is_lazy(op.name) or (op.name == "tt.load" and not tile):
+        if op.regions or not is_lazy(op) or (isinstance(op, LoadOp) and not tile):
             return No(f"the loop also has {spoken(op)}", op, "it outside of the loop")
     return None
 
@@ -166,16 +169,16 @@ class _Trip:
         op = owner_of(value)
         if op is None or constant_of(value) is not None:
             return self._scalar(value)
-        parts = [self._expanded(operand) for operand in op.operands] if op.name in _ARITHMETIC else [None]
+        parts = [self._expanded(operand) for operand in op.operands] if isinstance(op, _ARITHMETIC) else [None]
         if None in parts:  # opaque: fine if it is computed before the loop
             return None if self._inside(value) else self._scalar(value)
         known = [part for part in parts if part is not None]
-        if op.name == "arith.extsi":
+        if isinstance(op, ExtSIOp):
             made = known[0]
-        elif op.name == "arith.muli":
+        elif isinstance(op, MulIOp):
             made = known[0] * known[1]
         else:
-            made = known[0] + (known[1] if op.name == "arith.addi" else -known[1])
+            made = known[0] + (known[1] if isinstance(op, AddIOp) else -known[1])
         self._known[value] = made
         return made
 

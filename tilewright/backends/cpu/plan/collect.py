@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.traits import IsTerminator
 
 from tilewright.analysis.affine import AffineAnalysis
-from tilewright.analysis.captured import ATOMICS, Captured
+from tilewright.analysis.captured import Captured
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
@@ -37,14 +38,25 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.effects import is_atomic
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import is_tile, owner_of, property_int
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, AddIOp
+from tilewright.ops.function import CallOp
+from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import AssumeOp, GetNumProgramsOp, GetProgramIdOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
+from tilewright.ops.shape import TransOp, UnsplatOp
 
-_IGNORED = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier"})
-_REGIONS = {"scf.for": "for", "scf.if": "if", "scf.while": "while", "tt.call": "call"}
-_ENDS = frozenset({"scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "llvm.unreachable"})
+_IGNORED = (AssumeOp, BarrierOp)
+_REGIONS: Mapping[type[Operation], str] = {ForOp: "for", IfOp: "if", WhileOp: "while", CallOp: "call"}
 
 
 class FunctionContext:
@@ -179,19 +191,18 @@ class Collector:
     # -- operations ----------------------------------------------------------------------------------
 
     def _collect(self, op: Operation) -> None:
-        name = op.name
-        if name in _IGNORED:
+        if isinstance(op, _IGNORED):
             return
         if is_ragged(op):
             self._ragged(op)
-        elif is_lazy(name):
+        elif is_lazy(op):
             self._lazy(op)
-        elif name in _REGIONS:
-            self._region(op, _REGIONS[name])
-        elif name in _ENDS:
+        elif type(op) in _REGIONS:
+            self._region(op, _REGIONS[type(op)])
+        elif op.has_trait(IsTerminator):
             self._end(op)
         else:
-            handler = _HANDLERS.get(name)
+            handler = _HANDLERS.get(type(op))
             if handler is None:
                 raise CompilationError(refusal(op), location_of(op))
             handler(self, op)
@@ -204,7 +215,7 @@ class Collector:
             step = self.add(Step("scalar", self.position, op, needs=list(op.operands)))
             step.reads, step.writes = name_is_load(op), "isVolatile" in op.properties
             return
-        if op.name == "tt.gather":
+        if isinstance(op, GatherOp):
             self.force(op.operands[0])
         if op in self.context.must_place or "isVolatile" in op.properties:
             self.spill(result).writes = "isVolatile" in op.properties
@@ -229,7 +240,7 @@ class Collector:
     def _write(self, op: Operation) -> None:
         """A store or an atomic."""
         if is_tile(op.operands[0]):
-            kind = "atomic" if op.name in ATOMICS else "store"
+            kind = "atomic" if is_atomic(op) else "store"
             self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
         else:
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
@@ -248,7 +259,7 @@ class Collector:
         self._group(Sink("histogram", shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
 
     def _debug(self, op: Operation) -> None:
-        kind = op.name.partition(".")[2]
+        kind = "print" if isinstance(op, PrintOp) else "assert"
         if not any(is_tile(operand) for operand in op.operands):
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
             return
@@ -319,13 +330,13 @@ class Collector:
         user, number = uses[0].operation, uses[0].index
         if user.parent is not self.block:
             return None
-        if user.name in _ENDS:
+        if user.has_trait(IsTerminator):
             target = self.targets.get(number)
             dot = owner_of(result)
             fits = target is not None and dot is not None and target.elem == accumulator(self.context.isa, dot).elem
             usable = fits and number in self.own and (self.block, number) not in self.context.must_place
             return target if usable else None
-        return self._dot_target(user.results[0]) if user.name == "tt.dot" and number == 2 else None
+        return self._dot_target(user.results[0]) if isinstance(user, DotOp) and number == 2 else None
 
     # -- regions and ends ------------------------------------------------------------------------------
 
@@ -336,7 +347,7 @@ class Collector:
         outside = self.context.captured.tiles(op)
         loop = kind in ("for", "while")
         for value, users in outside.items():
-            if loop and any(user.name in ("tt.dot", "tt.trans", "tt.gather") for user in users):
+            if loop and any(isinstance(user, (DotOp, TransOp, GatherOp)) for user in users):
                 self._force_operand(value, users)
             if writes:
                 self._check_loads(value)
@@ -362,7 +373,7 @@ class Collector:
         answer = memory_operand(source, self.context.demands, self.context.analysis)
         found = answer.plan if isinstance(answer, Yes) else None
         in_place = found is not None and not any(found.bounds) and not found.conditions
-        if not in_place and any(user.name in ("tt.dot", "tt.gather") for user in users):
+        if not in_place and any(isinstance(user, (DotOp, GatherOp)) for user in users):
             self.force(source)
 
     def _check_loads(self, value: SSAValue) -> None:
@@ -447,18 +458,22 @@ class Collector:
         self.add(step)
 
 
-_HANDLERS: Mapping[str, Callable[[Collector, Operation], None]] = {
-    "tt.store": Collector._write,
-    "tt.reduce": Collector._reduce,
-    "tt.scan": Collector._scan,
-    "tt.dot": Collector._dot,
-    "tt.histogram": Collector._histogram,
-    "tt.print": Collector._debug,
-    "tt.assert": Collector._debug,
-    "tt.get_program_id": Collector._scalar,
-    "tt.get_num_programs": Collector._scalar,
-    "tt.unsplat": Collector._scalar,
-} | dict.fromkeys(ATOMICS, Collector._write)
+_HANDLERS: Mapping[type[Operation], Callable[[Collector, Operation], None]] = {
+    StoreOp: Collector._write,
+    ReduceOp: Collector._reduce,
+    ScanOp: Collector._scan,
+    DotOp: Collector._dot,
+    HistogramOp: Collector._histogram,
+    PrintOp: Collector._debug,
+    AssertOp: Collector._debug,
+    GetProgramIdOp: Collector._scalar,
+    GetNumProgramsOp: Collector._scalar,
+    UnsplatOp: Collector._scalar,
+    AtomicRMWOp: Collector._write,
+    AtomicCASOp: Collector._write,
+    AtomicLoadOp: Collector._write,
+    AtomicStoreOp: Collector._write,
+}
 
 
 class Replan(Exception):
@@ -476,12 +491,12 @@ class Replan(Exception):
 
 def refusal(op: Operation) -> str:
     """Why the CPU back end does not have an operation."""
-    return REFUSED.get(op.name, f"the CPU back end has no code for {op.name}")
+    return REFUSED.get(type(op), f"the CPU back end has no code for {op.name}")
 
 
 def name_is_load(op: Operation) -> bool:
     """Whether `op` reads memory at pointers."""
-    return op.name == "tt.load"
+    return isinstance(op, LoadOp)
 
 
 def _accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]:
@@ -490,7 +505,7 @@ def _accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None
         return No("what it adds to is computed to another place first", owner_of(dot.operands[2]))
     if not fresh:
         return Yes(None, "it adds to what the loop carries")
-    adds = (use.operation for use in dot.results[0].uses if use.operation.name in ("arith.addf", "arith.addi"))
+    adds = (use.operation for use in dot.results[0].uses if isinstance(use.operation, (AddFOp, AddIOp)))
     user = next(adds, None)
     if user is None:
         return No("it starts from zero in each trip")
@@ -502,4 +517,4 @@ def _accumulating_dot(loop: Operation, number: int) -> Operation | None:
     last = loop.regions[0].block.last_op
     assert last is not None
     op = owner_of(last.operands[number])
-    return op if op is not None and op.name == "tt.dot" else None
+    return op if isinstance(op, DotOp) else None

@@ -19,6 +19,8 @@ from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.base.errors import InternalError
 from tilewright.base.order import operands_first
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.memory import LoadOp
 
 
 class Demands:
@@ -74,9 +76,9 @@ class Demands:
         if not is_tile(value) or value in self.placed:
             return []
         op = owner_of(value)
-        if op is None or not is_lazy(op.name):
+        if op is None or not is_lazy(op):
             raise InternalError(f"the tile {value} of {op.name if op else 'a block'} has no place in scratch")
-        return list(op.operands[1:] if op.name == "tt.gather" else op.operands)
+        return list(op.operands[1:] if isinstance(op, GatherOp) else op.operands)
 
     def cost(self, value: SSAValue) -> float:
         """Cost of computing one element of `value` anew (shared parts are counted each time), capped."""
@@ -103,7 +105,7 @@ class Demands:
         for part in operands_first(value, self.operands, self._loads):
             found = _union([self._loads[operand] for operand in self.operands(part)])
             op = owner_of(part)
-            if is_tile(part) and part not in self.placed and op is not None and op.name == "tt.load":
+            if is_tile(part) and part not in self.placed and isinstance(op, LoadOp):
                 found |= {op}
             self._loads[part] = found
         return self._loads[value]
@@ -114,8 +116,8 @@ class Demands:
             found = _union([self._leaves[operand] for operand in self.operands(part)])
             if not is_tile(part) or part in self.placed:
                 found |= {part}
-            elif part.owner.name == "tt.gather":  # type: ignore[union-attr]
-                found |= {part.owner.operands[0]}  # type: ignore[union-attr]
+            elif isinstance(part.owner, GatherOp):
+                found |= {part.owner.operands[0]}
             self._leaves[part] = found
         return self._leaves[value]
 

@@ -12,8 +12,23 @@ from xdsl.ir import SSAValue
 
 from tilewright.base.assumptions import NO_OVERLAP, holds
 
-Address = tuple[SSAValue, object]
-"""Root argument, and affine address, of a tile of pointers."""
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a tile of pointers leads.
+
+    Args:
+        origins: arguments from which it comes; None if they are not known.
+        place: affine address, equal where the addresses of all elements are; None if it is not affine.
+    """
+
+    origins: frozenset[SSAValue] | None
+    place: object | None
+
+    def may_share(self, other: Address) -> bool:
+        """Whether both may be of one array."""
+        known = self.origins is not None and other.origins is not None and holds(NO_OVERLAP)
+        return not known or bool(self.origins & other.origins)  # type: ignore[operator]
 
 
 class Dependents:
@@ -67,9 +82,9 @@ class Accesses:
     """The memory that a group of steps touches.
 
     Args:
-        stored: root arguments through which it stores.
-        touched: affine addresses at which it loads or stores, by root argument.
-        unknown: whether there is an access whose address is not known.
+        stored: arguments through which it stores.
+        touched: addresses at which it loads or stores, by argument.
+        unknown: whether there is an access that may be of any array.
     """
 
     stored: set[SSAValue] = field(default_factory=set)
@@ -77,16 +92,17 @@ class Accesses:
     unknown: bool = False
     stores: bool = False
 
-    def add(self, address: Address | None, *, store: bool) -> None:
+    def add(self, address: Address, *, store: bool) -> None:
         """Note one access."""
         self.stores |= store
-        if address is None:
+        if address.origins is None:
             self.unknown = True
             return
-        root, place = address
-        self.touched.setdefault(root, set()).add(place)
+        place = object() if address.place is None else address.place  # no address is known to be equal to it
+        for origin in address.origins:
+            self.touched.setdefault(origin, set()).add(place)
         if store:
-            self.stored.add(root)
+            self.stored |= address.origins
 
     def include(self, other: Accesses) -> None:
         """Note everything that `other` touches."""

@@ -21,6 +21,10 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.elementwise import AndIOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +66,7 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
     flipped = False
     while True:
         op = owner_of(value)
-        if op is None or op.name != "tt.trans" or len(shape_of(value.type)) != 2:
+        if not isinstance(op, TransOp) or len(shape_of(value.type)) != 2:
             return value, flipped
         order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
         flipped ^= order == [1, 0]
@@ -83,7 +87,7 @@ def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) 
     shape = shape_of(source.type)
     if source in demands.placed or load is None:
         return No("it has been computed to scratch before")
-    if load.name != "tt.load":
+    if not isinstance(load, LoadOp):
         return No(f"it is computed, by {spoken(load)}", load, "arithmetic after the product, where that is the same")
     if len(shape) != 2:
         return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
@@ -134,7 +138,7 @@ class _Mask:
         op = owner_of(value)
         if op is None or value in demands.placed:
             return No("its mask has been computed to scratch before")
-        if op.name in ("arith.andi", "tt.broadcast", "tt.expand_dims", "tt.splat", "tt.trans"):
+        if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, SplatOp, TransOp)):
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
         below = below_zero(value, index, analysis, _MASK)

@@ -20,11 +20,12 @@ from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
+from tilewright.ir.effects import is_atomic
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.control import ForOp
-from tilewright.ops.function import FuncOp
-
-_FENCES = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.call"})
+from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.function import CallOp, FuncOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import GetProgramIdOp
 
 
 @dataclass(eq=False, slots=True)
@@ -86,11 +87,11 @@ def _disturbed(loop: ForOp) -> No | None:
         return No("the kernel returns from its middle", instead="an if around what follows")
     before = True
     for op in function.walk():
-        if op.name in _FENCES or (op.name == "tt.load" and "isVolatile" in op.properties):
+        if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
             return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is loop:
             before = False
-        if op.name == "tt.store" and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
+        if isinstance(op, StoreOp) and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
             return No("a store before the end of the loop may change the operand", op, "stores after the loop")
     return None
 
@@ -108,7 +109,7 @@ def _outer_loop(op: Operation) -> Operation | None:
     """The outermost loop around an operation: a store in it comes before the next trip."""
     found, parent = None, op.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
-        if parent.name in ("scf.for", "scf.while"):
+        if isinstance(parent, (ForOp, WhileOp)):
             found = parent
         parent = parent.parent_op()
     return found
@@ -122,7 +123,7 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
         op = owner_of(value)
         if op is None:
             found = isinstance(value.owner, Block) and isinstance(value.owner.parent_op(), FuncOp)
-        elif op.name in ("tt.get_program_id", "tt.load") or op.regions or is_tile(value):
+        elif isinstance(op, (GetProgramIdOp, LoadOp)) or op.regions or is_tile(value):
             found = False
         else:
             found = all(is_invariant(operand, seen) for operand in op.operands)
@@ -153,7 +154,7 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
             if number:
                 stack += [loop.iter_args[number - 1], last.operands[number - 1]]
         elif op is not None and op.parent is body:
-            if op.regions or op.name == "tt.load" or any(is_tile(o) for o in op.operands):
+            if op.regions or isinstance(op, LoadOp) or any(is_tile(o) for o in op.operands):
                 return No(f"where the operand lies depends on {spoken(op)} in the loop", op)
             stack += op.operands
         elif not is_invariant(value, invariants):

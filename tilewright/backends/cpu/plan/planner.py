@@ -13,25 +13,25 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.affine import root_argument
 from tilewright.analysis.captured import Captured
 from tilewright.analysis.index import identity
+from tilewright.analysis.origins import origins_of
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dependence import Accesses, Dependents
+from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
 from tilewright.backends.cpu.plan.subjects import FUSION
 from tilewright.backends.llvm.features import CpuFeatures
-from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.function import FuncOp
+from tilewright.ops.gather import GatherOp
 
 _ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
 
@@ -233,12 +233,8 @@ class _Grouping:
         for load in self.loads[step]:
             pointer = load.operands[0]
             loaded = self._address(pointer, shape_of(pointer.type))
-            same = self._root_of(pointer) is self._root_of(step.sinks[0].roots[0]) or not holds(NO_OVERLAP)
-            if same and (stored is None or loaded != stored):
+            if loaded.may_share(stored) and (stored.place is None or loaded.place != stored.place):
                 late.append(load)
-
-    def _root_of(self, pointer: SSAValue) -> SSAValue | None:
-        return root_argument(self.context.analysis.pointer(pointer, identity(shape_of(pointer.type))).base)
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
         """Whether a step reads `value`, which another spills, only at the index of its own iteration."""
@@ -249,7 +245,7 @@ class _Grouping:
                 wanted = identity(shape)
                 for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
                     op = owner_of(other)
-                    picks = op is not None and op.name == "tt.gather" and op.operands[0] is value
+                    picks = isinstance(op, GatherOp) and op.operands[0] is value
                     if picks or (other is value and index != wanted):
                         return False
         return True
@@ -361,14 +357,12 @@ class _Grouping:
                     group.accesses.add(self._address(pointer, shape_of(pointer.type)), store=False)
         return group.accesses
 
-    def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> tuple[SSAValue, object] | None:
-        """Root argument and affine address of a tile of pointers, or None when they are not known."""
+    def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> Address:
+        """Origins and affine address of a tile of pointers, as far as they are known."""
         form = self.context.analysis.pointer(pointer, identity(shape))
-        if form.base is None or form.offset.residual:
-            return None
-        root = root_argument(form.base)
-        assert root is not None
-        return root, (form.base, form.offset.constant, frozenset(form.offset.coords.items()))
+        known = form.base is not None and not form.offset.residual
+        place = (form.base, form.offset.constant, frozenset(form.offset.coords.items())) if known else None
+        return Address(origins_of(pointer), place)
 
     # -- order ---------------------------------------------------------------------------------------
 

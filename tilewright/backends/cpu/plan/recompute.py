@@ -12,43 +12,53 @@ from xdsl.ir import Operation
 
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
+from tilewright.ir.traits import View
 from tilewright.ir.types import bit_width, element_type, is_integer
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.function import PoisonOp
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.math_extern import ExternElementwiseOp
+from tilewright.ops.memory import LoadOp
 from tilewright.ops.spec import REGISTRY
 
-VIEWS = frozenset(
-    {"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat"}
-)
-LEAVES = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
-# Operations with lanes of their own making in `evaluator`, beside the tables.
-_SPECIAL = frozenset({"tt.addptr", "tt.load", "tt.gather", "tt.extern_elementwise"})
+# Operations with lanes of their own making in `evaluator`, beside views and the tables.
+_SPECIAL = frozenset({ConstantOp, MakeRangeOp, PoisonOp, AddPtrOp, LoadOp, GatherOp, ExternElementwiseOp})
 
 
-@functools.cache
-def table_name(name: str) -> str | None:
-    """Entry of the elementwise table that computes operation `name`, if there is one."""
-    key = (REGISTRY[name].elementwise if name in REGISTRY else "") or name.rpartition(".")[2]
+def table_name(op: Operation) -> str | None:
+    """Entry of the elementwise table that computes `op`, if there is one."""
+    key = _elementwise(type(op))
     return key if key in TABLE else None
 
 
-@functools.cache
-def cast_name(name: str) -> str | None:
-    """Conversion that computes operation `name`, if it is one."""
-    key = name.rpartition(".")[2]
-    return key if key in CAST_NAMES and name.partition(".")[0] in ("arith", "tt") else None
+def cast_name(op: Operation) -> str | None:
+    """Conversion that computes `op`, if it is one."""
+    key = _elementwise(type(op))
+    return key if key in CAST_NAMES else None
 
 
 @functools.cache
-def is_lazy(name: str) -> bool:
-    """Whether results of operation `name` are recomputed where they are wanted."""
-    if name in VIEWS or name in LEAVES or name in _SPECIAL:
-        return True
-    return table_name(name) is not None or cast_name(name) is not None
+def _elementwise(kind: type[Operation]) -> str:
+    return REGISTRY[kind.name].elementwise if kind.name in REGISTRY else ""
+
+
+def is_lazy(op: Operation) -> bool:
+    """Whether results of `op` are recomputed where they are wanted."""
+    return type(op) in _SPECIAL or op.has_trait(View) or bool(_elementwise(type(op)))
 
 
 # --- costs -----------------------------------------------------------------------------------------------
 
 # Rough cost of one element, in element-wise float operations.
-_COSTS = dict.fromkeys((*VIEWS, *LEAVES, "tt.addptr"), 0.0)
+_COSTS: dict[type[Operation], float] = {
+    ConstantOp: 0.0, MakeRangeOp: 0.0, PoisonOp: 0.0, AddPtrOp: 0.0, LoadOp: 1.0, GatherOp: 8.0,
+}  # fmt: skip
+_CHEAP_FLOAT = frozenset(
+    {"addf", "subf", "mulf", "negf", "minnumf", "maxnumf", "minimumf", "maximumf", "cmpf", "select", "clampf"}
+    | {"absf", "fma", "floor", "ceil"}
+)
 _HEAVY = {"divf": 4, "sqrt": 5, "precise_sqrt": 5, "precise_divf": 4, "rsqrt": 8, "remf": 30}
 _CHEAP_INT = frozenset({"addi", "subi", "andi", "ori", "xori", "cmpi", "select"})
 _SLOW_INT = {"divsi": 15, "divui": 15, "remsi": 15, "remui": 15, "mulhiui": 3, "muli": 1}
@@ -57,22 +67,19 @@ CAP = 1000.0
 
 def cost_of(op: Operation) -> float:
     """Cost of computing one element of a lazy operation from its operands."""
-    name = op.name
-    if name in _COSTS:
-        return _COSTS[name]
-    if name == "tt.load":
-        return 1.0
-    if name == "tt.gather":
-        return 8.0
-    cast = cast_name(name)
+    if type(op) in _COSTS:
+        return _COSTS[type(op)]
+    if op.has_trait(View):
+        return 0.0
+    cast = cast_name(op)
     if cast is not None:
         return _cast_cost(op, cast)
-    key = table_name(name) or ""
+    key = table_name(op) or ""
     if key in _HEAVY:
         return _HEAVY[key]
     if is_integer(element_type(op.results[0].type)) and key not in ("cmpf",):
         return _SLOW_INT.get(key, 0.5 if key in _CHEAP_INT else 1.0)
-    return 16.0 if name.startswith("math.") and key not in ("absf", "fma", "floor", "ceil") else 1.0
+    return 16.0 if key and key not in _CHEAP_FLOAT else 1.0
 
 
 def _cast_cost(op: Operation, cast: str) -> float:

@@ -21,6 +21,8 @@ from tilewright.backends.cpu.plan.lanes import survey, vector_dim
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.memory import LoadOp
 
 _PLAIN = frozenset({"store", "spill", "reduce"})
 
@@ -97,7 +99,7 @@ class _Sharing:
 
     def _is_crosswise(self, value: SSAValue, index: Index, shape: tuple[int, ...], dim: int) -> bool:
         op = owner_of(value)
-        if op is None or op.name != "tt.load" or value in self.demands.placed or dim < 0:
+        if not isinstance(op, LoadOp) or value in self.demands.placed or dim < 0:
             return False
         pointer, at = operand_indices(value, index)[0]
         form = self.context.analysis.pointer(pointer, at)
@@ -192,7 +194,7 @@ class _Sharing:
         wanted = identity(shape_of(value.type))
         for other, index in self.demands.walk(value, wanted):
             op = owner_of(other)
-            if op is not None and op.name == "tt.gather" and op.operands[0] in written:
+            if isinstance(op, GatherOp) and op.operands[0] in written:
                 return False
             if other in written and index != wanted:
                 return False

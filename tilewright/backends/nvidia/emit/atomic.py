@@ -142,7 +142,7 @@ def _value(k: Kernel, bits: V, t: T) -> V:
 # --- read-modify-write ------------------------------------------------------------------------------------
 
 
-@scratch(AtomicRMWOp.name, AtomicCASOp.name, AtomicLoadOp.name)
+@scratch(AtomicRMWOp, AtomicCASOp, AtomicLoadOp)
 def atomic_scratch(op: Operation) -> int:
     """Room for the results, if other threads need them."""
     return publish_bytes(op.results[0])
@@ -169,7 +169,7 @@ def _rmw_name(kind: str, t: T, count: int) -> str:
     return f"{(_BITWISE | _ARITHMETIC)[kind]}{t.bits}"
 
 
-@emits(AtomicRMWOp.name)
+@emits(AtomicRMWOp)
 def emit_atomic_rmw(k: Kernel, op: Operation) -> None:
     """Combine values into memory; the old values are the result."""
     assert isinstance(op, AtomicRMWOp)
@@ -228,7 +228,7 @@ def _add_by_exchange(k: Kernel, qualifiers: str, address: V, value: V, on: V) ->
 # --- exchange, load, store --------------------------------------------------------------------------------
 
 
-@emits(AtomicCASOp.name)
+@emits(AtomicCASOp)
 def emit_atomic_cas(k: Kernel, op: Operation) -> None:
     """Compare and swap, element by element."""
     assert isinstance(op, AtomicCASOp)
@@ -248,7 +248,7 @@ def emit_atomic_cas(k: Kernel, op: Operation) -> None:
         k.set_like(op.result, publish(k, op, op.result, made))
 
 
-@emits(AtomicLoadOp.name)
+@emits(AtomicLoadOp)
 def emit_atomic_load(k: Kernel, op: Operation) -> None:
     """Read each element once, by its owner: threads that hold copies must not see different values."""
     assert isinstance(op, AtomicLoadOp)
@@ -265,7 +265,7 @@ def emit_atomic_load(k: Kernel, op: Operation) -> None:
         k.set_like(op.result, publish(k, op, op.result, made))
 
 
-@emits(AtomicStoreOp.name)
+@emits(AtomicStoreOp)
 def emit_atomic_store(k: Kernel, op: Operation) -> None:
     """Write each element once, by its owner."""
     assert isinstance(op, AtomicStoreOp)

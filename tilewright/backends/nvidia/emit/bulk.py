@@ -28,7 +28,7 @@ _TENSOR = "llvm.nvvm.cp.async.bulk.tensor"
 _NO_HINT = (const(I64, 0), const(I1, 0))  # of a cache policy
 
 
-@emits(MakeTensorDescOp.name)
+@emits(MakeTensorDescOp)
 def emit_descriptor(k: Kernel, op: Operation) -> None:
     """Nothing: the launch passes a tensor map."""
     assert op.results[0] in k.values
@@ -37,7 +37,7 @@ def emit_descriptor(k: Kernel, op: Operation) -> None:
 # --- barriers -----------------------------------------------------------------------------------------
 
 
-@emits(InitBarrierOp.name)
+@emits(InitBarrierOp)
 def emit_init_barrier(k: Kernel, op: Operation) -> None:
     """One thread makes the barriers; every thread waits for phase 0 of each first."""
     assert isinstance(op, InitBarrierOp)
@@ -52,7 +52,7 @@ def emit_init_barrier(k: Kernel, op: Operation) -> None:
     k.set(op.result, Buffer(buffer.base, layout_of(op.src), buffer.element, buffer.stride, phases))
 
 
-@emits(WaitBarrierOp.name)
+@emits(WaitBarrierOp)
 def emit_wait_barrier(k: Kernel, op: Operation) -> None:
     """Wait for the phase of a stage that is next for this thread."""
     assert isinstance(op, WaitBarrierOp)
@@ -78,7 +78,7 @@ def _stage(k: Kernel, barrier: Buffer, stage: V) -> V:
 # --- copies -------------------------------------------------------------------------------------------
 
 
-@emits(TmaLoadOp.name)
+@emits(TmaLoadOp)
 def emit_load(k: Kernel, op: Operation) -> None:
     """Start the copies of a block to a buffer."""
     assert isinstance(op, TmaLoadOp)
@@ -92,7 +92,7 @@ def emit_load(k: Kernel, op: Operation) -> None:
             f.call(name, VOID, (target, place, k.scalar(op.desc), *corner, *_NO_HINT))
 
 
-@emits(TmaStoreOp.name)
+@emits(TmaStoreOp)
 def emit_store(k: Kernel, op: Operation) -> None:
     """Copy a buffer to a block, and wait until it is there."""
     assert isinstance(op, TmaStoreOp)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import storage
@@ -53,17 +54,17 @@ class Buffer:
 
 Value = V | Tile | Buffer
 Emit = Callable[["Kernel", Operation], None]
-EMITTERS: dict[str, Emit] = {}
+EMITTERS: dict[type[Operation], Emit] = {}
 
 
-def emits(*names: str) -> Callable[[Emit], Emit]:
-    """Decorator: this function emits the operations `names`."""
+def emits(*kinds: type[Operation]) -> Callable[[Emit], Emit]:
+    """Decorator: this function emits operations of these classes."""
 
     def register(function: Emit) -> Emit:
-        for name in names:
-            if name in EMITTERS:
-                raise InternalError(f"two emitters for {name}")
-            EMITTERS[name] = function
+        for kind in kinds:
+            if kind in EMITTERS:
+                raise InternalError(f"two emitters for {kind.name}")
+            EMITTERS[kind] = function
         return function
 
     return register
@@ -259,12 +260,12 @@ class Kernel:
     def emit_block(self, block: Block) -> None:
         """Emit the operations of a block but its terminator."""
         for op in block.ops:
-            if op.name not in _TERMINATORS:
+            if not op.has_trait(IsTerminator):
                 self.emit(op)
 
     def emit(self, op: Operation) -> None:
         """Emit one operation, attributing it to its place in the user's source."""
-        emitter = EMITTERS.get(op.name)
+        emitter = EMITTERS.get(type(op))
         if emitter is None:
             raise CompilationError(f"{op.name} is not supported on CUDA", location_of(op))
         place = location_of(op)
@@ -290,9 +291,6 @@ class Kernel:
         self.contracts = outside
         assert block.last_op is not None
         return [self.scalar(operand) for operand in block.last_op.operands]
-
-
-_TERMINATORS = frozenset({"scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return", "tt.return"})
 
 
 @functools.lru_cache(maxsize=1024)

@@ -40,7 +40,7 @@ def _bind(k: Kernel, targets: Sequence[SSAValue], like: Sequence[SSAValue], flat
         start += 1
 
 
-@emits("scf.for")
+@emits(ForOp)
 def emit_for(k: Kernel, op: Operation) -> None:
     """A counted loop; an unsigned comparison of bounds is made by widening them."""
     assert isinstance(op, ForOp)
@@ -60,7 +60,7 @@ def emit_for(k: Kernel, op: Operation) -> None:
     _bind(k, op.results, carried, loop.results)
 
 
-@emits("scf.if")
+@emits(IfOp)
 def emit_if(k: Kernel, op: Operation) -> None:
     """A branch that all threads of the block take together."""
     assert isinstance(op, IfOp)
@@ -83,7 +83,7 @@ def emit_if(k: Kernel, op: Operation) -> None:
         _bind(k, op.results, yielded, joined)
 
 
-@emits("scf.while")
+@emits(WhileOp)
 def emit_while(k: Kernel, op: Operation) -> None:
     """A loop whose first region decides and hands values on, to the second region and to the results."""
     assert isinstance(op, WhileOp)

@@ -52,13 +52,13 @@ def _waits(op: Operation) -> bool:
     return isinstance(plan, SharedPlan) and plan.barrier == "block"
 
 
-@scratch(ConvertLayoutOp.name, waits=_waits)
+@scratch(ConvertLayoutOp, waits=_waits)
 def conversion_scratch(op: Operation) -> int:
     """Bytes of scratch of a conversion."""
     return conversion_bytes(layout_of(op.operands[0]), layout_of(op.results[0]), op.operands[0].type)
 
 
-@emits(ConvertLayoutOp.name)
+@emits(ConvertLayoutOp)
 def emit_convert_layout(k: Kernel, op: Operation) -> None:
     """A conversion of a tile."""
     source, destination = layout_of(op.operands[0]), layout_of(op.results[0])

@@ -33,7 +33,7 @@ _AXES = ("ctaid.x", "ctaid.y", "ctaid.z")
 # --- printing -------------------------------------------------------------------------------------------
 
 
-@emits(PrintOp.name)
+@emits(PrintOp)
 def emit_print(k: Kernel, op: Operation) -> None:
     """A line for each element of each operand, or one line with the prefix alone."""
     assert isinstance(op, PrintOp)
@@ -103,7 +103,7 @@ def _define(f: NvFunction, text: str) -> None:
 # --- assertions -----------------------------------------------------------------------------------------
 
 
-@emits(AssertOp.name)
+@emits(AssertOp)
 def emit_assert(k: Kernel, op: Operation) -> None:
     """End the block unless all elements hold."""
     assert isinstance(op, AssertOp)
@@ -140,7 +140,7 @@ def _report(f: NvFunction, log: V, number: int) -> None:
 # --- promises -------------------------------------------------------------------------------------------
 
 
-@emits(AssumeOp.name)
+@emits(AssumeOp)
 def emit_assume(k: Kernel, op: Operation) -> None:
     """A condition that LLVM may rely on."""
     k.f.call("llvm.assume", VOID, (k.scalar(op.operands[0]),))

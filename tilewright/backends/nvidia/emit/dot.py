@@ -33,7 +33,7 @@ from tilewright.ops.dot import DotOp
 Place = tuple[int, ...]
 
 
-@emits("tt.dot")
+@emits(DotOp)
 def emit_dot(k: Kernel, op: Operation) -> None:
     """A product; the layouts say which instruction it is planned for."""
     assert isinstance(op, DotOp)

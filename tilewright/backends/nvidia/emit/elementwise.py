@@ -93,7 +93,7 @@ def _emit(k: Kernel, op: Operation) -> None:
 
 for _spec in REGISTRY.values():
     if _spec.elementwise:
-        emits(_spec.name)(_emit)
+        emits(_spec.op)(_emit)
 
 
 # --- what the hardware does better ----------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from tilewright.backends.nvidia.emit.scratch import (
     weighted,
 )
 from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import TileOp
@@ -38,13 +39,17 @@ from tilewright.ir.types import i32, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout, log2
 from tilewright.layouts.padding import padded_shape
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import SubIOp, XOrIOp
 from tilewright.ops.gather import GatherOp, HistogramOp
 
 # --- gather -------------------------------------------------------------------------------------------
 
 
-@scratch(GatherOp.name)
+@scratch(GatherOp)
 def gather_scratch(op: Operation) -> int:
     """Bytes of the source, unless no thread reads what another warp holds."""
     assert isinstance(op, GatherOp)
@@ -53,7 +58,7 @@ def gather_scratch(op: Operation) -> int:
     return starts([op.src.type], prod(padded_shape(shape_of(op.src.type))))[-1]
 
 
-@emits(GatherOp.name)
+@emits(GatherOp)
 def emit_gather(k: Kernel, op: Operation) -> None:
     """A gather; an index outside of the source takes its first or last element."""
     assert isinstance(op, GatherOp)
@@ -137,21 +142,21 @@ def flipped_position(value: SSAValue, axis: int) -> int | None:
     """
     op = value.owner
     if not isinstance(op, TileOp) or not op.operands:
-        attrs = op.attr_values() if isinstance(op, TileOp) and op.name == "tt.make_range" else None
+        attrs = op.attr_values() if isinstance(op, MakeRangeOp) else None
         return 0 if attrs is not None and attrs["start"] == 0 else None
-    if op.name == "tt.expand_dims":
+    if isinstance(op, ExpandDimsOp):
         inserted = _axis(op)
         return None if inserted == axis else flipped_position(op.operands[0], axis - (inserted < axis))
     size = shape_of(value.type)[axis]
-    if op.name in ("tt.broadcast", "ttg.convert_layout", "arith.extsi", "arith.extui"):
+    if isinstance(op, (BroadcastOp, ConvertLayoutOp, ExtSIOp, ExtUIOp)):
         same = shape_of(op.operands[0].type)[axis] == size
         return flipped_position(op.operands[0], axis) if same else None
-    if op.name == "arith.xori":
+    if isinstance(op, XOrIOp):
         known = [(_number(operand), other) for operand, other in (op.operands, reversed(op.operands))]
         number, other = next(((n, o) for n, o in known if n is not None), (None, value))
         mask = flipped_position(other, axis) if number is not None else None
         return None if mask is None or number is None else mask ^ number
-    if op.name == "arith.subi" and _number(op.operands[0]) == size - 1 and not size & (size - 1):
+    if isinstance(op, SubIOp) and _number(op.operands[0]) == size - 1 and not size & (size - 1):
         mask = flipped_position(op.operands[1], axis)
         return None if mask is None else mask ^ (size - 1)
     return None
@@ -160,7 +165,7 @@ def flipped_position(value: SSAValue, axis: int) -> int | None:
 def _number(value: SSAValue) -> int | None:
     """The integer that every element is, if that is known."""
     op = value.owner
-    if isinstance(op, Operation) and op.name == "tt.splat":
+    if isinstance(op, SplatOp):
         return _number(op.operands[0])
     number = op.splat_value if isinstance(op, ConstantOp) else None
     return number if isinstance(number, int) else None
@@ -246,13 +251,13 @@ def _within_warp(k: Kernel, op: GatherOp, plan: WithinWarp) -> Tile:
 # --- histogram ----------------------------------------------------------------------------------------
 
 
-@scratch(HistogramOp.name)
+@scratch(HistogramOp)
 def histogram_scratch(op: Operation) -> int:
     """Bytes of the bins."""
     return starts([i32], padded_shape(shape_of(op.results[0].type))[0])[-1]
 
 
-@emits(HistogramOp.name)
+@emits(HistogramOp)
 def emit_histogram(k: Kernel, op: Operation) -> None:
     """Counts in shared memory; values outside of the bins are not counted."""
     assert isinstance(op, HistogramOp)

@@ -118,14 +118,14 @@ def _listed(values: Sequence[SSAValue]) -> str:
 # --- inline assembly --------------------------------------------------------------------------------------
 
 
-@scratch(InlineAsmOp.name)
+@scratch(InlineAsmOp)
 def inline_asm_scratch(op: Operation) -> int:
     """Room for one result at a time, where threads that hold copies might see different ones."""
     assert isinstance(op, InlineAsmOp)
     return 0 if op.attr_values()["pure"] else max((publish_bytes(result) for result in op.results), default=0)
 
 
-@emits(InlineAsmOp.name)
+@emits(InlineAsmOp)
 def emit_inline_asm(k: Kernel, op: Operation) -> None:
     """The assembly once for every `pack` registers; what has effects may differ by thread, so the owner's counts."""
     assert isinstance(op, InlineAsmOp)

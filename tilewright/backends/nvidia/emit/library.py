@@ -64,7 +64,7 @@ def _compute(k: Kernel, symbol: str, result: T, args: tuple[V, ...], own: str | 
     return k.f.call(instruction_of(symbol) or symbol, result, args)
 
 
-@emits(ExternElementwiseOp.name)
+@emits(ExternElementwiseOp)
 def emit_extern(k: Kernel, op: Operation) -> None:
     """A function of the library on every register."""
     assert isinstance(op, ExternElementwiseOp)

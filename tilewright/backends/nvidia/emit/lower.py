@@ -31,7 +31,7 @@ from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.descriptor import MakeTensorDescOp
-from tilewright.ops.function import FuncOp
+from tilewright.ops.function import FuncOp, ReturnOp
 
 assert families.LOADED
 _TENSOR_MAP = f'byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'
@@ -129,5 +129,5 @@ def _argument(k: Kernel, value: V, type_: Attribute) -> V:
 
 
 def _check_end(op: Operation | None) -> None:
-    if op is None or op.name != "tt.return":
+    if not isinstance(op, ReturnOp):
         raise InternalError(f"a kernel ends with {op.name if op else 'nothing'}")

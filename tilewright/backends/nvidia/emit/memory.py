@@ -22,6 +22,7 @@ from tilewright.backends.nvidia.plan.anchors import widest_vector
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 from tilewright.layouts.access import memory_vectors, unique_registers
+from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
 
@@ -178,7 +179,7 @@ def global_store(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers:
 # --- operations ---------------------------------------------------------------------------------------
 
 
-@emits("tt.load")
+@emits(LoadOp)
 def emit_load(k: Kernel, op: Operation) -> None:
     """A load; elements that are off get the value given for them, else zero."""
     assert isinstance(op, LoadOp)
@@ -209,7 +210,7 @@ def with_copies(pointer: SSAValue, made: dict[int, V], count: int) -> Tile:
     return [by_number[number] for number in table]
 
 
-@emits("tt.store")
+@emits(StoreOp)
 def emit_store(k: Kernel, op: Operation) -> None:
     """A store; each element is stored by one thread that holds it."""
     assert isinstance(op, StoreOp)
@@ -229,7 +230,7 @@ def emit_store(k: Kernel, op: Operation) -> None:
         global_store(k, pointers[head], pack(k, [values[r] for r in group]), on, qualifiers)
 
 
-@emits("tt.addptr")
+@emits(AddPtrOp)
 def emit_addptr(k: Kernel, op: Operation) -> None:
     """Pointer plus offset, counted in elements."""
     base, offset = op.operands

@@ -21,12 +21,8 @@ from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import i1, tile_type
 from tilewright.layouts.linear import LinearLayout
-
-# Operations whose operands may be exchanged without changing a bit of the result.
-_COMMUTATIVE = frozenset(
-    {"arith.addf", "arith.mulf", "arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.minimumf"}
-    | {f"arith.{name}i" for name in ("add", "mul", "and", "or", "xor", "maxs", "mins", "maxu", "minu")}
-)
+from tilewright.ops.reduce import single_operation
+from tilewright.ops.spec import spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +51,19 @@ class Combiner:
         k: the kernel.
         body: 2n arguments, n results.
 
-    Fields: `operation` is its only operation, if it is one on the two arguments, else ""; `commutes` says whether the
-    order of operands is known not to matter.
+    Fields: `operation` is its only operation, if it is one on the two arguments; `commutes` says whether the order of
+    operands is known not to matter.
     """
 
     k: Kernel
     body: Block
-    operation: str = field(init=False)
+    operation: Operation | None = field(init=False)
     commutes: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.operation = _single_operation(self.body)
-        self.commutes = self.operation in _COMMUTATIVE
+        self.operation = single_operation(self.body)
+        monoid = None if self.operation is None else spec_of(self.operation).monoid
+        self.commutes = monoid is not None and monoid.commutes
 
     def absent(self, types: Sequence[Attribute]) -> Partial:
         """Nothing, of tiles of these types."""
@@ -92,14 +89,6 @@ class Combiner:
         f = self.k.f
         values = tuple(f.select(flag, a, b) for a, b in zip(yes.values, no.values, strict=True))
         return Partial(values, f.select(flag, yes.present, no.present))
-
-
-def _single_operation(body: Block) -> str:
-    """Name of the operation of a body that applies just one to its two arguments, else ""."""
-    ops = list(body.ops)
-    if len(ops) != 2 or len(body.args) != 2 or list(ops[1].operands) != list(ops[0].results):
-        return ""
-    return ops[0].name if set(ops[0].operands) == set(body.args) else ""
 
 
 # --- elements -----------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 from xdsl.ir import Operation
 
 from tilewright.backends.nvidia.emit.context import Kernel, emits
-from tilewright.ops.program import GridOp
+from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp, GridOp
 
 
-@emits("tt.get_program_id", "tt.get_num_programs")
+@emits(GetProgramIdOp, GetNumProgramsOp)
 def emit_grid(k: Kernel, op: Operation) -> None:
     """Index of the block in the grid, or the size of the grid."""
     assert isinstance(op, GridOp)
-    register = "ctaid" if op.name == "tt.get_program_id" else "nctaid"
+    register = "ctaid" if isinstance(op, GetProgramIdOp) else "nctaid"
     axis = op.attr_values()["axis"]
     k.set(op.results[0], k.f.special_register(f"{register}.{'xyz'[int(axis)]}"))

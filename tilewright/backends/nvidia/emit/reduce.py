@@ -35,6 +35,7 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.types import shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout
+from tilewright.ops.elementwise import AddIOp, AndIOp, MaxSIOp, MaxUIOp, MinSIOp, MinUIOp, OrIOp, XOrIOp
 from tilewright.ops.reduce import ReduceOp
 
 # --- the plan -----------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def _gather(value: int, bits: Sequence[int]) -> int:
 # --- emission -----------------------------------------------------------------------------------------
 
 
-@scratch(ReduceOp.name)
+@scratch(ReduceOp)
 def reduce_scratch(op: Operation) -> int:
     """Bytes of the partial results of all warps."""
     plan, _ = _plan_of(op)
@@ -147,7 +148,7 @@ def reduce_scratch(op: Operation) -> int:
     return shelf_bytes([operand.type for operand in op.operands], len(plan.firsts) << plan.rest_bits)
 
 
-@emits(ReduceOp.name)
+@emits(ReduceOp)
 def emit_reduce(k: Kernel, op: Operation) -> None:
     """A reduction of any number of tiles by any body."""
     plan, axis = _plan_of(op)
@@ -194,15 +195,15 @@ def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict
     return {r: _join(combiner, step, r, part, shuffled[r ^ step.register]) for r, part in live.items()}
 
 
-_REDUX = {
-    "arith.addi": "add", "arith.maxsi": "max", "arith.minsi": "min", "arith.maxui": "umax", "arith.minui": "umin",
-    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+_REDUX: dict[type, str] = {
+    AddIOp: "add", MaxSIOp: "max", MinSIOp: "min", MaxUIOp: "umax", MinUIOp: "umin",
+    AndIOp: "and", OrIOp: "or", XOrIOp: "xor",
 }  # fmt: skip
 
 
 def _redux(combiner: Combiner, plan: ReductionPlan, live: dict[int, Partial]) -> dict[int, Partial] | None:
     """One instruction for all lanes of a warp (PTX ISA, redux.sync), where it applies."""
-    k, kind = combiner.k, _REDUX.get(combiner.operation)
+    k, kind = combiner.k, _REDUX.get(type(combiner.operation))
     whole = len(plan.lanes) == 5 and not any(step.register for step in plan.lanes)
     if kind is None or not whole or not k.arch.has_redux:
         return None

@@ -100,7 +100,7 @@ def _canonical(layout: LinearLayout, axis: int) -> LinearLayout:
 # --- emission -----------------------------------------------------------------------------------------
 
 
-@scratch(ScanOp.name)
+@scratch(ScanOp)
 def scan_scratch(op: Operation) -> int:
     """Bytes of the totals of all warps, or of a conversion, which comes before or after."""
     assert isinstance(op, ScanOp)
@@ -111,7 +111,7 @@ def scan_scratch(op: Operation) -> int:
     return max(totals, *(conversion_bytes(*pair, t) for pair in pairs for t in types), 0)
 
 
-@emits(ScanOp.name)
+@emits(ScanOp)
 def emit_scan(k: Kernel, op: Operation) -> None:
     """An inclusive scan of any number of tiles by any body."""
     assert isinstance(op, ScanOp)

@@ -35,6 +35,7 @@ from tilewright.layouts.tile import join_tiles, reshape_tile, transpose_tile
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp, float_bits
 from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.function import PoisonOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp, UnsplatOp
 
 # --- from nothing -------------------------------------------------------------------------------------
@@ -46,19 +47,19 @@ def _registers(op: Operation) -> int:
     return layout_of(type_).in_sizes["register"] if shape_of(type_) else 1
 
 
-@emits(SplatOp.name)
+@emits(SplatOp)
 def emit_splat(k: Kernel, op: Operation) -> None:
     """One value in every register."""
     k.set(op.results[0], [k.scalar(op.operands[0])] * _registers(op))
 
 
-@emits("ub.poison")
+@emits(PoisonOp)
 def emit_poison(k: Kernel, op: Operation) -> None:
     """Anything: zero, which is cheap, and the same in all threads."""
     k.set_like(op.results[0], [zero(k.element(op.results[0]))] * _registers(op))
 
 
-@emits(MakeRangeOp.name)
+@emits(MakeRangeOp)
 def emit_range(k: Kernel, op: Operation) -> None:
     """The coordinate, and where the range starts."""
     assert isinstance(op, MakeRangeOp)
@@ -66,7 +67,7 @@ def emit_range(k: Kernel, op: Operation) -> None:
     k.set(op.results[0], [k.f.add(place, start) for place in k.coordinates(layout_of(op.results[0]), 0)])
 
 
-@emits(ConstantOp.name)
+@emits(ConstantOp)
 def emit_constant(k: Kernel, op: Operation) -> None:
     """A number, a tile of one number, or a table in memory that each thread reads its elements of."""
     assert isinstance(op, ConstantOp)
@@ -124,7 +125,7 @@ def _rename(k: Kernel, op: Operation, wanted: LinearLayout) -> None:
     k.set(op.results[0], _renamed(k, op, k.tile(op.operands[0]), layout_of(op.operands[0]), wanted))
 
 
-@emits(BroadcastOp.name)
+@emits(BroadcastOp)
 def emit_broadcast(k: Kernel, op: Operation) -> None:
     """Positions along the broadcast dims hold copies."""
     shape, layout = padded_shape(shape_of(op.operands[0].type)), layout_of(op.results[0])
@@ -135,7 +136,7 @@ def emit_broadcast(k: Kernel, op: Operation) -> None:
     _rename(k, op, LinearLayout.from_bases(wanted, dict(zip(dim_names(len(shape)), shape, strict=True))))
 
 
-@emits(ExpandDimsOp.name)
+@emits(ExpandDimsOp)
 def emit_expand_dims(k: Kernel, op: Operation) -> None:
     """A dim of size 1 is no part of a position."""
     assert isinstance(op, TileOp)
@@ -145,7 +146,7 @@ def emit_expand_dims(k: Kernel, op: Operation) -> None:
     _rename(k, op, flat.rename(dict(zip(kept, dim_names(len(kept)), strict=True))))
 
 
-@emits(TransOp.name)
+@emits(TransOp)
 def emit_trans(k: Kernel, op: Operation) -> None:
     """Dims in another order."""
     assert isinstance(op, TransOp)
@@ -153,7 +154,7 @@ def emit_trans(k: Kernel, op: Operation) -> None:
     _rename(k, op, transpose_tile(layout_of(op.result), [order.index(dim) for dim in range(len(order))]))
 
 
-@emits(JoinOp.name)
+@emits(JoinOp)
 def emit_join(k: Kernel, op: Operation) -> None:
     """Registers of both operands in turn."""
     assert isinstance(op, JoinOp)
@@ -161,7 +162,7 @@ def emit_join(k: Kernel, op: Operation) -> None:
     k.set(op.result, _renamed(k, op, both, join_tiles(layout_of(op.lhs)), layout_of(op.result)))
 
 
-@emits(SplitOp.name)
+@emits(SplitOp)
 def emit_split(k: Kernel, op: Operation) -> None:
     """The registers at index 0 of the last dim, and those at index 1."""
     both = _renamed(k, op, k.tile(op.operands[0]), layout_of(op.operands[0]), join_tiles(layout_of(op.results[0])))
@@ -169,7 +170,7 @@ def emit_split(k: Kernel, op: Operation) -> None:
     k.set(op.results[1], both[1::2])
 
 
-@emits(UnsplatOp.name)
+@emits(UnsplatOp)
 def emit_unsplat(k: Kernel, op: Operation) -> None:
     """Every position holds a copy of the only element."""
     k.set(op.results[0], k.tile(op.operands[0])[0])
@@ -189,14 +190,14 @@ def _places(op: Operation) -> tuple[int, ...] | None:
     return _renaming(stacked.transpose(ins=tuple(source.in_sizes), outs=tuple(source.out_sizes)), result)
 
 
-@scratch(ReshapeOp.name, CatOp.name)
+@scratch(ReshapeOp, CatOp)
 def reshape_scratch(op: Operation) -> int:
     """Bytes of the result, if elements move."""
     type_ = op.results[0].type
     return 0 if _places(op) is not None else starts([type_], prod(shape_of(type_)))[-1]
 
 
-@emits(ReshapeOp.name, CatOp.name)
+@emits(ReshapeOp, CatOp)
 def emit_reshape(k: Kernel, op: Operation) -> None:
     """The elements of the operands, one after the other, under another shape."""
     places = _places(op)

@@ -70,7 +70,7 @@ def load_tile(k: Kernel, layout: LinearLayout, buffer: Buffer, t: T) -> Tile:
 # --- operations ---------------------------------------------------------------------------------------
 
 
-@emits(LocalAllocOp.name)
+@emits(LocalAllocOp)
 def emit_local_alloc(k: Kernel, op: Operation) -> None:
     """Buffers, the first of them filled if a tile is given."""
     assert isinstance(op, LocalAllocOp)
@@ -82,21 +82,21 @@ def emit_local_alloc(k: Kernel, op: Operation) -> None:
         store_tile(k, k.tile(source), layout_of(source), buffer)
 
 
-@emits(LocalStoreOp.name)
+@emits(LocalStoreOp)
 def emit_local_store(k: Kernel, op: Operation) -> None:
     """A tile into a buffer."""
     assert isinstance(op, LocalStoreOp)
     store_tile(k, k.tile(op.value), layout_of(op.value), k.buffer(op.dst))
 
 
-@emits(LocalLoadOp.name)
+@emits(LocalLoadOp)
 def emit_local_load(k: Kernel, op: Operation) -> None:
     """A tile out of a buffer."""
     assert isinstance(op, LocalLoadOp)
     k.set(op.result, load_tile(k, layout_of(op.result), k.buffer(op.src), k.element(op.result)))
 
 
-@emits(MemDescIndexOp.name)
+@emits(MemDescIndexOp)
 def emit_memdesc_index(k: Kernel, op: Operation) -> None:
     """One buffer of several."""
     assert isinstance(op, MemDescIndexOp)
@@ -105,13 +105,13 @@ def emit_memdesc_index(k: Kernel, op: Operation) -> None:
     k.set(op.result, Buffer(k.f.shared_at(ring.base, place), ring.layout, ring.element))
 
 
-@emits(BarrierOp.name)
+@emits(BarrierOp)
 def emit_barrier(k: Kernel, op: Operation) -> None:
     """All threads of the block wait for each other."""
     k.f.barrier()
 
 
-@emits(FenceAsyncSharedOp.name)
+@emits(FenceAsyncSharedOp)
 def emit_fence(k: Kernel, op: Operation) -> None:
     """This thread's stores become visible to wgmma and the copy engine, if there are any (fence.proxy.async)."""
     if k.arch.has_tma:
@@ -121,7 +121,7 @@ def emit_fence(k: Kernel, op: Operation) -> None:
 # --- asynchronous copies ------------------------------------------------------------------------------
 
 
-@emits(AsyncCopyOp.name)
+@emits(AsyncCopyOp)
 def emit_async_copy(k: Kernel, op: Operation) -> None:
     """Elements from global memory to a buffer; what cp.async cannot move goes through registers."""
     assert isinstance(op, AsyncCopyOp)
@@ -149,13 +149,13 @@ def emit_async_copy(k: Kernel, op: Operation) -> None:
                 window.store(dict(zip(group, loaded, strict=True)), [instruction])
 
 
-@emits(AsyncCommitOp.name)
+@emits(AsyncCommitOp)
 def emit_commit(k: Kernel, op: Operation) -> None:
     """The copies so far become a group."""
     k.f.call("llvm.nvvm.cp.async.commit.group", VOID, ())
 
 
-@emits(AsyncWaitOp.name)
+@emits(AsyncWaitOp)
 def emit_wait(k: Kernel, op: Operation) -> None:
     """Wait until few enough groups are under way."""
     assert isinstance(op, AsyncWaitOp)

@@ -38,7 +38,7 @@ _MODE = {128: 1, 64: 2, 32: 3, 16: 0}  # swizzle mode of a descriptor
 _TYPES = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", **FP8}
 
 
-@emits("ttng.warp_group_dot")
+@emits(WarpGroupDotOp)
 def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
     """Start a product, and wait for it unless it is asynchronous."""
     assert isinstance(op, WarpGroupDotOp)
@@ -60,7 +60,7 @@ def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
     k.set(op.d, narrowed(k, op.d.type, made))
 
 
-@emits("ttng.warp_group_dot_wait")
+@emits(WarpGroupDotWaitOp)
 def emit_warp_group_dot_wait(k: Kernel, op: Operation) -> None:
     """Wait until few enough products are in flight; those that are waited for may be used after it."""
     assert isinstance(op, WarpGroupDotWaitOp)

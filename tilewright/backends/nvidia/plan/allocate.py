@@ -37,6 +37,7 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
+from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
 
 ScratchBytes = Callable[[Operation], int]
 Waits = Callable[[Operation], bool]
@@ -54,24 +55,24 @@ class _Rule:
     waits: Waits
 
 
-_RULES: dict[str, _Rule] = {}
+_RULES: dict[type[Operation], _Rule] = {}
 
 
-def scratch(*names: str, waits: Waits = lambda op: True) -> Callable[[ScratchBytes], ScratchBytes]:
-    """Decorator: this function tells how many bytes of scratch an operation of these names needs (0 for none).
+def scratch(*kinds: type[Operation], waits: Waits = lambda op: True) -> Callable[[ScratchBytes], ScratchBytes]:
+    """Decorator: this function tells how many bytes of scratch operations of these classes need (0 for none).
 
     The operation must write its scratch before it reads it, and make the barriers in between itself.
 
     Args:
-        names: of operations.
+        kinds: classes of operations.
         waits: whether one of those barriers is for the whole block.
     """
 
     def register(function: ScratchBytes) -> ScratchBytes:
-        for name in names:
-            if name in _RULES:
-                raise InternalError(f"two rules for the scratch of {name}")
-            _RULES[name] = _Rule(function, waits)
+        for kind in kinds:
+            if kind in _RULES:
+                raise InternalError(f"two rules for the scratch of {kind.name}")
+            _RULES[kind] = _Rule(function, waits)
         return function
 
     return register
@@ -79,13 +80,13 @@ def scratch(*names: str, waits: Waits = lambda op: True) -> Callable[[ScratchByt
 
 def scratch_bytes(op: Operation) -> int:
     """Bytes of shared memory that `op` needs while it runs."""
-    rule = _RULES.get(op.name)
+    rule = _RULES.get(type(op))
     return 0 if rule is None else rule.size(op)
 
 
 def waits_between(op: Operation) -> bool:
     """Whether the block waits between the writing and the reading of the scratch of `op`, which has some."""
-    return _RULES[op.name].waits(op)
+    return _RULES[type(op)].waits(op)
 
 
 # --- buffers ------------------------------------------------------------------------------------------
@@ -247,11 +248,11 @@ def _users(buffer: SSAValue) -> Iterable[Operation]:
 def aliases(op: Operation, index: int) -> list[SSAValue]:
     """The values of buffer type that operand number `index` of `op` may become."""
     names: list[SSAValue] = [result for result in op.results if isinstance(result.type, MemDescType)]
-    if op.name == "scf.for" and index >= 3:
+    if isinstance(op, ForOp) and index >= 3:
         names = [op.results[index - 3], op.regions[0].block.args[index - 2]]
-    elif op.name == "scf.while":
+    elif isinstance(op, WhileOp):
         names += [region.block.args[index] for region in op.regions[:1]]
-    elif op.name in ("scf.yield", "scf.condition"):
+    elif isinstance(op, (YieldOp, ConditionOp)):
         names = _handed_on(op, index)
     return [name for name in names if isinstance(name.type, MemDescType)]
 
@@ -260,11 +261,11 @@ def _handed_on(op: Operation, index: int) -> list[SSAValue]:
     """What operand `index` of a terminator becomes in the operation around it."""
     parent = op.parent_op()
     assert parent is not None
-    if op.name == "scf.condition":
+    if isinstance(op, ConditionOp):
         return [parent.results[index - 1], parent.regions[1].block.args[index - 1]] if index else []
-    if parent.name == "scf.for":
+    if isinstance(parent, ForOp):
         return [parent.results[index], parent.regions[0].block.args[index + 1]]
-    if parent.name == "scf.while":
+    if isinstance(parent, WhileOp):
         return [parent.regions[0].block.args[index]]
     return [parent.results[index]]
 
@@ -278,7 +279,7 @@ def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation,
     pairs = set(pairwise(used))
     members = set(used)
     for loop in function.walk():
-        if loop.name in ("scf.for", "scf.while"):
+        if isinstance(loop, (ForOp, WhileOp)):
             inside = [op for op in loop.walk() if op in members]
             pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
     return pairs | {(second, first) for first, second in pairs}
@@ -315,7 +316,7 @@ def _described(op: Operation) -> str:
         tile = (
             f" of a tile {_sizes(shape_of(operand.type))} of {ir_name(element_type(operand.type))}" if operand else ""
         )
-        what = f"scratch for {op.name.removeprefix('ttg.').removeprefix('tt.')}{tile}"
+        what = f"scratch for {op.name.rpartition('.')[2]}{tile}"
     place = location_of(op)
     return what if place is None else f"{what} ({place.file}:{place.line})"
 

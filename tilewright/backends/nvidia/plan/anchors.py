@@ -12,31 +12,23 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
-from tilewright.backends.nvidia.plan.relations import ATOMICS
 from tilewright.backends.nvidia.tgir.types import memory_bits
-from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.ir.effects import is_atomic
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
-from tilewright.ops.control import ForOp, FuncOp
-from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.facts import AxisFacts
 
 _WIDEST = 16  # bytes of one lane's access
 _SECTOR = 32  # bytes
 _LINE = 128  # bytes that shared memory moves per cycle
-_ADDRESSING = frozenset(
-    {"tt.addptr", "tt.bitcast", "ttg.convert_layout", SplatOp.name, BroadcastOp.name, ExpandDimsOp.name}
-    | {MakeTensorDescOp.name}
-)
 
 blocked = functools.lru_cache(maxsize=1024)(default_blocked)
 
@@ -74,7 +66,7 @@ def access_of(op: Operation, facts: Facts[AxisFacts]) -> Access:
     pointer = op.operands[0]
     known, shape = facts[pointer], padded_shape(shape_of(pointer.type))
     order = tuple(sorted(range(len(shape)), key=lambda axis: (known.contiguity[axis], axis), reverse=True))
-    vector = 1 if op.name in ATOMICS else widest_vector(facts, pointer, mask_of(op), order[0])
+    vector = 1 if is_atomic(op) else widest_vector(facts, pointer, mask_of(op), order[0])
     return Access(shape, order, known.contiguity[order[0]], vector, pointee_bytes(pointer.type), known.constancy)
 
 
@@ -97,48 +89,6 @@ def mask_of(op: Operation) -> SSAValue | None:
     """The mask of a load, store or atomic."""
     masked: Sequence[SSAValue] = getattr(op, "masked", ())
     return masked[0] if masked else None
-
-
-def bases_of(pointer: SSAValue) -> set[SSAValue] | None:
-    """The function arguments that an address may be computed from; None if they are not known."""
-    found: set[SSAValue] = set()
-    todo, seen = [pointer], {pointer}
-    while todo:
-        value = todo.pop()
-        sources = _sources(value)
-        if sources is None:
-            return None
-        if not sources:
-            found.add(value)
-        todo += [source for source in sources if source not in seen]
-        seen.update(sources)
-    return found
-
-
-def may_meet(one: SSAValue, other: SSAValue) -> bool:
-    """Whether two addresses may be of one array: they are computed from one argument, or it is not known from which."""
-    mine, theirs = bases_of(one), bases_of(other)
-    return mine is None or theirs is None or bool(mine & theirs) or not holds(NO_OVERLAP)
-
-
-def _sources(pointer: SSAValue) -> list[SSAValue] | None:
-    """The pointers that one is computed or carried from; none for a function argument, None if that is not known."""
-    owner = pointer.owner
-    if isinstance(owner, Operation):
-        if isinstance(owner, ForOp) and isinstance(pointer, OpResult):
-            return [owner.operands[pointer.index + 3], *_yielded(owner, pointer.index)]
-        return [owner.operands[0]] if owner.name in _ADDRESSING else None
-    parent = owner.parent_op()
-    assert isinstance(pointer, BlockArgument)
-    if isinstance(parent, ForOp):
-        return [parent.operands[pointer.index + 2], *_yielded(parent, pointer.index - 1)]
-    return [] if isinstance(parent, FuncOp) else None
-
-
-def _yielded(loop: ForOp, index: int) -> list[SSAValue]:
-    last = loop.body.block.last_op
-    assert last is not None
-    return [last.operands[index]]
 
 
 # --- prices -------------------------------------------------------------------------------------------
@@ -197,7 +147,7 @@ def arithmetic_cycles(op: Operation, layout: LinearLayout) -> float:
     A multiprocessor starts four plain instructions of a warp per cycle, but half a special function (CUDA C++
     Programming Guide, "Throughput of Native Arithmetic Instructions").
     """
-    return layout.in_sizes["register"] * (2 if op.name.startswith("math.") else 0.25)
+    return layout.in_sizes["register"] * (2 if op.dialect_name() == "math" else 0.25)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -21,12 +21,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tilewright.analysis.axis import axis_facts
+from tilewright.analysis.origins import origins_of
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.anchors import (
     access_of,
     arithmetic_cycles,
-    bases_of,
     blocked,
     common_layouts,
     conversion_cycles,
@@ -34,8 +34,8 @@ from tilewright.backends.nvidia.plan.anchors import (
 )
 from tilewright.backends.nvidia.plan.dots import DotPlan, SharedOperand
 from tilewright.backends.nvidia.plan.relations import (
-    ACCESSES,
     follows_result,
+    is_access,
     is_ragged,
     operand_layouts,
     result_layout,
@@ -149,7 +149,7 @@ class _States:
         self.dots: dict[Operation, DotPlan] = {}
         self._planner, self._function = dots, function
         facts = axis_facts(function)
-        tiles = (op for op in function.walk() if op.name in ACCESSES and is_tile(op.operands[0]))
+        tiles = (op for op in function.walk() if is_access(op) and is_tile(op.operands[0]))
         self.accesses = {op: access_of(op, facts) for op in tiles}
         alone = {op: access for op, access in self.accesses.items() if _is_only_multiplied(op.results)}
         together = {op: access for op, access in self.accesses.items() if op not in alone}
@@ -179,15 +179,15 @@ class _States:
 
         Otherwise one warp may write before another has read for the second time.
         """
-        read = bases_of(load.operands[0])
+        read = origins_of(load.operands[0])
         return read is not None and self._written is not None and not read & self._written
 
     @functools.cached_property
     def _written(self) -> set[SSAValue] | None:
         found: set[SSAValue] = set()
         for op in self._function.walk():
-            if op.name in ACCESSES and op.name != LoadOp.name:
-                bases = bases_of(op.operands[0])
+            if is_access(op) and not isinstance(op, LoadOp):
+                bases = origins_of(op.operands[0])
                 if bases is None:
                     return None
                 found |= bases
@@ -197,8 +197,8 @@ class _States:
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
-            if op.name in _CONTROL:
-                _CONTROL[op.name](self, op)
+            if type(op) in _CONTROL:
+                _CONTROL[type(op)](self, op)
             elif op.next_op is None:
                 _check_terminator(op)
             elif _has_tiles(op):
@@ -255,9 +255,9 @@ class _States:
 
     def _operation(self, op: Operation) -> State:
         """State of the results of an operation on tiles."""
-        if op.name in ACCESSES:
+        if is_access(op):
             return self._access(op)
-        special = _SPECIAL.get(op.name)
+        special = _SPECIAL.get(type(op))
         if special is not None:
             return special(self, op)
         if follows_result(op):
@@ -268,7 +268,7 @@ class _States:
 
     def _access(self, op: Operation) -> State:
         """A load follows pointers that have a layout, an atomic also the values that it combines."""
-        state = self.strongest(op.operands[:1] if op.name == LoadOp.name else op.operands)
+        state = self.strongest(op.operands[:1] if isinstance(op, LoadOp) else op.operands)
         return state if state.strength else State(self.access_layouts[op], _MEMORY)
 
     def _computed(self, op: Operation) -> State:
@@ -304,7 +304,7 @@ class _States:
         """Elements of tiles of one shape are combined: the layout of the operands decides."""
         state = self.strongest(op.operands)
         layout = state.layout or self.own(op.operands[0])
-        if op.name == SplitOp.name:
+        if isinstance(op, SplitOp):
             layout = splittable(layout)
         self.operands[op] = tuple(layout for _ in op.operands)
         found = result_layout(op, layout)
@@ -326,21 +326,21 @@ class _States:
         return FLEXIBLE
 
 
-_CONTROL: dict[str, Callable[[_States, Any], None]] = {
-    ForOp.name: _States._for,
-    IfOp.name: _States._if,
-    WhileOp.name: _States._while,
+_CONTROL: dict[type[Operation], Callable[[_States, Any], None]] = {
+    ForOp: _States._for,
+    IfOp: _States._if,
+    WhileOp: _States._while,
 }
-_SPECIAL: dict[str, Callable[[_States, Operation], State]] = {
-    BroadcastOp.name: _States._broadcast,
-    ExpandDimsOp.name: _States._expand_dims,
-    DotOp.name: _States._dot,
-    **{op.name: _States._combining for op in (ReduceOp, ScanOp, HistogramOp, JoinOp, SplitOp, CatOp, UnsplatOp)},
-    GatherOp.name: _States._gather,
-    PrintOp.name: _States._reported,
-    AssertOp.name: _States._reported,
-    DescriptorLoadOp.name: _States._block_load,
-    DescriptorStoreOp.name: _States._reported,
+_SPECIAL: dict[type[Operation], Callable[[_States, Operation], State]] = {
+    BroadcastOp: _States._broadcast,
+    ExpandDimsOp: _States._expand_dims,
+    DotOp: _States._dot,
+    **dict.fromkeys((ReduceOp, ScanOp, HistogramOp, JoinOp, SplitOp, CatOp, UnsplatOp), _States._combining),
+    GatherOp: _States._gather,
+    PrintOp: _States._reported,
+    AssertOp: _States._reported,
+    DescriptorLoadOp: _States._block_load,
+    DescriptorStoreOp: _States._reported,
 }
 
 

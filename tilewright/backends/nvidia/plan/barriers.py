@@ -49,7 +49,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType
 from tilewright.base.decision import No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, spoken, user_place
-from tilewright.ops.control import ForOp
+from tilewright.ops.control import ConditionOp, ForOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
@@ -248,12 +248,12 @@ class _Analysis(StateWalk[State]):
         return offsets[first] < offsets[second] + sizes[second] and offsets[second] < offsets[first] + sizes[first]
 
 
-_NO_ACCESS = (MemDescIndexOp, LocalAllocOp)
+_NO_ACCESS = (MemDescIndexOp, LocalAllocOp, YieldOp, ConditionOp)
 
 
 def _buffers(op: Operation) -> Iterable[tuple[SSAValue, bool, bool]]:
     """The buffers among the operands of an operation, and whether it reads and writes them."""
-    if isinstance(op, _NO_ACCESS) or op.name in ("scf.yield", "scf.condition"):
+    if isinstance(op, _NO_ACCESS):
         return
     for operand in op.operands:
         if isinstance(operand.type, MemDescType):

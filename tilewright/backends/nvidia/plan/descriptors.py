@@ -21,13 +21,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import axis_facts
+from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import Arch
-from tilewright.backends.nvidia.plan.anchors import may_meet
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
-from tilewright.backends.nvidia.plan.relations import ACCESSES
+from tilewright.backends.nvidia.plan.relations import is_access
 from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
 from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
@@ -69,7 +69,7 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, An
             tensors.setdefault(op.base, []).append(op)
     if not tensors:
         return
-    ordinary = [op for op in function.walk() if op.name in ACCESSES]
+    ordinary = [op for op in function.walk() if is_access(op)]
     facts, room = axis_facts(function), arch.shared_limit // tuning.DESCRIPTOR_SHARE
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
@@ -99,7 +99,7 @@ def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operat
     """Why accesses by the engine could pass ordinary ones of the same tensor."""
     stores = any(isinstance(op, DescriptorStoreOp) for op in users)
     for op in ordinary:
-        loads = op.name == LoadOp.name
+        loads = isinstance(op, LoadOp)
         if (stores or not loads) and may_meet(op.operands[0], base):
             return No(f"{spoken(op)} by pointers may reach the same tensor", op, "all accesses through descriptors")
     return None

@@ -17,7 +17,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from tilewright.backends.nvidia.plan.anchors import may_meet
+from tilewright.analysis.origins import may_meet
 from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp

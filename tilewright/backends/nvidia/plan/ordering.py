@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.origins import origins_of
 from tilewright.analysis.states import Loop, StateWalk
-from tilewright.backends.nvidia.plan.anchors import bases_of
 from tilewright.backends.nvidia.plan.building import Builder
-from tilewright.backends.nvidia.plan.relations import ATOMICS
 from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.ir.effects import is_atomic
 from tilewright.ir.types import shape_of
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import FuncOp
@@ -124,12 +124,12 @@ def _accesses_of(op: Operation) -> _State:
         kind = "read"
     elif isinstance(op, (StoreOp, TmaStoreOp)):
         kind = "write"
-    elif op.name in ATOMICS:
+    elif is_atomic(op):
         kind = "atomic"
     else:
         return frozenset()
     pointer = op.operands[0]
-    bases = bases_of(pointer)
+    bases = origins_of(pointer)
     own = pointer if _held_once(pointer) else None
     return frozenset(_Access(base, kind, op, own) for base in (bases if bases is not None else {_ANYWHERE}))
 

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
+from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
-from tilewright.backends.nvidia.plan.anchors import mask_of, may_meet
+from tilewright.backends.nvidia.plan.anchors import mask_of
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
 from tilewright.backends.nvidia.tgir.facts import axis_facts
-from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
@@ -30,24 +31,23 @@ from tilewright.ir.types import element_type, is_pointer, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp, WhileOp
-from tilewright.ops.debug import BarrierOp
+from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
+from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import AssumeOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import TransOp
 
 _LEAST_COPY = 4  # bytes of the smallest cp.async
-_HARMLESS = frozenset(
-    {"tt.load", "tt.descriptor_load", "tt.assert", "tt.print", "scf.yield", "scf.if", "llvm.intr.assume"}
-)
+_HARMLESS = (LoadOp, DescriptorLoadOp, AssertOp, PrintOp, YieldOp, IfOp, AssumeOp)
 # Without side effects, but too dear to be done twice in every trip, or not to be done for a trip that there is not.
-_DEAR = frozenset(
-    {"tt.dot", "ttg.convert_layout", "tt.reduce", "tt.scan", "tt.gather", "tt.histogram", "tt.load"}
-    | {"tt.descriptor_load"}
-)
+_DEAR = (DotOp, ConvertLayoutOp, ReduceOp, ScanOp, GatherOp, HistogramOp, LoadOp, DescriptorLoadOp)
 
 
 Load = LoadOp | DescriptorLoadOp
@@ -147,7 +147,7 @@ def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
 
 def _may_write(op: Operation) -> bool:
     """Whether an operation may change what a load reads, or must stay in order with loads."""
-    if op.name in _HARMLESS:
+    if isinstance(op, _HARMLESS):
         return isinstance(op, LoadOp) and bool(op.attr_values()["isVolatile"])
     internal = isinstance(op, LocalAllocOp | WarpGroupDotOp)
     return isinstance(op, BarrierOp) or not (internal or is_side_effect_free(op))
@@ -203,7 +203,7 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
                 carried.add(index - 1)
                 todo.append(end.operands[index - 1])
         elif isinstance(owner, Operation) and owner.parent_block() is body and owner not in ops:
-            if owner.regions or owner.name in _DEAR or not is_side_effect_free(owner):
+            if owner.regions or isinstance(owner, _DEAR) or not is_side_effect_free(owner):
                 return No(f"its address or mask needs {spoken(owner)}, too dear to be done for a trip ahead", owner)
             ops.add(owner)
             todo += owner.operands

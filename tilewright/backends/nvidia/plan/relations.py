@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation
 
+from tilewright.ir.effects import access_of
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile
@@ -19,23 +20,25 @@ from tilewright.layouts import tile
 from tilewright.layouts.distributed import dim_names, sliced
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
-from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.debug import InlineAsmOp
+from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.function import PoisonOp
+from tilewright.ops.math_extern import ExternElementwiseOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
 from tilewright.ops.spec import REGISTRY
 
-ATOMICS = frozenset(op.name for op in (AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp))
-ACCESSES = ATOMICS | {LoadOp.name, StoreOp.name}
-_ALSO_UNIFORM = frozenset(
-    {"arith.constant", "arith.select", "tt.addptr", "tt.elementwise_inline_asm", "tt.extern_elementwise"}
-    | {"tt.make_range", "tt.splat", "ub.poison", ScanOp.name}
-)
+_ALSO_UNIFORM = (
+    AddPtrOp, ConstantOp, ExternElementwiseOp, InlineAsmOp, MakeRangeOp, PoisonOp, ScanOp, SplatOp,
+)  # fmt: skip
 # Operations whose operands' layouts follow from the layout of the result.
-_MOVES = frozenset(op.name for op in (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp))
+_MOVES = (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)
 
 _sliced = functools.lru_cache(maxsize=4096)(sliced)
 _narrow = functools.lru_cache(maxsize=4096)(tile.narrow_tile)
@@ -45,17 +48,20 @@ _reshape = functools.lru_cache(maxsize=4096)(tile.reshape_tile)
 _join = functools.lru_cache(maxsize=4096)(tile.join_tiles)
 
 
-@functools.cache
-def is_uniform(name: str) -> bool:
-    """Whether all tiles among operands and results of the operation have one layout."""
-    spec = REGISTRY.get(name)
-    elementwise = spec is not None and bool(spec.elementwise)
-    return elementwise or name in _ALSO_UNIFORM or name in ACCESSES
+def is_access(op: Operation) -> bool:
+    """Whether `op` reads or writes memory at pointers, which may be a tile of them."""
+    return access_of(op) is not None and not isinstance(op, (DescriptorLoadOp, DescriptorStoreOp))
+
+
+def is_uniform(op: Operation) -> bool:
+    """Whether all tiles among operands and results of `op` have one layout."""
+    spec = REGISTRY.get(op.name)
+    return (spec is not None and bool(spec.elementwise)) or isinstance(op, _ALSO_UNIFORM) or is_access(op)
 
 
 def follows_result(op: Operation) -> bool:
     """Whether the layouts of the operands follow from that of the result, whichever it is."""
-    return (op.name in _MOVES and not is_ragged(op)) or is_uniform(op.name)
+    return (isinstance(op, _MOVES) and not is_ragged(op)) or is_uniform(op)
 
 
 def is_ragged(op: Operation) -> bool:
@@ -87,7 +93,7 @@ def operand_layouts(op: Operation, layout: LinearLayout) -> tuple[LinearLayout |
         op: an operation for which `follows_result`.
         layout: of the result; of all tiles for an access.
     """
-    if op.name not in _MOVES:
+    if not isinstance(op, _MOVES):
         return tuple(layout if is_tile(operand) else None for operand in op.operands)
     if isinstance(op, ReshapeOp):
         return (_reshape(layout, padded_shape(shape_of(op.src.type))),)
@@ -112,7 +118,7 @@ def result_layout(op: Operation, layout: LinearLayout) -> LinearLayout | None:
     None where the operand does not determine it (broadcast, ragged reshape, dot, gather of other elements, ...) and for
     a scalar result.
     """
-    if is_uniform(op.name):
+    if is_uniform(op):
         return layout
     if is_ragged(op) or isinstance(op, (BroadcastOp, DotOp)):
         return None

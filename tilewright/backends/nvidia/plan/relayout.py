@@ -83,8 +83,8 @@ class _Rewriter:
         ops = list(block.ops)
         self._arguments(block)
         for op in ops:
-            if op.regions and op.name in _CONTROL:
-                _CONTROL[op.name](self, op)
+            if op.regions and type(op) in _CONTROL:
+                _CONTROL[type(op)](self, op)
             elif op in self.plan.instances:
                 self._instances(op)
             elif any(map(is_tile, op.results)):
@@ -227,10 +227,10 @@ class _Rewriter:
         self._replace(op, _control(op, operands, types, regions))
 
 
-_CONTROL: dict[str, Callable[[_Rewriter, Any], None]] = {
-    ForOp.name: _Rewriter._for,
-    IfOp.name: _Rewriter._if,
-    WhileOp.name: _Rewriter._while,
+_CONTROL: dict[type[Operation], Callable[[_Rewriter, Any], None]] = {
+    ForOp: _Rewriter._for,
+    IfOp: _Rewriter._if,
+    WhileOp: _Rewriter._while,
 }
 
 

@@ -15,10 +15,13 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.core import OpResult
 
+from tilewright.analysis.flow import sources_of
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base.errors import InternalError
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp
+from tilewright.ops.elementwise import AddIOp, CmpIOp, RemSIOp, RemUIOp, SelectOp, SubIOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +86,11 @@ def roots_of(value: SSAValue) -> set[Root]:
         elif isinstance(maker, InitBarrierOp):
             pending.append((maker.src, stage))
         else:
-            pending += [(source, stage) for source in sources(value)]
+            sources = sources_of(value)
+            if sources is None:
+                raise InternalError("a buffer comes from an operation that makes none")
+            pending += [(source, stage) for source in sources]
     return found
-
-
-def sources(value: SSAValue) -> list[SSAValue]:
-    """The values that an argument or a result of structured control flow may be."""
-    if isinstance(value, BlockArgument):
-        parent = value.block.parent_op()
-        if isinstance(parent, ForOp):
-            return [parent.operands[value.index + 2], _end(parent, 0).operands[value.index - 1]]
-        if isinstance(parent, WhileOp):
-            first = value.block is parent.before.block
-            ends = _end(parent, 1).operands if first else _end(parent, 0).operands[1:]
-            return [*([parent.operands[value.index]] if first else []), ends[value.index]]
-    elif isinstance(value, OpResult):
-        op, index = value.op, value.index
-        if isinstance(op, ForOp):
-            return [op.operands[index + 3], _end(op, 0).operands[index]]
-        if isinstance(op, IfOp):
-            return [_end(op, region).operands[index] for region in (0, 1)]
-        if isinstance(op, WhileOp):
-            return [_end(op, 0).operands[index + 1]]
-    raise InternalError("a buffer comes from an operation that makes none")
 
 
 def _end(op: Operation, region: int) -> Operation:
@@ -184,13 +169,13 @@ def _evaluate(value: SSAValue, known: dict[SSAValue, int]) -> int:
     if not isinstance(value, OpResult):
         raise _Unknown
     op = value.op
-    if op.name == "arith.constant":
+    if isinstance(op, ConstantOp):
         attribute = op.properties.get("value")
         if not isinstance(attribute, IntegerAttr):
             raise _Unknown
         known[value] = int(attribute.value.data)
-    elif op.name in _RULES:
-        known[value] = _RULES[op.name](op, *(_evaluate(operand, known) for operand in op.operands))
+    elif type(op) in _RULES:
+        known[value] = _RULES[type(op)](op, *(_evaluate(operand, known) for operand in op.operands))
     else:
         raise _Unknown
     return known[value]
@@ -211,13 +196,13 @@ def _remainder(op: Operation, a: int, b: int) -> int:
 
 
 _Rule = Callable[..., int]
-_RULES: dict[str, _Rule] = {
-    "arith.addi": lambda op, a, b: a + b,
-    "arith.subi": lambda op, a, b: a - b,
-    "arith.cmpi": _compare,
-    "arith.select": lambda op, c, a, b: a if c else b,
-    "arith.remsi": _remainder,
-    "arith.remui": _remainder,
+_RULES: dict[type, _Rule] = {
+    AddIOp: lambda op, a, b: a + b,
+    SubIOp: lambda op, a, b: a - b,
+    CmpIOp: _compare,
+    SelectOp: lambda op, c, a, b: a if c else b,
+    RemSIOp: _remainder,
+    RemUIOp: _remainder,
 }
 
-__all__ = ["Move", "Root", "Stage", "after_loop", "entering_loop", "next_trip", "roots_of", "sources", "stage_of"]
+__all__ = ["Move", "Root", "Stage", "after_loop", "entering_loop", "next_trip", "roots_of", "stage_of"]

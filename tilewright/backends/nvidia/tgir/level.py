@@ -47,6 +47,9 @@ from tilewright.layouts.padding import padded_shape
 from tilewright.ops.dot import DotOp
 from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.levels import type_rule
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
+from tilewright.ops.shape import CatOp, JoinOp, SplitOp
 from tilewright.ops.spec import REGISTRY, Call, spec_of
 
 
@@ -134,13 +137,13 @@ def _check_layouts(op: TileOp) -> None:
         _require(op, layout_of(op.c) == layout_of(op.d))
     elif isinstance(op, HistogramOp):
         _require(op, len({layout_of(tile) for tile in tiles}) == 1)
-    elif op.name in _FORWARD and tiles and not is_ragged(op):
+    elif isinstance(op, _FORWARD) and tiles and not is_ragged(op):
         wanted = result_layout(op, layout_of(tiles[0]))
         _require(op, all(layout_of(tile) == layout_of(tiles[0]) for tile in tiles))
         _require(op, all(layout_of(result) == wanted for result in op.results if shape_of(result.type)))
 
 
-_FORWARD = frozenset({"tt.reduce", "tt.scan", "tt.join", "tt.split", "tt.cat"})
+_FORWARD = (ReduceOp, ScanOp, JoinOp, SplitOp, CatOp)
 
 
 def _check_movement(op: TileOp) -> None:

@@ -18,6 +18,7 @@ from tilewright.backends.cpu.plan.dot_step import DotDetail, dot_plan
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, V, const
 from tilewright.ir.types import shape_of
+from tilewright.ops.dot import DotOp
 
 
 class _Source:
@@ -67,7 +68,7 @@ def begin_range(low: FunctionLowering) -> bool:
     """Emit what dots need once per range of programs; gives whether tile registers are used."""
     for cache in low.plan.caches:
         kept.begin_range(low, cache)
-    plans = [dot_plan(low.f.isa, op) for op in low.plan.function.walk() if op.name == "tt.dot"]
+    plans = [dot_plan(low.f.isa, op) for op in low.plan.function.walk() if isinstance(op, DotOp)]
     if any(plan.is_amx for plan in plans):
         amx.configure(low.f)
         return True

@@ -1,0 +1,68 @@
+"""From which arguments of a kernel an address is computed, and whether two addresses may be of one array.
+
+An address is moved by its offsets, not made of them: it comes from the addresses that an operation takes, through
+loops, branches and tiles. One that was read from memory is reached through the argument that leads to that memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, Block, SSAValue
+
+from tilewright.analysis.flow import sources_of
+from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.ir.types import element_type, is_pointer
+from tilewright.ops.descriptor import TensorDescType
+from tilewright.ops.function import CallOp, FuncOp
+
+
+def origins_of(address: SSAValue) -> frozenset[SSAValue] | None:
+    """The arguments of a kernel that an address may be computed from; None if they are not known.
+
+    Args:
+        address: a pointer, a tile of pointers, a tensor descriptor, or a number that becomes one.
+    """
+    found: set[SSAValue] = set()
+    todo, seen = [address], {address}
+    while todo:
+        value = todo.pop()
+        if _is_parameter(value):
+            found.add(value)
+            continue
+        sources = _sources(value)
+        if not sources:
+            return None
+        todo += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return frozenset(found)
+
+
+def may_meet(one: SSAValue, other: SSAValue) -> bool:
+    """Whether two addresses may be of one array: they are computed from one argument, or it is not known from which."""
+    mine, theirs = origins_of(one), origins_of(other)
+    return mine is None or theirs is None or bool(mine & theirs) or not holds(NO_OVERLAP)
+
+
+def is_address(type_: Attribute) -> bool:
+    """Whether values of a type are pointers, tiles of them, or descriptors."""
+    return isinstance(type_, TensorDescType) or is_pointer(element_type(type_))
+
+
+def _sources(value: SSAValue) -> Sequence[SSAValue]:
+    """The values that one is computed or carried from; none if that is not known."""
+    carried = sources_of(value)
+    if carried is not None:
+        return carried
+    op = value.owner
+    if isinstance(op, Block) or op.regions:
+        return ()
+    addresses = [operand for operand in op.operands if is_address(operand.type)]
+    return op.operands if isinstance(op, CallOp) else addresses or op.operands
+
+
+def _is_parameter(value: SSAValue) -> bool:
+    """Whether a value is an argument of a kernel; those of a function that it calls may be anything of the caller's."""
+    block = value.owner
+    function = block.parent_op() if isinstance(block, Block) else None
+    return isinstance(function, FuncOp) and function.is_kernel and block is function.body.blocks[0]

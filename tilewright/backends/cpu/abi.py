@@ -1,0 +1,14 @@
+"""What a compiled kernel and those who call it agree on.
+
+    void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)
+
+runs the programs lo .. hi - 1 of a grid. `args` has one slot of eight bytes for each run-time parameter, then the
+extents of the grid along x, y, z; `arena` is scratch for this thread alone. `stop` points to STOP_BYTES which the
+kernel reads after every program: a state, and whom to ask when that is not RUNNING, `i32 poll(ptr stop)`, which gives 0
+to go on. Sixteen zero bytes do for a caller that never wants a grid to end early.
+"""
+
+from __future__ import annotations
+
+STOP_STATE, STOP_POLL, STOP_BYTES = 0, 8, 16
+RUNNING, SIGNALLED, STOPPED = range(3)
