@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,6 +107,17 @@ def _settled(
             equal[right] = equal.get(left, left)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Samples are small: waiting for other threads would cost more than the work of all operations together."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _integers(argument: Any) -> list[int]:
     if isinstance(argument, torch.Tensor):
         return list(literals(tuple(argument.shape), argument.stride()))
@@ -130,7 +142,7 @@ def _trace(
     trace.guards = [(f"{left} == {right}", True) for right, left in equal.items()]
     names = {name: value for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
-    with tracing(trace), torch.no_grad():
+    with tracing(trace), torch.no_grad(), _one_thread():
         for name, argument in arguments.items():
             names[name] = _argument(trace, argument, name, options)
         interpreter = Interpreter(trace, source, names)

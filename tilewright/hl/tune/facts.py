@@ -7,10 +7,11 @@ written into the node of an access here.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Graph, Node, Value, symbols, walk
@@ -34,6 +35,7 @@ class Facts:
     Attributes:
         entries: for each key with a list, what its entries belong to, in order.
         names: for each of these keys how an error calls the entries.
+        memory: what was computed from the facts, by name of the function.
     """
 
     graphs: Sequence[Graph]
@@ -43,6 +45,7 @@ class Facts:
     tunables: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for axis in self.slots:
@@ -139,6 +142,22 @@ RANGE_KEYS = (
     "range_multi_buffers",
     "range_flattens",
 )
+
+
+R = TypeVar("R")
+
+
+def once(function: Callable[[Facts], R]) -> Callable[[Facts], R]:
+    """A function of facts that is computed once for each."""
+
+    @functools.wraps(function)
+    def remembered(facts: Facts) -> R:
+        if function.__name__ not in facts.memory:
+            facts.memory[function.__name__] = function(facts)
+        found: R = facts.memory[function.__name__]
+        return found
+
+    return remembered
 
 
 def extent(axis: Axis) -> int | None:
