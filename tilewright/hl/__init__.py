@@ -17,7 +17,7 @@ what PyTorch computes on the valid part of its tiles.
 from __future__ import annotations
 
 from tilewright import cdiv, next_power_of_2
-from tilewright.hl import exc, language
+from tilewright.hl import autotuner, exc, language
 from tilewright.hl.config import Config
 from tilewright.hl.language import *  # noqa: F403  (its __all__ is the list of names)
 from tilewright.hl.runtime.bound import BoundKernel
@@ -32,6 +32,7 @@ __all__ = [
     "Kernel",
     "RefMode",
     "Settings",
+    "autotuner",
     "cdiv",
     "exc",
     "jit",

@@ -97,7 +97,7 @@ class _Writer:
         rng = self.rng
         self.line(1, "for rows in hl.tile(x.size(0)):")
         atoms = ["x[rows, :]", "y[rows, :]", "w[None, :]", "u[rows][:, None].expand(x[rows, :].shape)"]
-        values = [self.assign(2, self.expression(atoms, 2)) for _ in range(rng.randint(1, 3))]
+        values = [self.assign(2, f"{self.expression(atoms, 2)} + 0 * x[rows, :]") for _ in range(rng.randint(1, 3))]
         values.append(self.assign(2, rng.choice(_ROW).format(rng.choice(values))) if rng.random() < 0.6 else values[0])
         if rng.random() < 0.4:
             self.branch(2, "k > 2", values)

@@ -27,7 +27,14 @@ from tilewright.hl.language.reference import either
 from tilewright.hl.language.remote import AsyncCopyDescriptor, make_async_remote_copy, remote_barrier
 from tilewright.hl.language.stack import StackTensor, stacktensor_like
 from tilewright.hl.language.tiles import tile_begin, tile_block_size, tile_count, tile_end, tile_id, tile_index
-from tilewright.hl.language.tunables import barrier, pdl_launch_dependents, pdl_wait, register_block_size, specialize
+from tilewright.hl.language.tunables import (
+    barrier,
+    pdl_launch_dependents,
+    pdl_wait,
+    register_block_size,
+    register_tunable,
+    specialize,
+)
 from tilewright.hl.language.views import join, split, subscript
 from tilewright.hl.trace.tiles import Tile
 
@@ -71,6 +78,7 @@ __all__ = [
     "randint",
     "reduce",
     "register_block_size",
+    "register_tunable",
     "remote_barrier",
     "specialize",
     "split",

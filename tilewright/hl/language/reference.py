@@ -11,8 +11,9 @@ import functools
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -79,10 +80,16 @@ class Reference:
     Args:
         blocks: line of a loop -> block sizes of its ranges; empty where tiles are whole ranges.
         registered: sizes that `register_block_size` returns, in order; its largest where there are none.
+        tunables: what `register_tunable` returns, by name; the default of its fragment where there is none.
     """
 
-    def __init__(self, blocks: dict[int, list[int]], registered: Sequence[int] = ()) -> None:
-        self.blocks, self.registered = blocks, iter(registered)
+    def __init__(
+        self,
+        blocks: dict[int, list[int]],
+        registered: Sequence[int] = (),
+        tunables: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.blocks, self.registered, self.tunables = blocks, iter(registered), tunables
 
     def sizes(self, line: int, count: int) -> list[int | None]:
         """The block sizes of a loop whose call stands at a line."""
@@ -160,6 +167,12 @@ def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> int:
     reference = running()
     assert reference is not None
     return next(reference.registered, int(min_or_max if max_or_none is None else max_or_none))
+
+
+def _register_tunable(name: str, fragment: Any) -> Any:
+    reference = running()
+    assert reference is not None
+    return reference.tunables.get(name, fragment.default())
 
 
 # --- memory --------------------------------------------------------------------------------------------------
@@ -316,6 +329,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pdl_launch_dependents": _nothing,
     "pdl_wait": _nothing,
     "register_block_size": _register_block_size,
+    "register_tunable": _register_tunable,
     "specialize": lambda value: value,
     "static_range": lambda begin, end=None, step=1: range(0, begin, step) if end is None else range(begin, end, step),
     "store": _store,

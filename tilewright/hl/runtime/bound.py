@@ -191,7 +191,8 @@ class BoundKernel:
         decision = Decision(config, self.traced.axes)
         loops = [node for graph in self.traced.graphs for node in walk(graph.region) if node.op == "loop"]
         blocks = {node.line: [decision.block(axis) for axis in node.kwargs["axes"]] for node in reversed(loops)}
-        return reference.Reference(blocks, [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"])
+        registered = [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"]
+        return reference.Reference(blocks, registered, config)
 
     def __call__(self, *args: Any) -> Any:
         return self.run(*map(plain, args))

@@ -156,7 +156,7 @@ def _trace(
         )
     guards = list(dict.fromkeys(trace.guards))
     left = trace.graphs, trace.axes, trace.slots
-    return Traced(source, *left, interpreter.folded, scope, trace.constants, guards, device)
+    return Traced(source, *left, interpreter.folded, scope, trace.constants, guards, device, trace.tunables)
 
 
 def device_of(arguments: Any) -> Any:

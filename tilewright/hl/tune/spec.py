@@ -13,7 +13,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.tune.facts import RANGE_KEYS, Facts
 from tilewright.hl.tune.fragments import Fragment
-from tilewright.hl.tune.keys import ALIASES, KEYS, LARGEST_TILE, Key, ListKey
+from tilewright.hl.tune.keys import ALIASES, KEYS, LARGEST_TILE, Key, ListKey, in_words
 from tilewright.hl.tune.machine import machine_of
 
 
@@ -129,6 +129,8 @@ class ConfigSpec:
                 full[name] = value
         for name, fragment in self.facts.tunables.items():
             full[name] = given.get(name, fragment.default())
+            if not fragment.holds(full[name]):
+                raise exc.InvalidConfig(f"{name}={full[name]!r}", hint=f"values are {in_words(fragment)}")
         elements, tile = self.facts.largest_tile(full)
         if elements > LARGEST_TILE:
             name = f" of {tile.name}" if tile is not None and tile.name else ""
