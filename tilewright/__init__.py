@@ -28,6 +28,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
 from tilewright.compile.ast_source import compile
+from tilewright.compile.bundle import write_bundle
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.devices.allocation import set_allocator
 from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
@@ -35,6 +36,7 @@ from tilewright.language.aggregate import aggregate, must_use_result
 from tilewright.language.host import cdiv, next_power_of_2
 from tilewright.language.library import constexpr_function
 from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
+from tilewright.launch.bundled import load_bundle
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction, jit
 from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
@@ -87,12 +89,14 @@ __all__ = [
     "jit",
     "knobs",
     "language",
+    "load_bundle",
     "must_use_result",
     "next_power_of_2",
     "reinterpret",
     "runtime",
     "set_allocator",
     "testing",
+    "write_bundle",
 ]
 
 if knobs.runtime.as_triton:  # a worker of a process that poses

@@ -1,5 +1,6 @@
 """Timing, comparing and reporting, under the names of `triton.testing`."""
 
+from tilewright.compile.forks import ForkExecutor, can_fork
 from tilewright.tuning.bench import (
     _summarize_statistics,
     assert_close,
@@ -17,9 +18,11 @@ from tilewright.tuning.search import Candidate, time_in_turns
 __all__ = [
     "Benchmark",
     "Candidate",
+    "ForkExecutor",
     "Mark",
     "_summarize_statistics",
     "assert_close",
+    "can_fork",
     "do_bench",
     "do_bench_cudagraph",
     "get_dram_gbps",

@@ -15,6 +15,8 @@ def best(function, *args, repeat: int = 5) -> float:
     for _ in range(repeat):
         start = time.perf_counter()
         function(*args)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return 1e3 * min(times)
 

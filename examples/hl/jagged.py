@@ -73,6 +73,20 @@ def to_dense(x: torch.Tensor, offsets: torch.Tensor, longest: hl.constexpr) -> t
     return out
 
 
+@hl.kernel(config=hl.Config(block_sizes=[32, 32, 32]))
+def jagged_dense(x: torch.Tensor, offsets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    out = torch.empty([x.size(0), weights.size(2)], dtype=x.dtype, device=x.device)
+    for row in hl.grid(offsets.size(0) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        for tile_r in hl.tile(begin, end):
+            for tile_n in hl.tile(weights.size(2)):
+                acc = hl.zeros([tile_r, tile_n], dtype=torch.float32)
+                for tile_k in hl.tile(x.size(1)):
+                    acc = torch.addmm(acc, x[tile_r, tile_k], weights[row, tile_k, tile_n])
+                out[tile_r, tile_n] = acc
+    return out
+
+
 def by_rows(function):
     """A reference that applies `function` to each row's part."""
     return lambda x, offsets: [function(x[a:b]) for a, b in pairwise(offsets)]
@@ -98,6 +112,12 @@ def main() -> None:
     def dense_reference(x, offsets):
         return torch.stack(by_rows(lambda r: torch.nn.functional.pad(r, (0, longest - len(r))))(x, offsets))
 
+    weights = torch.randn(len(lengths), 48, 40)
+
+    def products(x, offsets, weights):
+        return torch.cat([x[a:b] @ weight for (a, b), weight in zip(pairwise(offsets), weights, strict=True)])
+
+    compare("jagged by dense", jagged_dense, products, x, offsets, weights, tolerance=1e-4)
     compare("jagged to dense", lambda x, o: to_dense(x, o, longest), dense_reference, x[:, 0].contiguous(), offsets)
 
 

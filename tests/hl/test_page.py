@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from tests.meta.sources import ROOT
+from tilewright.hl import language
 
+HELION = (ROOT / "docs" / "hl_helion.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "hl.md").read_text(encoding="utf-8")
 
 
@@ -13,3 +15,8 @@ def test_python_runs(tmp_path):
     path = tmp_path / "page.py"
     path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), encoding="utf-8")
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "page"})
+
+
+def test_every_name_has_a_state():
+    named = set(re.findall(r"`(\w+)`", HELION.split("## Every name")[1]))
+    assert not set(language.__all__) - named

@@ -16,8 +16,8 @@ from tilewright.hl import exc
 def with_seed(x, seed):
     m, n = x.size()
     tiles, rows = torch.empty_like(x), torch.empty_like(x)
-    whole = torch.empty([m, n], dtype=torch.int32)
-    four = torch.empty([4, n])
+    whole = torch.empty([m, n], dtype=torch.int32, device=x.device)
+    four = torch.empty([4, n], device=x.device)
     for tile_m, tile_n in hl.tile([m, n]):
         tiles[tile_m, tile_n] = hl.rand([tile_m, tile_n], seed)
         whole[tile_m, tile_n] = hl.randint([tile_m, tile_n], -3, 9, seed)

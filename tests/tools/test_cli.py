@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tilewright.base.disk_cache import DiskCache
@@ -212,6 +213,16 @@ def test_explain_tells_what_is_done_and_why_not(cache, file, target, said, unsai
         output = _invoke("explain", f"{file}:add", "-t", target, "-s", "*fp32:16, *fp32:16, i32, 1024").output
         assert "tl.store(y_ptr + offsets" in output
         assert all(text in output for text in said) and not any(text in output for text in unsaid)
+
+
+def test_bundle_writes_every_combination(cache, file, tmp_path):
+    out = tmp_path / "kernels.twb"
+    arguments = ("bundle", f"{file}:add", "-t", "cpu", "-t", "cuda:90", "-o", str(out), "-s")
+    done = _invoke(*arguments, "*fp32, *fp32, i32|i32:16, 64|128")
+    assert done.exit_code == 0 and done.output.count("add for cpu:") == 4 == done.output.count("add for cuda:90")
+    assert len(tilewright.load_bundle(out)["add"].variants()) == 8
+    for signature, said in (("*fp32, *fp32, i32", "3 entries"), ("*fp32, *fp32, i32, word", "neither a type")):
+        assert said in _invoke(*arguments, signature).output
 
 
 def test_explain_can_leave_out_what_is_done(cache, file):

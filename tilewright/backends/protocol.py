@@ -91,6 +91,12 @@ class Backend(Protocol):
     def launcher(self, module: Any, metadata: Mapping[str, Any], place: Placement) -> Launch:
         """`launch(gx, gy, gz, *runtime_values)` for loaded code."""
 
+    def helpers(self, triple: str) -> Mapping[str, str]:
+        """LLVM IR, by name, of the code of our own that launches need on a host with this triple."""
+
+    def why_not(self, target: Target) -> str:
+        """Why code for `target` does not run on this machine; "" if it does."""
+
     def lowering(self, name: str) -> Lowering | None:
         """How code is made for operation `name`."""
 

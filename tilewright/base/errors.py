@@ -171,6 +171,10 @@ class NotCompiledError(LaunchError):
     """A launch needs a variant that is not there, and nothing may be compiled; the message says what differs."""
 
 
+class BundleError(LaunchError):
+    """A bundle of compiled kernels is no bundle, is damaged, or was made for another version or target."""
+
+
 class GridError(LaunchError, ValueError):
     """The launch grid is not one to three non-negative integers."""
 

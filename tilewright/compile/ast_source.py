@@ -17,13 +17,10 @@ from tilewright.compile.build import compile_request
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compile.request import make_request
+from tilewright.compile.request import compile_target, make_request
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import CONSTEXPR, Path, Specialization, from_signature
 from tilewright.compile.walk import Walk, walk_of
-from tilewright.devices.arrays import HOST
-from tilewright.devices.drivers import target_at
-from tilewright.devices.registry import parse_target
 from tilewright.ops.values import constexpr
 
 
@@ -111,9 +108,7 @@ def compile(
             hint="to compile for actual arguments write kernel.warmup(*args, grid=...)",
         )
     source = FunctionSource(src.fn) if isinstance(src, ASTSource) else src
-    for_target = None if target is None else parse_target(target)
-    if for_target is not None and for_target.backend == "cpu" and not for_target.arch:  # "the CPU" is this one
-        for_target = target_at(HOST)
+    for_target = None if target is None else compile_target(target)
     kernel = compile_request(make_request(source, src.specialization(), options, for_target))
     kernel.src = src
     return kernel

@@ -24,8 +24,9 @@ from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
 from tilewright.compile.specialize import Specialization
+from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
-from tilewright.devices.registry import backend_of, options_for
+from tilewright.devices.registry import backend_of, options_for, parse_target
 from tilewright.frontend.hashing import check_globals
 from tilewright.passes.stages import Stage
 
@@ -117,6 +118,18 @@ def make_request(
     asked = {} if isinstance(options, Options) else dict(options or {})
     made = options if isinstance(options, Options) else complete_options(asked, target)
     return Request(source, specialization, made, target, asked)
+
+
+def compile_target(given: Target | str) -> Target:
+    """A target as a user names it: "cpu" alone is this machine's.
+
+    Raises:
+        UnsupportedError: the text is no target.
+    """
+    if given == "cpu":
+        return target_at(HOST)
+    target = parse_target(given)
+    return target_at(HOST) if target.backend == "cpu" and not target.arch else target
 
 
 def complete_options(given: Mapping[str, Any], target: Target) -> Options:

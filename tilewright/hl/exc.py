@@ -25,6 +25,7 @@ class Error(errors.CompilationError, RuntimeError):
         self, message: str | None = None, location: errors.Location | None = None, *, hint: str | None = None
     ) -> None:
         super().__init__(message, location, hint=hint)
+        self.line = 0  # of the user's file, where code is written rather than traced
 
 
 Base = Error
@@ -59,6 +60,14 @@ class DeviceAPIOnHost(InvalidAPIUsage):
 
 class HostAPIOnDevice(InvalidAPIUsage):
     """A function of the host was called inside a loop."""
+
+
+class InvalidSignature(InvalidAPIUsage, TypeError):
+    """A kernel has parameters that can only be given by name, or any number of them."""
+
+
+class HostValueNotAvailable(Error):
+    """Host code needs a value of a tensor while the kernel is compiled."""
 
 
 class UndefinedVariable(Error, NameError):

@@ -21,13 +21,14 @@ from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
 from tilewright.compile.build import Image, compile_request
+from tilewright.compile.declared import declared_variants
 from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
 from tilewright.compile.introspection import plain_name
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.kinds import kinds_of
-from tilewright.compile.request import Request, complete_options, make_request
+from tilewright.compile.request import Request, compile_target, complete_options, make_request
 from tilewright.compile.shared import Shared
 from tilewright.compile.sources import FunctionSource
 from tilewright.compile.specialize import Path, register_constant
@@ -230,6 +231,33 @@ class JITFunction(KernelFunction, KernelInterface):
         binder = self._binder or self._make_binder()
         return self._compiled(binder.bind(*args, **kwargs), warmup=True)
 
+    def precompile(
+        self, signature: Mapping[str, Any], *, target: Target | str | None = None, **options: Any
+    ) -> list[CompiledKernel]:
+        """Compile every combination of declared types, constants and options; launches that fit find them.
+
+        Args:
+            signature: by parameter name: the value of a `tl.constexpr`, else a type ("*fp32:16" is an array at an
+                address divisible by 16, "i32" an integer); lists are alternatives:
+                `{"x_ptr": "*fp32:16", "BLOCK": [64, 128]}`.
+            target: what to compile for; default is the active driver's.
+            options: compile options; lists are alternatives.
+
+        Returns:
+            The compiled kernels in order; in `AsyncCompileMode` their futures.
+
+        Raises:
+            ArgumentError: an entry fits no parameter.
+            CompilationError: the kernel is wrong.
+        """
+        wanted = None if target is None else compile_target(target)
+        requests = [
+            make_request(FunctionSource(self), specialization, self._given(given), wanted)
+            for specialization, given in declared_variants(self, signature, options)
+        ]
+        kernels = [self._kernel_for(request, warmup=True) for request in requests]
+        return [kernel for kernel in kernels if kernel is not None]
+
     def request(self, *args: Any, **kwargs: Any) -> tuple[Request, Call]:
         """What a launch with these arguments would ask the compiler for, and the call; nothing is compiled."""
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
@@ -269,9 +297,11 @@ class JITFunction(KernelFunction, KernelInterface):
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
         not compiled."""
-        request = self._request(call, call.target or target_at(call.place.device))
+        return self._kernel_for(self._request(call, call.target or target_at(call.place.device)), warmup)
+
+    def _kernel_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
         key = (request.specialization, request.options, request.target)
-        for function in (self, *call.specialization.functions()):
+        for function in (self, *request.specialization.functions()):
             check_globals(function)
         kernel = self._kernels.get(key)
         if kernel is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from tilewright.base.dtypes import dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.bundle import write_bundle
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.specialize import Path as ArgumentPath
@@ -47,17 +48,60 @@ def source_for(fn: KernelFunction, signature: str) -> ASTSource:
     """A kernel with a written signature; arguments and errors as for `compile_file`."""
     entries = read_signature(signature)
     names = fn.arg_names
-    if len(entries) != len(names):
-        raise ArgumentError(
-            f"the signature has {len(entries)} entries, {fn.fn.__name__} has {len(names)} parameters",
-            hint=f"write one entry for each of {', '.join(names)}",
-        )
+    _check_count(fn, len(entries))
     types = {name: kind for name, (kind, _, _) in zip(names, entries, strict=True) if kind}
     constants = {name: value for name, (kind, value, _) in zip(names, entries, strict=True) if not kind}
     facts: dict[ArgumentPath, list[list[Any]]] = {
         (index,): _DIVISIBLE for index, (_, _, divisible) in enumerate(entries) if divisible
     }
     return ASTSource(fn, types, constants, facts)
+
+
+def bundle_file(
+    kernels: Sequence[str], signatures: Sequence[str], targets: Sequence[str], options: Mapping[str, Any], out: Path
+) -> list[CompiledKernel]:
+    """Write variants of kernels of Python files to a bundle; returns what was compiled.
+
+    Args:
+        kernels: `"add.py:add_kernel"`, ...
+        signatures: one for each kernel, or one for all; entries as for `read_signature`, alternatives apart by `|`.
+        targets: what to compile for; none for this machine.
+        options: compile options.
+        out: the file.
+
+    Raises:
+        ArgumentError: no such file or kernel, or a signature does not fit it.
+        CompilationError: a kernel is wrong.
+    """
+    if len(signatures) not in (1, len(kernels)):
+        raise ArgumentError(f"there are {len(kernels)} kernels and {len(signatures)} signatures")
+    made: list[CompiledKernel] = []
+    for kernel, signature in zip(kernels, list(signatures) * (len(kernels) if len(signatures) == 1 else 1)):
+        fn = _load(kernel)
+        for target in targets or ("cpu",):
+            made += fn.precompile(alternatives(fn, signature), target=target, **options)
+    write_bundle(out, made)
+    return made
+
+
+def alternatives(fn: KernelFunction, signature: str) -> dict[str, list[Any]]:
+    """A written signature as `precompile` takes it: a list of alternatives for each parameter."""
+    parts = [part.strip() for part in signature.split(",") if part.strip()]
+    _check_count(fn, len(parts))
+    found: dict[str, list[Any]] = {}
+    for name, part in zip(fn.arg_names, parts, strict=True):
+        entries = [read_signature(entry)[0] for entry in part.split("|")]
+        found[name] = [f"{kind}:16" if divisible else kind or value for kind, value, divisible in entries]
+    return found
+
+
+def _check_count(fn: KernelFunction, count: int) -> None:
+    names = fn.arg_names
+    if count != len(names):
+        raise ArgumentError(
+            f"the signature has {count} entries, {fn.fn.__name__} has {len(names)} parameters",
+            hint=f"write one entry for each of {', '.join(names)}",
+        )
 
 
 def read_signature(text: str) -> list[tuple[str, Any, bool]]:

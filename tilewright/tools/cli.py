@@ -19,7 +19,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
 from tilewright.tools import cache as caches
 from tilewright.tools import doctor
-from tilewright.tools.aot import compile_file, show_compiled
+from tilewright.tools.aot import bundle_file, compile_file, show_compiled
 from tilewright.tools.explain import show_explained
 from tilewright.tools.tour import show
 
@@ -79,6 +79,30 @@ def compile_command(
     are divisible by 16, or the value of a compile-time constant.
     """
     show_compiled(_console(), compile_file(kernel, signature, target, _options(num_warps, num_stages)), out)
+
+
+@main.command("bundle")
+@click.argument("kernels", metavar="FILE.py:KERNEL...", nargs=-1, required=True)
+@click.option("--signature", "-s", "signatures", multiple=True, required=True, help='"*fp32:16, i32|i32:16, 64|128".')
+@click.option("--target", "-t", "targets", multiple=True, help="cpu, cuda:90, ...; give it once for each.")
+@click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
+@click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")
+@click.option("--out", "-o", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
+def bundle_command(
+    kernels: tuple[str, ...], signatures: tuple[str, ...], targets: tuple[str, ...],
+    num_warps: int | None, num_stages: int | None, out: Path,
+) -> None:  # fmt: skip
+    """Write compiled variants of kernels to one file that runs without the compiler and LLVM.
+
+    Signatures are written as for `tilewright compile`, one for all kernels or one for each; alternatives are separated
+    by |, and every combination is compiled. Load the file with tilewright.load_bundle(FILE)["KERNEL"][grid](...).
+    """
+    options = _options(num_warps, num_stages)
+    for kernel in bundle_file(kernels, signatures, targets, options, out):
+        assert kernel.specialization is not None
+        types = ", ".join(f"{name}: {kind}" for name, kind in kernel.specialization.signature.items())
+        click.echo(f"{kernel.name} for {kernel.target}: {types}")
+    click.echo(f"{out}: {decimal(out.stat().st_size)}")
 
 
 @main.command("explain")

@@ -1,27 +1,20 @@
-"""Writes docs/errors.md: mistakes that people make, and what Tilewright says about each.
+"""Writes docs/errors.md and docs/hl_errors.md: mistakes that people make, and what Tilewright says about each.
 
 Every kernel of the page is run and the error that it raises is printed below it, so the page shows what users see.
 
-    python -m tilewright.tools.gallery            writes the page
-    python -m tilewright.tools.gallery --check    compares it, exit status 1 if it is out of date
+    python -m tilewright.tools.gallery            writes the pages
+    python -m tilewright.tools.gallery --check    compares them, exit status 1 if one is out of date
 """
 
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
-import tempfile
-import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.base.errors import TilewrightError
-from tilewright.base.knobs import knobs
+from tilewright.tools import gallery_hl
+from tilewright.tools.error_page import Case, Page, markdown
 
-_FILE = "kernels.py"
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-_OWN_LINE = re.compile(r"(\(tilewright/[\w/]+\.py):\d+\)")
 _HEADER = """\
 import numpy as np
 import tilewright
@@ -42,23 +35,6 @@ Every error that Tilewright raises on purpose is a `tilewright.TilewrightError`;
 are also the Python error that one would expect: `TypeError`, `ValueError`, `NameError`. Errors in a kernel are
 `CompilationError`s with the place in your file; the mistake that an operation found is its `__cause__`.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A mistake.
-
-    Args:
-        title: heading.
-        code: the lines that make it, after those of `_HEADER`.
-        remark: what the reader should take from it, if the error does not say it all.
-        debug: whether device assertions are on, as with TILEWRIGHT_DEBUG=1.
-    """
-
-    title: str
-    code: str
-    remark: str = ""
-    debug: bool = False
 
 
 CASES = (
@@ -374,50 +350,23 @@ CASES = (
 )
 
 
-def _stable(text: str) -> str:
-    """`text` without what differs between runs and versions."""
-    return _OWN_LINE.sub(r"\1)", _ADDRESS.sub("0x…", text))
+_FOLDER = Path(__file__).resolve().parents[2] / "docs"
+PAGE = Page("errors.md", _HEADER, _INTRODUCTION, CASES)
 
 
-def run(case: Case) -> str:
-    """Run the code of a case from a file and return the error as Python would print its last lines.
-
-    Raises:
-        RuntimeError: it raised nothing.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / _FILE
-        path.write_text(f"{_HEADER}\n{textwrap.dedent(case.code).strip()}\n", encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("kernels", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        before, knobs.runtime.debug = knobs.runtime.debug, case.debug
-        try:
-            spec.loader.exec_module(module)
-        except TilewrightError as error:
-            return _stable(f"{type(error).__name__}: {error}".replace(str(path), _FILE))
-        finally:
-            knobs.runtime.debug = before
-    raise RuntimeError(f"the case {case.title!r} raises nothing")
-
-
-def markdown() -> str:
-    """The page."""
-    parts = [_INTRODUCTION.format(header=_HEADER)]
-    for case in CASES:
-        parts.append(f"## {case.title}\n\n```python\n{textwrap.dedent(case.code).strip()}\n```\n")
-        parts.append(f"```text\n{run(case)}\n```\n")
-        if case.remark:
-            parts.append(f"{case.remark}\n")
-    return "\n".join(parts)
+def is_current(page: Page) -> bool:
+    """Whether the file of a page has its text."""
+    path = _FOLDER / page.name
+    return path.is_file() and path.read_text(encoding="utf-8") == markdown(page)
 
 
 def main(arguments: list[str]) -> int:
-    """Write docs/errors.md, or with ``--check`` compare it; returns the exit status."""
-    path, text = Path(__file__).resolve().parents[2] / "docs" / "errors.md", markdown()
+    """Write the pages, or with ``--check`` compare them; returns the exit status. That of `hl` needs PyTorch."""
+    pages = [PAGE, gallery_hl.PAGE] if importlib.util.find_spec("torch") is not None else [PAGE]
     if "--check" in arguments:
-        return 0 if path.is_file() and path.read_text(encoding="utf-8") == text else 1
-    path.write_text(text, encoding="utf-8")
+        return 0 if all(map(is_current, pages)) else 1
+    for page in pages:
+        (_FOLDER / page.name).write_text(markdown(page), encoding="utf-8")
     return 0
 
 

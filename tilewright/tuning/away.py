@@ -106,7 +106,7 @@ def measure(pickled: bytes, warmup: float, rep: float) -> tuple[list[float], lis
     launches: tuple[RemoteLaunch, RemoteLaunch] = pickle.loads(pickled)
     runs = {index: launch.candidate() for index, launch in enumerate(launches)}
     clock = clock_of(gpu_of(launches[0].values))
-    times, _ = time_in_turns(runs, warmup, rep, clock=clock, behind=float("inf"))
+    times, _ = time_in_turns(runs, warmup, rep, clock=clock, drop=False)
     rounds = min(map(len, times.values()))
     return times[0][:rounds], times[1][:rounds]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 _MIN_ROUNDS, _MAX_ROUNDS = 3, 10_000
-_BEHIND = 1.5  # a candidate whose best time exceeds the best median by this factor has lost
+# (rounds, factor): a candidate whose best time of so many rounds exceeds the best median by this factor has lost.
+_BEHIND = ((3, 1.5), (6, 1.25), (12, 1.1))
 _SHORTEST_SAMPLE = 2e-5  # seconds; the clock and the call around a sample cost well under a microsecond
 
 C = TypeVar("C", bound=Hashable)
@@ -89,7 +90,7 @@ def time_in_turns(
     refusals: tuple[type[Exception], ...] = (),
     *,
     clock: Sampler | None = None,
-    behind: float = _BEHIND,
+    drop: bool = True,
     step: Callable[[str], None] = lambda name: None,
 ) -> tuple[dict[C, list[float]], dict[C, Exception]]:
     """Time the candidates in turns.
@@ -100,7 +101,7 @@ def time_in_turns(
         rep: milliseconds for each.
         refusals: exceptions that take a candidate out of the race; others propagate.
         clock: of the device that runs the calls; default is that of the process.
-        behind: a candidate whose best time exceeds the best median by this factor has lost.
+        drop: let those that are clearly slower drop out.
         step: called whenever a candidate has been timed enough.
 
     Returns:
@@ -127,6 +128,7 @@ def time_in_turns(
         rounds += 1
         if rounds >= _MIN_ROUNDS:
             best = min(quantiles_of(times[name], (0.5,))[0] for name in racing)
+            behind = min(factor for least, factor in _BEHIND if rounds >= least) if drop else float("inf")
             left = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * behind]
             for name in racing:
                 if name not in left:

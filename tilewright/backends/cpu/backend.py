@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tilewright.backends.cpu.device.builtin import Builtin, make_builtin
+from tilewright.backends.cpu import machine
+from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.builtin import Builtin, fastcall_text, make_builtin
+from tilewright.backends.cpu.device.interrupt import interrupts_text
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
@@ -152,6 +155,17 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
 def builtin(miss: Callable[..., Any]) -> Builtin | None:
     """A launch function in machine code that calls `miss` for what it does not know; None where there can be none."""
     return make_builtin(miss, _caches[0] if _caches else None)
+
+
+def helpers(triple: str) -> Mapping[str, str]:
+    """Texts of the code of our own that launches need, by name."""
+    texts = {"launcher": ir.launcher_ir(triple), "fastcall": fastcall_text(triple)}
+    return {**texts, "interrupts": interrupts_text(triple)}
+
+
+def why_not(target: Target) -> str:
+    """Why code for `target` does not run on this machine; "" if it does."""
+    return machine.why_not(target)
 
 
 def lowering(name: str) -> Lowering | None:

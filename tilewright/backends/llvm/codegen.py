@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.backends.llvm.features import CpuFeatures, host
+from tilewright.backends.llvm.features import CpuFeatures, host, tell_triple
 from tilewright.backends.llvm.identity import llvmlite_version
 from tilewright.backends.llvm.objectfile import load_object
 from tilewright.backends.protocol import ByteCache
@@ -91,6 +91,20 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
     return load_with_llvm(image, exports, symbols)
 
 
+_provided: dict[str, bytes] = {}
+
+
+def helper_key(name: str, text: str) -> str:
+    """What `provide_helpers` knows code by, from its name and its text."""
+    return hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
+
+
+def provide_helpers(images: Mapping[str, bytes], triple: str) -> None:
+    """Give `load_helper` objects that were compiled elsewhere, by `helper_key`, for a triple that is this machine's."""
+    _provided.update(images)
+    tell_triple(triple)
+
+
 def load_helper(name: str, text: str, exports: Sequence[str], cache: ByteCache | None) -> Library:
     """Load code of our own that no kernel changes, such as a launcher, for this machine.
 
@@ -100,6 +114,9 @@ def load_helper(name: str, text: str, exports: Sequence[str], cache: ByteCache |
         exports: symbols whose addresses are wanted.
         cache: where to look for the object, and where to keep it, so that a warm start needs no LLVM.
     """
+    provided = _provided.get(helper_key(name, text))
+    if provided is not None:
+        return load(provided, exports)
     isa = host()
     identity = "\0".join((name, text, versions(), isa.triple, isa.cpu, isa.flags))
     key = hashlib.sha256(identity.encode()).hexdigest()

@@ -39,6 +39,8 @@ _IMPLIED = {
     "apple-m1": f"{_V82} fp16fml", "apple-m2": f"{_V82} fp16fml bf16 i8mm",
 }  # fmt: skip
 _BASELINE = {"x86_64": _V1, "aarch64": _ARM}
+FEATURES = frozenset(name for names in (*_IMPLIED.values(), *_BASELINE.values()) for name in names.split())
+"""Every feature that some named CPU brings."""
 _ZMM = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
@@ -138,6 +140,19 @@ def host() -> CpuFeatures:
             remember_host(cache, found)
     available = frozenset(flag[1:] for flag in found.flags.split(",") if flag.startswith("+"))
     return CpuFeatures(found.triple, found.cpu, found.flags, available)
+
+
+_told: list[str] = []
+
+
+def tell_triple(triple: str) -> None:
+    """Let `host_triple` know the triple of this machine, from somebody who has code for it."""
+    _told[:] = [triple]
+
+
+def host_triple() -> str:
+    """Triple of this machine; LLVM is asked only if nobody has told it."""
+    return _told[0] if _told else host().triple
 
 
 def _detect() -> HostRecord:

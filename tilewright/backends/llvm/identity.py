@@ -71,7 +71,11 @@ def host_identity() -> str | None:
     if not any(line.startswith((b"flags", b"Features")) for line in lines):
         return None
     system = os.uname()
-    digest = hashlib.sha256("\0".join((system.sysname, system.release, system.machine, llvmlite_version())).encode())
+    try:
+        version = llvmlite_version()
+    except UnsupportedError:  # code that comes in a bundle runs without it
+        version = ""
+    digest = hashlib.sha256("\0".join((system.sysname, system.release, system.machine, version)).encode())
     for line in lines:
         digest.update(b"\0" + line)
     return digest.hexdigest()

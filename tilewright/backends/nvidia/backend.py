@@ -154,6 +154,17 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
     )
 
 
+def helpers(triple: str) -> Mapping[str, str]:
+    """Texts of the code of our own that launches need, by name."""
+    return {"cuda launcher": stub.stub_ir(triple)}
+
+
+def why_not(target: Target) -> str:
+    """Why code for `target` runs on no GPU of this machine; "" if it does on one."""
+    here = {str(target_of(driver.device(ordinal).capability)) for ordinal in range(driver.device_count())}
+    return "" if str(target) in here else f"this machine has {', '.join(sorted(here)) or 'no NVIDIA GPU'}"
+
+
 def lowering(name: str) -> Lowering | None:
     """How code is made for operation `name`."""
     made: Lowering | None = lowerings.lowering(name)

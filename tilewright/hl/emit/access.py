@@ -19,7 +19,7 @@ def emit_load(kernel: Kernel, node: Node) -> None:
     out = node.out
     pointer, covered = _pointer(kernel, tensor, entries, out.dims, node.kwargs.get("base"))
     text = pointer
-    masks = _masks(kernel, tensor, entries, out.dims, node.kwargs.get("mask"), covered)
+    masks = _masks(kernel, entries, out.dims, node.kwargs.get("mask"), covered)
     if masks:
         text += f", mask={' & '.join(masks)}, other={literal(node.kwargs.get('other', 0))}"
     text = f"tl.load({text}{hints(kernel, node)})"
@@ -32,8 +32,8 @@ def emit_store(kernel: Kernel, node: Node) -> None:
     """Write a store."""
     tensor, entries, value = node.args
     dims = accessed(node)
-    pointer, covered = _pointer(kernel, tensor, entries, dims, node.kwargs.get("base"))
-    masks = _masks(kernel, tensor, entries, dims, node.kwargs.get("mask"), covered)
+    pointer, covered = _pointer(kernel, tensor, entries, dims, node.kwargs.get("base"), reading=False)
+    masks = _masks(kernel, entries, dims, node.kwargs.get("mask"), covered, reading=False)
     mask = f", mask={' & '.join(masks)}" if masks else ""
     kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask}{hints(kernel, node)})")
 
@@ -52,8 +52,8 @@ def emit_atomic(kernel: Kernel, node: Node) -> None:
     """Write an atomic update."""
     tensor, entries, *given = node.args
     dims = node.out.dims
-    pointer, covered = _pointer(kernel, tensor, entries, dims)
-    masks = _masks(kernel, tensor, entries, dims, None, covered)
+    pointer, covered = _pointer(kernel, tensor, entries, dims, reading=False)
+    masks = _masks(kernel, entries, dims, None, covered, reading=False)
     texts = [pointer, *(_given(kernel, value, tensor, dims) for value in given)]
     if masks and node.op != "atomic_cas":
         texts.append(f"mask={' & '.join(masks)}")
@@ -73,7 +73,12 @@ def _given(kernel: Kernel, value: Any, tensor: HostTensor, dims: tuple[Dim, ...]
 
 
 def _pointer(
-    kernel: Kernel, tensor: HostTensor, entries: list[Subscript], dims: tuple[Dim, ...], base: Value | None = None
+    kernel: Kernel,
+    tensor: HostTensor,
+    entries: list[Subscript],
+    dims: tuple[Dim, ...],
+    base: Value | None = None,
+    reading: bool = True,
 ) -> tuple[str, set[int]]:
     """(text of the pointers, dimensions of the tile along which they vary); `base` are addresses that are data."""
     covered: set[int] = set()
@@ -85,6 +90,8 @@ def _pointer(
         covered.update(range(len(base.dims)))
     wide = _is_wide(tensor)
     for entry, stride in zip(entries, tensor.stride, strict=True):
+        if is_one(entry, reading):
+            continue
         index = index_text(kernel, entry, dims)
         if index == "0":
             continue
@@ -104,6 +111,11 @@ def _is_wide(tensor: HostTensor) -> bool:
         return False
     last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride, strict=True))
     return bool(last >= _LIMIT)
+
+
+def is_one(entry: Subscript, reading: bool) -> bool:
+    """Whether a tile reads a dimension of one element: every lane gets it. Written it is by the first index alone."""
+    return reading and entry.kind == "tile" and type(entry.extent) is int and entry.extent == 1
 
 
 def index_text(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> str:
@@ -129,14 +141,14 @@ def _moved(index: str, offset: str) -> str:
 
 
 def _masks(
-    kernel: Kernel, tensor: HostTensor, entries: list[Subscript], dims: tuple[Dim, ...], extra: Any, covered: set[int]
+    kernel: Kernel, entries: list[Subscript], dims: tuple[Dim, ...], extra: Any, covered: set[int], reading: bool = True
 ) -> list[str]:
     """The conditions of an access, joined by the caller."""
     masks = [
         mask_text(kernel, dims, [at]) for at in range(len(dims)) if at in covered and kernel.decision.masks([dims[at]])
     ]
     for entry in entries:
-        masks += _bounds(kernel, entry, dims)
+        masks += _bounds(kernel, entry, dims, reading)
     if isinstance(extra, Value):
         masks.append(kernel.operand(extra))
     return masks
@@ -160,9 +172,9 @@ def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
     return placed(kernel.mask(atom), at, 1, len(dims))
 
 
-def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> list[str]:
+def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...], reading: bool) -> list[str]:
     """Conditions for indices that are not proved to be inside the tensor."""
-    if entry.kind in ("scalar", "tensor"):
+    if entry.kind in ("scalar", "tensor") or is_one(entry, reading):
         return []
     low, high = _proved(kernel, entry, dims)
     if low and high:

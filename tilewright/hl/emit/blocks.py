@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl.dims import Dim
+from tilewright.hl.emit.access import is_one
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value
 from tilewright.hl.symbols import Sym, same
@@ -33,10 +34,10 @@ class Block:
 
 def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
     """The rectangle that a load or store touches, if it is one."""
-    tensor, entries = node.args[:2]
+    entries = node.args[1]
     if "mask" in node.kwargs or "base" in node.kwargs or not entries:
         return None
-    varied = [entry for entry in entries if entry.at is not None]
+    varied = [entry for entry in entries if entry.at is not None and not is_one(entry, node.op == "load")]
     places = [entry.at for entry in varied]
     if not varied or places != [at for at in range(len(dims)) if at in places]:
         return None
@@ -44,17 +45,19 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
         return None
     block = Block([], [], [])
     for at, entry in enumerate(entries):
-        if not _add(kernel, block, at, entry, dims, tensor):
+        if not _add(kernel, block, at, entry, dims, node):
             return None
     return block
 
 
-def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], tensor: HostTensor) -> bool:
+def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], node: Node) -> bool:
     """Add a dimension to a rectangle; False where the access is none."""
-    if entry.at is None:
-        if isinstance(entry.what, Value):
+    tensor = node.args[0]
+    if entry.at is None or is_one(entry, node.op == "load"):
+        index = 0 if entry.kind != "scalar" else entry.what
+        if isinstance(index, Value) or index is None:
             return False
-        block.offsets.append(kernel.symbol(entry.what))
+        block.offsets.append(kernel.symbol(index))
         block.lanes.append(1)
         return True
     lanes, decision = kernel.extent(dims[entry.at]), kernel.decision

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.hl import exc
 from tilewright.hl.dims import Dim
 from tilewright.hl.emit.access import emit_atomic, emit_load, emit_store, hints, mask_text
 from tilewright.hl.emit.blocks import Block, block_of, described, descriptor_text, pointer_text
@@ -17,10 +18,14 @@ def emit_node(kernel: Kernel, node: Node) -> None:
     """Write a node, with the user's line above the first one of each."""
     kernel.lines.origin = node.line
     handler = emit_atomic if node.op.startswith("atomic_") else _OWN.get(node.op)
-    if handler is not None:
-        handler(kernel, node)
-    else:
-        ROWS[node.op].emit(kernel, node)
+    try:
+        if handler is not None:
+            handler(kernel, node)
+        else:
+            ROWS[node.op].emit(kernel, node)
+    except exc.Error as error:
+        error.line = error.line or node.line
+        raise
 
 
 def _tile_index(kernel: Kernel, node: Node) -> None:

@@ -165,6 +165,15 @@ def walk(region: Region) -> Iterator[Node]:
             yield from walk(inner)
 
 
+EFFECTS = frozenset(("store", "print", "assert", "call"))
+
+
+def has_effect(node: Node) -> bool:
+    """Whether a node does something besides computing its results."""
+    inner = any(has_effect(item) for region in node.regions for item in region.nodes)
+    return node.op in EFFECTS or node.op.startswith("atomic") or inner
+
+
 def replace(tree: Any, change: Callable[[Any], Any]) -> Any:
     """A tree of arguments with `change` applied to its leaves."""
     if isinstance(tree, list):

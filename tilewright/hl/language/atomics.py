@@ -18,7 +18,7 @@ def _update(name: str, target: Any, index: Sequence[Any], values: tuple[Any, ...
     trace = device_trace(f"hl.{name}")
     if sem not in _ORDERS:
         raise exc.InvalidAPIUsage(f"hl.{name} with the order {sem!r}", hint=f"orders are {', '.join(_ORDERS)}")
-    if not target.is_meta:
+    if not trace.is_host(target):
         raise exc.AtomicOnDeviceTensor(
             f"hl.{name} of a tile", hint="only tensors of the host are shared between programs; write x = x + y"
         )

@@ -13,6 +13,7 @@ from tilewright.hl.trace.state import device_trace
 
 def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: Any = None) -> Any:
     """A tile of zeros; extents are tiles, their block sizes, or numbers."""
+    device_trace("hl.zeros")
     return full(shape, 0, dtype)
 
 

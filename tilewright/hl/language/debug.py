@@ -25,7 +25,7 @@ def device_print(prefix: str, *values: Any) -> None:
     trace = device_trace("hl.device_print")
     if not isinstance(prefix, str):
         raise exc.InvalidAPIUsage(
-            f"what is printed first is {prefix!r} of type {type(prefix).__name__}",
+            f"what is printed first is no text, but of type {type(prefix).__name__}",
             hint='a text comes first: print("x", x)',
         )
     given = [trace.scalar(value) if isinstance(value, Sym) else value for value in values]

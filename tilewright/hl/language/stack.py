@@ -56,7 +56,7 @@ def stacktensor_like(tensor_like: Any, dev_ptrs: Any) -> StackTensor:
     if trace is not None and trace.region is None:
         raise exc.StackTensorOnHost("hl.stacktensor_like outside the loops", hint="call it inside a loop over tiles")
     trace = device_trace("hl.stacktensor_like")
-    if not tensor_like.is_meta:
+    if not trace.is_host(tensor_like):
         raise exc.StackTensorExampleOnDevice(
             "what a stack tensor is like is a tile", hint="give a tensor of the host with the form of the stacked ones"
         )
@@ -64,7 +64,7 @@ def stacktensor_like(tensor_like: Any, dev_ptrs: Any) -> StackTensor:
         raise exc.StackTensorDevPtrDtype(
             f"addresses of type {dev_ptrs.dtype}", hint="make them with torch.tensor(..., dtype=torch.uint64)"
         )
-    if dev_ptrs.is_meta:
+    if trace.is_host(dev_ptrs):
         raise exc.StackTensorDevPtrOnHost(
             "the addresses are a whole tensor of the host",
             hint="subscript it: hl.stacktensor_like(like, pointers[tile])",

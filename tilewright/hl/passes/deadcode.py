@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.hl.graph.nodes import Node, Region, Value, leaves, operands
+from tilewright.hl.graph.nodes import Region, Value, has_effect, leaves, operands
 from tilewright.hl.symbols import Sym
-
-EFFECTS = frozenset(("store", "print", "assert", "call"))
-
-
-def has_effect(node: Node) -> bool:
-    """Whether a node does something besides computing its results."""
-    inner = any(has_effect(item) for region in node.regions for item in region.nodes)
-    return node.op in EFFECTS or node.op.startswith("atomic") or inner
 
 
 def remove_dead(region: Region) -> None:

@@ -22,7 +22,7 @@ from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
-_SEED = "torch.randint(2**62, ()).item()"  # drawn by the launcher, for each launch
+_SEED = "torch.randint(2**62, (), device='cpu').item()"  # drawn by the launcher, for each launch
 _NARROW = 2**31
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from tilewright.hl import exc
+from tilewright.hl.dims import Axis
 from tilewright.hl.rows.table import recipe
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.state import device_trace, raw_shape
@@ -20,13 +22,68 @@ def dims_of(x: Any, dim: Any) -> list[int]:
     return [item % rank for item in (dim if isinstance(dim, list | tuple) else [dim])]
 
 
-def count(x: Any, dims: list[int]) -> Any:
-    """How many valid elements the dimensions have: a number, or a 0-d tensor where that is not known yet."""
+def count(x: Any, dims: list[int], keepdim: bool = True) -> Any:
+    """How many valid elements the dimensions have.
+
+    Returns:
+        A number; a 0-d tensor where it is not known yet; of jagged dimensions, whose rows differ, a tensor that
+        broadcasts against a reduction of `x` (`keepdim` says of which form).
+    """
     trace = device_trace("a reduction")
-    shape, total = raw_shape(x), 1
+    shape, rows = raw_shape(x), []
+    total: Any = 1
     for dim in dims:
-        total = trace.valid(shape[dim]) * total
-    return trace.scalar(total) if isinstance(total, Sym) else total
+        axis = jagged_axis(shape[dim])
+        if axis is None:
+            total = trace.valid(shape[dim]) * total
+        else:
+            rows.append(_row_lengths(x, axis))
+    made = trace.scalar(total) if isinstance(total, Sym) else total
+    for lengths in rows:
+        made = lengths * made
+    return made.squeeze(dims) if rows and not keepdim else made
+
+
+def same_rows(x: Any, dims: list[int], what: str) -> None:
+    """Refuse dimensions whose rows have different lengths.
+
+    Raises:
+        UnsupportedOperation: one of `dims` is a jagged tile.
+    """
+    for dim in dims:
+        axis = jagged_axis(raw_shape(x)[dim])
+        if axis is not None:
+            raise exc.UnsupportedOperation(
+                f"{what} along {axis.name}, whose rows have different lengths", hint="loop over the rows with hl.grid"
+            )
+
+
+def jagged_axis(extent: int) -> Axis | None:
+    """The jagged axis that an extent of samples is, if it is one."""
+    trace = device_trace("a reduction")
+    atom = trace.factors.dim(extent).atom
+    axis = trace.axes[int(atom.key)] if atom is not None and atom.kind == "block" else None
+    return axis if axis is not None and axis.kind == "jagged" else None
+
+
+def _row_lengths(x: Any, axis: Axis) -> Any:
+    """How many lanes of a jagged tile each row has, with the dimensions of `x`.
+
+    Raises:
+        UnsupportedOperation: `x` does not have the dimensions of the rows.
+    """
+    trace = device_trace("a reduction")
+    ends = trace.bounds[axis.id][1]
+    have, want = raw_shape(x), raw_shape(ends)
+    first = next((at for at in range(len(have)) if have[at : at + len(want)] == want), None)
+    if first is None:
+        raise exc.UnsupportedOperation(
+            f"how many elements {axis.name} has differs from row to row, and the rows are no dimension of the tile",
+            hint="divide a sum by the lengths",
+        )
+    begin = trace.scalar(Sym.of(axis.offset)).to(ends.dtype)
+    lengths = torch.minimum(ends - begin, trace.scalar(Sym.of(axis.size)).to(ends.dtype)).clamp_min(0)
+    return lengths.view([*[1] * first, *want, *[1] * (len(have) - first - len(want))])
 
 
 def wide(x: Any) -> Any:
@@ -47,7 +104,7 @@ def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -
     """Sum over count."""
     dims = dims_of(x, dim)
     y = wide(x if dtype is None else x.to(dtype))
-    return (y.sum(dims, keepdim) / count(x, dims)).to(dtype or x.dtype)
+    return (y.sum(dims, keepdim) / count(x, dims, keepdim)).to(dtype or x.dtype)
 
 
 @recipe("_softmax")

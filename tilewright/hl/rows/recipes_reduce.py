@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.rows.gather import lanes, positions, static_extent, take
-from tilewright.hl.rows.recipes import count, dims_of, largest, wide
+from tilewright.hl.rows.recipes import count, dims_of, largest, same_rows, wide
 from tilewright.hl.rows.recipes_math import floats, like
 from tilewright.hl.rows.table import recipe
 from tilewright.hl.trace.state import raw_shape
@@ -49,6 +49,7 @@ def _where(x: Any, extreme: Any, dims: list[int], keepdim: bool) -> Any:
     hit = x == extreme
     place: Any = 0
     for at, dim in enumerate(dims):
+        same_rows(x, dims[at + 1 :], "a position in several dimensions")
         place = place + positions(x, dim).to(torch.int64) * count(x, dims[at + 1 :])
     if x.dtype.is_floating_point:
         hit = torch.where(torch.isnan(extreme), torch.isnan(x), hit)
@@ -107,6 +108,8 @@ def _moments(x: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool) ->
     rest = n - less
     if not isinstance(rest, torch.Tensor):
         rest = builtins.max(rest, 0)
+    elif rest.dim() and not keepdim:
+        rest = rest.squeeze(dims)
     total = (centred * centred).sum(dims, keepdim)
     if not isinstance(rest, torch.Tensor) and rest == 0:
         return total / (total * 0), mean if keepdim else mean.squeeze(dims)

@@ -9,7 +9,7 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.rows.gather import lanes, positions, static_extent, take
-from tilewright.hl.rows.recipes import count, dims_of
+from tilewright.hl.rows.recipes import count, dims_of, same_rows
 from tilewright.hl.rows.table import recipe, refuse
 from tilewright.hl.trace.state import device_trace, raw_shape
 
@@ -273,6 +273,7 @@ def median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         if x.dim() != 1:
             raise exc.UnsupportedOperation("the median over all dimensions", hint="give a dimension: x.median(dim)")
         return median(x, 0)[0]
+    same_rows(x, [dim % x.dim()], "the median")
     values, index = _at(x, (count(x, [dim % x.dim()]) - 1) // 2, dim, keepdim)
     if x.dtype.is_floating_point:
         values = torch.where(torch.isnan(x).any(dim, keepdim), float("nan"), values)

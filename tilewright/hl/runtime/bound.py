@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
@@ -15,9 +16,11 @@ from tilewright.hl.graph.nodes import walk
 from tilewright.hl.language import reference
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.fast_math import keep_wide
+from tilewright.hl.runtime.guard import make_holds
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.settings import RefMode, Settings
 from tilewright.hl.trace.host import Traced, trace_kernel
+from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.source import Source
 from tilewright.hl.tune import cache
 from tilewright.hl.tune.driver import Driver, decorator
@@ -35,6 +38,8 @@ class BoundKernel:
         settings: how it is treated.
         configs: configurations given with it; empty for the default.
         key: its specialization key.
+        outside: what it reads besides its arguments.
+        names: what texts of `outside` use.
 
     Attributes:
         traced: the graphs and what they are made of.
@@ -52,16 +57,18 @@ class BoundKernel:
         settings: Settings,
         configs: Sequence[Config] = (),
         key: Any = None,
+        outside: Sequence[Read] = (),
+        names: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
-        self.function = function
-        self.traced = trace_kernel(source, scope, arguments, settings)
+        self.function, self.outside = function, list(outside)
+        self.traced = trace_kernel(source, scope, arguments, settings, self.outside)
         if settings.fast_math:
             for graph in self.traced.graphs:
                 keep_wide(graph.region)
         if settings.dot_precision:
             _set_precision(self.traced, settings.dot_precision)
-        self._guard = _guard(list(arguments), self.traced.guards)
+        self._holds = make_holds(list(arguments), self.traced.guards, self.outside, dict(names or {}))
         self.config_spec = ConfigSpec(self.traced)
         self.configs = [self.config_spec.normalize(config) for config in configs]
         self.specialization_key = key
@@ -71,7 +78,7 @@ class BoundKernel:
 
     def holds(self, args: Sequence[Any]) -> bool:
         """Whether what the trace assumed of the arguments is true of these."""
-        return self._guard is None or self._guard(*map(plain, args))
+        return self._holds(*map(plain, args))
 
     # --- code ------------------------------------------------------------------------------------------
 
@@ -89,7 +96,8 @@ class BoundKernel:
         try:
             return emit_module(self.traced, decision)
         except exc.Error as error:
-            raise exc.located(error, self.source.location(self.source.tree)) from None
+            place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
+            raise exc.located(error, place or self.source.location(self.source.tree)) from None
 
     def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
         """The text of the generated module for a configuration."""
@@ -111,7 +119,8 @@ class BoundKernel:
             module = self.module(config)
             if self.settings.print_output_code:
                 print(module.text)
-            found = self._compiled[config] = Loaded(self.name, module, self.scope, self.source.file)
+            names = {**self.scope, **self.traced.captured}
+            found = self._compiled[config] = Loaded(self.name, module, names, self.source.file)
         return found
 
     # --- choosing --------------------------------------------------------------------------------------
@@ -212,12 +221,3 @@ def _set_precision(traced: Traced, precision: str) -> None:
         for node in walk(graph.region):
             if node.op == "product":
                 node.kwargs.setdefault("precision", precision)
-
-
-def _guard(parameters: list[str], guards: list[tuple[str, Any]]) -> Callable[..., bool] | None:
-    """A function of the arguments that says whether every guard holds; None where there are none."""
-    if not guards:
-        return None
-    checks = " and ".join(f"({text}) == {expected!r}" for text, expected in guards)
-    made: Callable[..., bool] = eval(f"lambda {', '.join(parameters)}: {checks}")
-    return made

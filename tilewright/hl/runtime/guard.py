@@ -7,32 +7,63 @@ numbers have no guard; their calls take the general way, which gives the same an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
 
+from tilewright.hl.trace.outside import Read, check
+
 Guard = Callable[..., bool]
 
 
-def make_guard(arguments: Mapping[str, Any], static: bool, facts: list[tuple[str, Any]]) -> Guard | None:
+def make_holds(parameters: list[str], facts: list[tuple[str, Any]], found: list[Read], names: dict[str, Any]) -> Guard:
+    """A function of the arguments that says whether what a trace assumed is true of them.
+
+    Args:
+        parameters: names of the arguments.
+        facts: (expression of the arguments, what it must be).
+        found: what the kernel reads besides them.
+        names: what texts of `found` use.
+    """
+    known = dict(names)
+    checks = _facts(facts, found, known)
+    guard: Guard = eval(f"lambda {', '.join(parameters)}: {' and '.join(checks) or 'True'}", known)
+    return guard
+
+
+def _facts(facts: list[tuple[str, Any]], found: list[Read], known: dict[str, Any]) -> list[str]:
+    checks = [check(read, at, known) for at, read in enumerate(found)]
+    return checks + [f"({text}) == {expected!r}" for text, expected in facts]
+
+
+def make_guard(
+    arguments: Mapping[str, Any],
+    static: bool,
+    facts: list[tuple[str, Any]],
+    found: list[Read],
+    names: dict[str, Any],
+) -> Guard | None:
     """A function of the arguments that is true only for calls with the key of these.
 
     Args:
         arguments: the arguments of the binding call, by name.
         static: whether sizes and strides are constants of the code.
         facts: (expression of the arguments, what it must be).
+        found: what the kernel reads besides them.
+        names: what texts of `found` use.
 
     Returns:
         The guard, or None where an argument is of a kind that it does not know.
     """
-    known: dict[str, Any] = {}
+    known = dict(names)
     checks: list[str] = []
     for name, argument in arguments.items():
         made = _checks(name, argument, static, known)
         if made is None:
             return None
         checks += made
-    checks += [f"({text}) == {expected!r}" for text, expected in facts]
+    checks += _facts(facts, found, known)
     guard: Guard = eval(f"lambda {', '.join(arguments)}: {' and '.join(checks) or 'True'}", known)
     return guard
 
@@ -59,4 +90,6 @@ def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> li
         return checks
     if argument is None or type(argument) in (bool, float, str):
         return [*checks, f"{name} == {constant('value', argument)}"]
+    if isinstance(argument, FunctionType):  # what it reads is among the facts
+        return [*checks, f"{name}.__code__ is {constant('code', argument.__code__)}"]
     return None

@@ -15,7 +15,9 @@ from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.guard import Guard, make_guard
 from tilewright.hl.runtime.keys import key_of
 from tilewright.hl.settings import Settings
+from tilewright.hl.trace.outside import namespace, reads
 from tilewright.hl.trace.source import Source
+from tilewright.hl.trace.state import current
 from tilewright.hl.tune.driver import several
 
 _CONSTANT = ("constexpr", "ConstExpr")
@@ -83,7 +85,9 @@ class Kernel:
                 found = self._find(key, args)
                 if found is None:
                     arguments = dict(zip(self.signature.parameters, args, strict=True))
-                    found = BoundKernel(self.fn, self.source, self.scope, arguments, self.settings, self.configs, key)
+                    outside, names = reads(self.fn, arguments), namespace(self.fn)
+                    given = self.source, self.scope, arguments, self.settings, self.configs
+                    found = BoundKernel(self.fn, *given, key, outside, names)
                     self._bound.setdefault(key, []).append(found)
         return found
 
@@ -133,6 +137,11 @@ class Kernel:
         hot = self._hot
         if hot is not None and not kwargs and len(args) == self._count and hot[0](*args):
             return hot[1].run(*args)
+        if current() is not None:
+            raise exc.NestedKernelCallsNotSupported(
+                f"the kernel {self.name} is called inside a kernel",
+                hint="call one after the other, or a plain function",
+            )
         args = self.normalize_args(*args, **kwargs)
         bound = self.bind(args)
         self._hot = self._guarded(bound, args)
@@ -144,7 +153,8 @@ class Kernel:
         arguments = dict(zip(self.signature.parameters, marked, strict=True))
         if self.key is not None:
             return None
-        guard = make_guard(arguments, self.settings.static_shapes, bound.traced.guards)
+        static, facts = self.settings.static_shapes, bound.traced.guards
+        guard = make_guard(arguments, static, facts, bound.outside, namespace(self.fn))
         return None if guard is None else (guard, bound)
 
     def __repr__(self) -> str:

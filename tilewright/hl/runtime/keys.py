@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from tilewright.hl.constexpr import ConstExpr
+from tilewright.hl.trace import carried
 
 
 def key_of(argument: Any, static: bool) -> Any:
@@ -29,4 +31,11 @@ def key_of(argument: Any, static: bool) -> Any:
         return type(argument), tuple(key_of(item, static) for item in argument)
     if isinstance(argument, dict):
         return dict, tuple((name, key_of(item, static)) for name, item in argument.items())
+    if isinstance(argument, FunctionType):
+        return argument.__code__, len(argument.__closure__ or ())  # what it reads is compared apart
+    if isinstance(argument, MethodType):
+        return MethodType, argument.__func__.__code__, type(argument.__self__)
+    parts = carried.children(argument)
+    if parts:
+        return type(argument), tuple((name, key_of(item, static)) for name, item in parts)
     return type(argument), argument

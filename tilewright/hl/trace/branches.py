@@ -155,7 +155,7 @@ def run_while(interpreter: Interpreter, node: ast.While) -> None:
         tests.append(test)
         trace.region = region
         trace.repeats += 1
-        interpreter.body(node.body, "a loop on values of tiles")
+        interpreter.body(interpreter.source.without_continue(node.body), "a loop on values of tiles")
         trace.repeats -= 1
         return Node("while", (), {}, node.lineno)
 

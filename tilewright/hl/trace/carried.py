@@ -12,7 +12,12 @@ import torch
 Path = tuple[Any, ...]
 
 
-def _children(tree: Any) -> list[tuple[Any, Any]]:
+class Attribute(str):
+    """A key of a path that is the name of an attribute."""
+
+
+def children(tree: Any) -> list[tuple[Any, Any]]:
+    """(key, part) of a container; none of anything else."""
     if isinstance(tree, dict):
         return list(tree.items())
     if isinstance(tree, torch.Size):
@@ -20,7 +25,7 @@ def _children(tree: Any) -> list[tuple[Any, Any]]:
     if isinstance(tree, list | tuple):
         return list(enumerate(tree))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
+        return [(Attribute(field.name), getattr(tree, field.name)) for field in dataclasses.fields(tree)]
     return []
 
 
@@ -29,16 +34,16 @@ def tensors(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if isinstance(tree, torch.Tensor):
         yield path, tree
         return
-    for key, item in _children(tree):
+    for key, item in children(tree):
         yield from tensors(item, (*path, key))
 
 
 def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """(path, leaf) of everything in nested containers that is no container."""
-    children = _children(tree)
-    if not children and not isinstance(tree, dict | list | tuple):
+    parts = children(tree)
+    if not parts and not isinstance(tree, dict | list | tuple):
         yield path, tree
-    for key, item in children:
+    for key, item in parts:
         yield from leaves(item, (*path, key))
 
 
@@ -58,10 +63,10 @@ def copied(tree: Any, known: dict[int, Any] | None = None) -> Any:
     elif isinstance(tree, tuple) and not isinstance(tree, torch.Size):
         items = [copied(item, known) for item in tree]
         fresh = type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    elif _children(tree):
+    elif children(tree):
         fresh = copy.copy(tree)
         known[id(tree)] = fresh
-        for key, item in _children(tree):
+        for key, item in children(tree):
             object.__setattr__(fresh, key, copied(item, known))
     else:
         return tree
@@ -98,7 +103,25 @@ def put(tree: Any, path: Path, leaf: Any) -> Any:
     return tree
 
 
+def rebuilt(tree: Any, items: dict[Any, Any]) -> Any:
+    """A container like `tree` that holds `items`, by the keys of `children`."""
+    if isinstance(tree, dict):
+        return type(tree)(items) if type(tree) is not dict else dict(items)
+    if isinstance(tree, list | tuple):
+        parts = list(items.values())
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    fresh = copy.copy(tree)
+    for name, item in items.items():
+        object.__setattr__(fresh, name, item)
+    return fresh
+
+
 def path_text(path: Path) -> str:
     """A path as Python writes it: `state['m'][0]`."""
     head, *rest = path
-    return str(head) + "".join(f"[{key!r}]" for key in rest)
+    return str(head) + "".join(f".{key}" if isinstance(key, Attribute) else f"[{key!r}]" for key in rest)
+
+
+def path_name(path: Path) -> str:
+    """A path as a name: `state_m_0`."""
+    return "_".join(str(part) for part in path)

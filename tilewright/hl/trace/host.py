@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,16 @@ import torch
 
 from tilewright import errors
 from tilewright.hl import exc
-from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
 from tilewright.hl.symbols import Sym, number_needed, set_hooks, show, substitute
 from tilewright.hl.trace import branches, builtins, loops, statements
+from tilewright.hl.trace.arguments import device_of, host_view, integers
+from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
-from tilewright.hl.trace.samples import Sampling, literals
+from tilewright.hl.trace.outside import Read
+from tilewright.hl.trace.samples import Sampling
 from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import Trace, current, tracing
 from tilewright.hl.trace.statements import Interpreter
@@ -43,6 +45,7 @@ class Traced:
         scope: names that the function sees besides its own.
         constants: results of calls that the launcher has constants for, in order.
         guards: (expression of the arguments, what it must be).
+        captured: tensors from outside that the launcher has under names of its own.
         device: the device of the kernel's tensors.
         tunables: choices that the program itself leaves to the configuration, by name.
     """
@@ -56,6 +59,7 @@ class Traced:
     constants: list[Any]
     guards: list[tuple[str, Any]]
     device: Any
+    captured: dict[str, Any] = field(default_factory=dict)
     tunables: dict[str, Any] = field(default_factory=dict)
 
 
@@ -67,7 +71,22 @@ class _Equal(Exception):
         self.pair = left, right
 
 
-def trace_kernel(source: Source, scope: dict[str, Any], arguments: dict[str, Any], options: Any) -> Traced:
+@dataclass(frozen=True)
+class _Request:
+    """What is traced: the same for every sampling."""
+
+    source: Source
+    scope: dict[str, Any]
+    arguments: dict[str, Any]
+    options: Any
+    outside: list[Read]
+    constants: set[int]
+    equal: dict[str, str]
+
+
+def trace_kernel(
+    source: Source, scope: dict[str, Any], arguments: dict[str, Any], options: Any, outside: list[Read]
+) -> Traced:
     """Trace a kernel twice, with other samples.
 
     Args:
@@ -75,36 +94,40 @@ def trace_kernel(source: Source, scope: dict[str, Any], arguments: dict[str, Any
         scope: names that the kernel's module defines.
         arguments: the values of the parameters.
         options: settings; `static_shapes` and `check_trace` are read.
+        outside: what the kernel reads besides its arguments.
 
     Raises:
         LeakedSample: the two traces differ.
     """
-    constants = set(source.integers())
-    for argument in arguments.values():
-        constants.update(_integers(argument))
-    equal: dict[str, str] = {}
-    first = _settled(source, scope, arguments, options, constants, equal, 0)
-    if options.check_trace:
-        _compare(first, _settled(source, scope, arguments, options, constants, equal, 1))
+    found = list(arguments.values()) + [read.value for read in outside]
+    constants = {*source.integers(), *(n for item in found for n in integers(item))}
+    request = _Request(source, scope, arguments, options, outside, constants, {})
+    try:
+        return _checked(request, 0)
+    except exc.Error as error:
+        # A number that the host or a `cat` computed may be one of the primes; with others it is not.
+        try:
+            return _checked(request, 2)
+        except exc.Error:
+            raise error from error.__cause__
+
+
+def _checked(request: _Request, round: int) -> Traced:
+    """A trace that agrees with the next one."""
+    first = _settled(request, round)
+    if request.options.check_trace:
+        _compare(first, _settled(request, round + 1))
     return first
 
 
-def _settled(
-    source: Source,
-    scope: dict[str, Any],
-    arguments: dict[str, Any],
-    options: Any,
-    constants: set[int],
-    equal: dict[str, str],
-    round: int,
-) -> Traced:
+def _settled(request: _Request, round: int) -> Traced:
     """A trace in which every size that the host found equal to another one is that one."""
     while True:
         try:
-            return _trace(source, scope, arguments, options, Sampling(constants, round), equal)
+            return _trace(request, Sampling(request.constants, round))
         except _Equal as found:
             left, right = found.pair
-            equal[right] = equal.get(left, left)
+            request.equal[right] = request.equal.get(left, left)
 
 
 @contextmanager
@@ -118,33 +141,19 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _integers(argument: Any) -> list[int]:
-    if isinstance(argument, torch.Tensor):
-        return list(literals(tuple(argument.shape), argument.stride()))
-    if isinstance(argument, dict):
-        return [n for item in argument.values() for n in _integers(item)]
-    if isinstance(argument, list | tuple):
-        return [n for item in argument for n in _integers(item)]
-    return list(literals(argument))
-
-
-def _trace(
-    source: Source,
-    scope: dict[str, Any],
-    arguments: dict[str, Any],
-    options: Any,
-    sampling: Sampling,
-    equal: dict[str, str],
-) -> Traced:
-    device = device_of(arguments)
-    trace = Trace(sampling, device)
-    trace.equal = equal
-    trace.guards = [(f"{left} == {right}", True) for right, left in equal.items()]
+def _trace(request: _Request, sampling: Sampling) -> Traced:
+    source, scope = request.source, request.scope
+    trace = Trace(sampling, device_of(request.arguments))
+    trace.equal = request.equal
+    trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
+    tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
+    trace.outside = {id(read.value): read for read in tensors}
     names = {name: value for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
-    with tracing(trace), torch.no_grad(), _one_thread():
-        for name, argument in arguments.items():
-            names[name] = _argument(trace, argument, name, options)
+    elsewhere = torch.get_default_device().type != "cpu"  # samples are on the CPU whatever the user's default
+    with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
+        for name, argument in request.arguments.items():
+            names[name] = host_view(trace, argument, (name,), request.options.static_shapes)
         interpreter = Interpreter(trace, source, names)
         with FunctionMode(trace), DispatchMode(trace):
             interpreter.run(source.tree.body)
@@ -156,64 +165,9 @@ def _trace(
         )
     guards = list(dict.fromkeys(trace.guards))
     left = trace.graphs, trace.axes, trace.slots
-    return Traced(source, *left, interpreter.folded, scope, trace.constants, guards, device, trace.tunables)
-
-
-def device_of(arguments: Any) -> Any:
-    """The device of the first tensor in nested arguments.
-
-    Raises:
-        NoTensorArgs: there is none.
-    """
-    found = _first_device(arguments)
-    if found is None:
-        raise exc.NoTensorArgs(
-            "no argument is a tensor, so there is no device to run on",
-            hint="pass a tensor, or a torch.device as an argument",
-        )
-    return found
-
-
-def _first_device(tree: Any) -> Any:
-    if isinstance(tree, torch.Tensor):
-        return tree.device
-    if isinstance(tree, torch.device):
-        return tree
-    items = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
-    return next((found for found in map(_first_device, items) if found is not None), None)
-
-
-def _argument(trace: Trace, argument: Any, name: str, options: Any) -> Any:
-    """What host code sees for an argument."""
-    if isinstance(argument, torch.Tensor):
-        return _meta(trace, argument, name, options.static_shapes)
-    if isinstance(argument, ConstExpr):
-        return argument.value
-    if isinstance(argument, int) and not isinstance(argument, bool):
-        return trace.host_symbol(name, name, argument)
-    if isinstance(argument, dict):
-        items = {key: _argument(trace, item, f"{name}_{key}", options) for key, item in argument.items()}
-        return type(argument)(items)
-    if isinstance(argument, list | tuple) and not isinstance(argument, torch.Size):
-        parts = [_argument(trace, item, f"{name}_{at}", options) for at, item in enumerate(argument)]
-        return type(argument)(*parts) if hasattr(argument, "_fields") else type(argument)(parts)
-    return argument
-
-
-def _meta(trace: Trace, tensor: Any, name: str, static: bool) -> Any:
-    with trace.silence():
-        if static:
-            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-        shape = [
-            trace.host_symbol(f"{name}_size_{dim}", f"{name}.size({dim})", extent).sample
-            for dim, extent in enumerate(tensor.shape)
-        ]
-        order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
-        strides, step = [0] * tensor.dim(), 1
-        for dim in order:
-            strides[dim] = step if tensor.stride(dim) else 0
-            step *= shape[dim]
-        return torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
+    made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
+    made.captured, made.tunables = trace.captured, trace.tunables
+    return made
 
 
 def _compare(first: Traced, second: Traced) -> None:
@@ -224,7 +178,7 @@ def _compare(first: Traced, second: Traced) -> None:
         texts = ((node.line, node_text(node), node_text(twin)) for node, twin in pairs)
         line, ours, theirs = next((item for item in texts if item[1] != item[2]), (one.line, "", ""))
         raise exc.LeakedSample(
-            f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}",
+            named(first.axes, f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}"),
             errors.Location(first.source.file, line, function=first.source.name),
             hint="use sizes through x.shape, x.size() and tile.block_size, not through C code",
         )

@@ -34,7 +34,7 @@ def host_tensor(trace: Trace, tensor: Any) -> HostTensor:
     Raises:
         HostTensorDirectUsage: it is a tile, or has no name that the launcher could pass.
     """
-    found = trace.hosts.get(id(tensor))
+    found = trace.host(tensor)
     if found is None:
         raise exc.HostTensorDirectUsage(
             "only tensors of the host can be loaded, stored and updated",
@@ -43,16 +43,8 @@ def host_tensor(trace: Trace, tensor: Any) -> HostTensor:
     return found
 
 
-def access(trace: Trace, tensor: Any, index: Any, base: Any = None, stores: bool = False) -> Access:
-    """What `tensor[index]` touches.
-
-    Args:
-        trace: the running trace.
-        tensor: a tensor of the host.
-        index: what it is subscripted with.
-        base: a tile of addresses, where the tensor stands for several.
-        stores: every lane has an element of its own; else a dimension of one element is read for every lane of a tile.
-    """
+def access(trace: Trace, tensor: Any, index: Any, base: Any = None) -> Access:
+    """What `tensor[index]` touches; `base` is a tile of addresses where it stands for several tensors."""
     host = host_tensor(trace, tensor)
     made = Access(host, [], [] if base is None else list(raw_shape(base)))
     entries = _expanded(trace, host, index)
@@ -71,7 +63,7 @@ def access(trace: Trace, tensor: Any, index: Any, base: Any = None, stores: bool
             at = place + len(common) - entry.dim()
             made.entries.append(Subscript("tensor", trace.lift(entry), at, extent=extent))
         else:
-            made.entries.append(_entry(trace, made, entry, extent, stores))
+            made.entries.append(_entry(trace, made, entry, extent))
     return made
 
 
@@ -100,14 +92,12 @@ def _expanded(trace: Trace, host: HostTensor, index: Any) -> list[Any]:
     return entries[:dots] + rest + entries[dots + 1 :]
 
 
-def _entry(trace: Trace, made: Access, entry: Any, extent: Any, stores: bool) -> Subscript:
+def _entry(trace: Trace, made: Access, entry: Any, extent: Any) -> Subscript:
     at = len(made.shape)
     if isinstance(entry, Tile):
         if entry.axis.kind == "grid":
             return Subscript("scalar", Sym.of(entry.axis.offset) + entry.offset, extent=extent)
         made.shape.append(entry.axis.prime)
-        if type(extent) is int and extent == 1 and not stores:
-            return Subscript("scalar", 0, extent=1)
         return Subscript("tile", entry.axis.id, at, entry.offset, extent=extent)
     if isinstance(entry, slice):
         return _slice(trace, made, entry, extent)
@@ -206,7 +196,7 @@ def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | 
 
 def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, base: Any = None) -> None:
     """Record `tensor[index] = value`."""
-    made = access(trace, tensor, index, base, stores=True)
+    made = access(trace, tensor, index, base)
     if isinstance(value, Sym):
         value = trace.scalar(value)
     if isinstance(value, torch.Tensor):

@@ -14,7 +14,7 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
+from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
 from tilewright.hl.symbols import Sym, same
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.messages import type_text
@@ -49,7 +49,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         body = trace.region = Region()
         interpreter.assign(node.target, _target(items, axes))
         trace.loops.append(loop)
-        interpreter.body(node.body, "a loop over tiles")
+        interpreter.body(interpreter.source.without_continue(node.body), "a loop over tiles")
         trace.loops.pop()
         loop.regions.append(body)
         outer.nodes.append(loop)
@@ -57,6 +57,10 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
     finally:
         trace.region = None
     _forget(interpreter, before)
+    if not has_effect(loop):
+        raise exc.EmptyDeviceLoopAfterDCE(
+            "nothing in this loop has an effect", hint="store the result into a tensor of the host: out[tile] = ..."
+        )
 
 
 def _forget(interpreter: Interpreter, before: dict[str, Any]) -> None:
@@ -143,7 +147,7 @@ def _inner(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         loop, axes = _open(interpreter, node, items, bounds, top=False)
         interpreter.assign(node.target, _target(items, axes))
         interpreter.trace.loops.append(loop)
-        interpreter.body(node.body, "a loop over tiles")
+        interpreter.body(interpreter.source.without_continue(node.body), "a loop over tiles")
         interpreter.trace.loops.pop()
         return loop
 

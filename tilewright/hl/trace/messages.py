@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from tilewright.hl.dims import Dim
+from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Value
 from tilewright.hl.trace.state import Trace
 
+_ATTRIBUTES = {"begin": ".begin", "block": ".block_size", "valid": ".end - begin"}
+_SYMBOL = re.compile(r"\b(begin|block|valid)\((\d+)\)|\bblock(\d+)\b")
 _NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.])")
 
 
@@ -22,6 +25,19 @@ def dim_text(trace: Trace, dim: Dim) -> str:
 def type_text(trace: Trace, value: Value) -> str:
     """A value's type as users know it: "float32[tile_m, 64]"."""
     return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(dim_text(trace, dim) for dim in value.dims)}]"
+
+
+def named(axes: Sequence[Axis], text: str) -> str:
+    """`text` with the symbols of axes as the user's code has them: "tile_m.begin" for "begin(0)"."""
+
+    def name(match: re.Match[str]) -> str:
+        kind, key, plain = match.groups()
+        axis = axes[int(key or plain)].name if int(key or plain) < len(axes) else None
+        if axis is None:
+            return match.group()
+        return axis if plain else f"{axis}{_ATTRIBUTES[kind]}"
+
+    return _SYMBOL.sub(name, text)
 
 
 def translate(trace: Trace, message: str) -> str:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tilewright.hl import exc
 from tilewright.hl.rows import table
 from tilewright.hl.rows.files import RECIPES, ROWS
+from tilewright.hl.rows.gather import span, static_extent, take
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import shape_arguments
 from tilewright.hl.trace.indexing import load, store
@@ -74,6 +75,9 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **kwargs)
 
     def _device(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "arange" and any(isinstance(arg, Sym | Tile) for arg in args):
+            bounds = [Sym.of(arg.axis.size) if isinstance(arg, Tile) else arg for arg in args]
+            return span(*bounds, dtype=kwargs.get("dtype") or torch.int64)
         change = sample_of if name in shape_arguments.SIZES else self._value_of
         args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
         if "device" in kwargs or name in shape_arguments.FACTORIES:
@@ -83,7 +87,9 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
     def _value_of(self, arg: Any) -> Any:
         if isinstance(arg, Sym):
             return self.trace.scalar(arg)
-        if isinstance(arg, torch.Tensor) and arg.is_meta:
+        if isinstance(arg, torch.Tensor) and self.trace.is_host(arg):
+            if arg.dim() == 0:
+                return load(self.trace, arg, ())
             self.trace.lift(arg)  # raises: only parts of host tensors can be used
         if isinstance(arg, Tile):
             raise exc.IncorrectTileUsage(
@@ -139,15 +145,40 @@ def _count(trace: Trace, tensor: Any) -> Any:
 
 
 def _getitem(trace: Trace, tensor: Any, index: Any) -> Any:
-    if trace.region is None or not tensor.is_meta:
+    if trace.region is None:
         return NotImplemented
+    if not trace.is_host(tensor):
+        return _part(trace, tensor, index)
     return load(trace, tensor, index)
+
+
+def _part(trace: Trace, tensor: Any, index: Any) -> Any:
+    """A subscript of a tile: PyTorch's own, where no subscript is a tile itself."""
+    entries = list(index) if isinstance(index, tuple) else [index]
+    if not any(isinstance(entry, Tile) for entry in entries):
+        return NotImplemented
+    plain = [slice(None) if isinstance(entry, Tile) else entry for entry in entries]
+    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
+    if any(not (entry is None or entry is Ellipsis or entry == slice(None)) for entry in plain):
+        raise exc.InvalidIndexingType("a tile is subscripted with a tile and a number", hint="subscript it twice")
+    at = 0
+    for entry in entries:
+        if isinstance(entry, Tile):
+            tensor = _lanes_of(tensor, at, entry)
+        at += 0 if entry is None else tensor.dim() - used + 1 if entry is Ellipsis else 1
+    return tensor[tuple(plain)]
+
+
+def _lanes_of(tensor: Any, dim: int, tile: Tile) -> Any:
+    """The lanes of a whole dimension that a tile means."""
+    extent = static_extent(tensor, dim, "a subscript by a tile", "it has the lanes of another tile already")
+    return take(tensor, tile.index.clamp(0, extent - 1), dim)
 
 
 def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
     if trace.region is None:
         return NotImplemented
-    if not tensor.is_meta:
+    if not trace.is_host(tensor):
         raise exc.DeviceTensorSubscriptAssignmentNotAllowed(
             "a part of a tile cannot be assigned", hint="write x = torch.where(condition, new, x)"
         )
@@ -224,7 +255,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _in_place(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = args[0]
-        if target.is_meta:
+        if self.trace.is_host(target):
             self.trace.lift(target)  # raises: a host tensor is changed through subscripts
         pure = getattr(getattr(torch.ops.aten, name), function._overloadname, None) or RECIPES[name]
         with self:

@@ -47,10 +47,12 @@ class Source:
             raise exc.SourceNotAvailable(
                 f"{self.name} is not defined with `def`", hint="a lambda or an `async def` cannot be a kernel"
             )
+        _check_statements(definition, first - 1 - len(head), self)
         ast.increment_lineno(definition, first - 1 - len(head))
         self.tree = definition
         self.carried: dict[int, set[Any]] = {}
         self._codes: dict[int, CodeType] = {}
+        self._bodies: dict[int, list[ast.stmt]] = {}
 
     def expression(self, node: ast.expr) -> CodeType:
         """Code that evaluates `node`."""
@@ -76,6 +78,13 @@ class Source:
             code = self._codes[id(node)] = make()
         return code
 
+    def without_continue(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """The body of a loop with what follows `if c: continue` as the other arm: no jump is left."""
+        known = self._bodies.get(id(statements))
+        if known is None:
+            known = self._bodies[id(statements)] = _straight(statements, [])
+        return known
+
     def line(self, number: int) -> str:
         """A line of the file, without indentation."""
         return linecache.getline(self.file, number).strip()
@@ -90,3 +99,42 @@ class Source:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and type(node.value) is int:
                 yield node.value
+
+
+def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -> None:
+    """Refuse what makes the function something else than a run from top to bottom."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            place = errors.Location(source.file, node.lineno + moved, node.col_offset, None, None, source.name)
+            raise exc.StatementNotSupported(
+                f"`{type(node).__name__.lower()}` in a kernel",
+                place,
+                hint="a kernel runs from its first line to its last",
+            )
+    arguments = definition.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        raise exc.InvalidSignature(
+            f"{source.name} has parameters that are not one each by position",
+            errors.Location(source.file, definition.lineno + moved, definition.col_offset, None, None, source.name),
+            hint="name every parameter, or pass a list or a dictionary",
+        )
+
+
+def _straight(statements: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
+    """`statements` and then `rest`, where `continue` skips what is behind it."""
+    for at, statement in enumerate(statements):
+        if isinstance(statement, ast.Continue):
+            return statements[:at]
+        if isinstance(statement, ast.If) and _continues(statement):
+            behind = _straight(statements[at + 1 :], rest)
+            body = _straight(statement.body, behind) or [ast.copy_location(ast.Pass(), statement)]
+            made = ast.If(statement.test, body, _straight(statement.orelse, behind))
+            return [*statements[:at], ast.copy_location(made, statement)]
+    return statements + rest
+
+
+def _continues(statement: ast.stmt) -> bool:
+    """Whether a statement has a `continue` of the loop that it stands in."""
+    if isinstance(statement, ast.Continue):
+        return True
+    return isinstance(statement, ast.If) and any(map(_continues, [*statement.body, *statement.orelse]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
 from tilewright.hl.symbols import Atom, Sym, same, show, substitute
+from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 
 _LOCAL = threading.local()
@@ -38,6 +40,8 @@ class Trace:
         tunables: choices that the program leaves to the configuration, by name.
         equal: expressions of the host that are known to be equal to another one.
         bounds: for each axis the bounds as the user's code has them.
+        outside: tensors that the kernel can reach besides its arguments, by identity.
+        captured: those of them that the launcher must have, by the names that it gives them.
         drawn: how many calls drew random numbers with a seed of the launcher.
         repeats: how many loops of unknown length (`while`) are open.
     """
@@ -61,6 +65,8 @@ class Trace:
         self.equal: dict[str, str] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
         self.drawn = self.repeats = 0
+        self.outside: dict[int, Read] = {}
+        self.captured: dict[str, Any] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
@@ -174,7 +180,7 @@ class Trace:
         value = self.value(arg)
         if value is not None:
             return value
-        if id(arg) in self.hosts or arg.is_meta:
+        if self.is_host(arg):
             name = self.hosts[id(arg)].text if id(arg) in self.hosts else "a tensor of the host"
             raise exc.HostTensorDirectUsage(
                 f"{name} is a whole tensor of the host; a loop can only use parts of it",
@@ -216,6 +222,26 @@ class Trace:
         with self.silence():
             made = torch.full((), number, dtype=dtype, device="cpu")
         return self.record("full", (number,), made)
+
+    # --- tensors of the host ---------------------------------------------------------------------------
+
+    def is_host(self, tensor: Any) -> bool:
+        """Whether a tensor is the host's: an argument, made of them, or found outside."""
+        return tensor.is_meta or id(tensor) in self.outside
+
+    def host(self, tensor: Any) -> HostTensor | None:
+        """What kernels see of a tensor of the host; of one found outside an argument is made at its first use."""
+        found = self.hosts.get(id(tensor))
+        read = self.outside.get(id(tensor))
+        if found is None and read is not None:
+            words = re.findall(r"\w+", read.text.replace("cell_contents", ""))
+            name = f"outer_{words[-1] if words else ''}_{len(self.hosts)}"
+            text = read.text if read.live else name
+            if not read.live:
+                self.captured[name] = tensor
+            found = HostTensor(name, text, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+            self.hosts[id(tensor)] = found
+        return found
 
     # --- axes ----------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
-from tilewright.hl.trace.messages import translate
+from tilewright.hl.trace.messages import named, translate
 from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
@@ -95,10 +95,17 @@ class Interpreter:
                 exec(self.source.statement(node), self.scope)
                 self._name_values(node)
         except exc.Error as error:
+            error.message = named(self.trace.axes, error.message)
             raise exc.located(error, self._place(node, error)) from error.__cause__
         except NameError as error:
             raise self._undefined(node, error) from None
         except _TORCH_ERRORS as error:
+            if self.trace.region is None and "meta tensors" in str(error):
+                raise exc.HostValueNotAvailable(
+                    "a value of a tensor is needed on the host while the kernel is compiled",
+                    self._place(node, error),
+                    hint="give the number as an argument, or decide in the loop",
+                ) from error
             if self.trace.region is None:
                 raise
             message = translate(self.trace, str(error))
@@ -141,7 +148,7 @@ class Interpreter:
         for item in items:
             self.assign(node.target, item)
             try:
-                self.run(node.body)
+                self.run(self.source.without_continue(node.body))
             except _Break:
                 return
             except _Continue:
@@ -231,7 +238,9 @@ def _break(interpreter: Interpreter, node: ast.stmt) -> None:
 
 def _refused(interpreter: Interpreter, node: ast.stmt) -> None:
     if interpreter.trace.region is not None:
-        raise exc.NotAllowedOnDevice(f"`{type(node).__name__.lower()}` inside a loop over tiles")
+        raise exc.NotAllowedOnDevice(
+            f"`{type(node).__name__.lower()}` inside a loop over tiles", hint="put it around the call of the kernel"
+        )
     exec(interpreter.source.statement(node), interpreter.scope)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,9 @@ class Tile(int):
         return self.axis.name if type(self.offset) is int and self.offset == 0 else f"{self.axis.name} + {self.offset}"
 
 
+_OWN_FRAMES = frozenset(("<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"))  # of a kernel's text
+
+
 @dataclass(frozen=True)
 class Range:
     """What `hl.tile`, `hl.grid` and `hl.jagged_tile` return: the bounds of one loop or several.
@@ -121,6 +125,11 @@ class Range:
     places: tuple[tuple[Any, Any], ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
+        if sys._getframe(1).f_code.co_name not in _OWN_FRAMES:
+            raise exc.NotAllowedInHelperFunction(
+                f"a loop over hl.{self.kind} in a function that the kernel calls",
+                hint="write the loop in the kernel itself, and call the function in its body",
+            )
         raise exc.LoopFunctionNotInFor(
             f"hl.{self.kind} makes a loop and must be what a `for` iterates",
             hint=f"write `for tile in hl.{self.kind}(...):` in the kernel itself",

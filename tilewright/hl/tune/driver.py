@@ -1,6 +1,6 @@
 """Tuning: candidates are compiled beside each other, checked against a baseline, and timed in turns.
 
-    propose -> compile in threads -> run once and compare -> time in turns -> propose near the best ...
+    propose -> compile in processes -> run once and compare -> time in turns -> propose near the best ...
 
 What does not compile or computes something else is out, with its reason. Arguments that the kernel changes are put back
 before every run.
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
+import tilewright
 from tilewright import testing
 from tilewright.hl import exc
 from tilewright.hl.config import Config
@@ -115,10 +116,10 @@ class Driver:
         """Compile, check and time some configurations."""
         wanted = list(dict.fromkeys(self._allowed(configs)))
         jobs = self.settings.autotune_precompile_jobs or os.cpu_count() or 1
-        with ThreadPoolExecutor(jobs) as pool:
-            compiled = list(pool.map(self._compiled, wanted))
-        right = [config for config, fine in zip(wanted, compiled, strict=True) if fine and self._checked(config)]
-        candidates = {config: self._candidate(config) for config in right}
+        executor = testing.ForkExecutor(jobs) if testing.can_fork() else ThreadPoolExecutor(jobs)
+        with executor, tilewright.AsyncCompileMode(executor, ignore_errors=True):
+            wanted = [config for config in wanted if self._begun(config)]
+        candidates = {config: self._candidate(config) for config in wanted if self._checked(config)}
         times, refused = testing.time_in_turns(candidates, _WARMUP, _REP, (Exception,))
         for config, error in refused.items():
             self._fail(config, error)
@@ -134,7 +135,8 @@ class Driver:
             if allowed is None or allowed(made):
                 yield made
 
-    def _compiled(self, config: Config) -> bool:
+    def _begun(self, config: Config) -> bool:
+        """Have a configuration compiled; what is wrong with generated code is seen when it runs first."""
         try:
             self.bound.precompile(config, self.args)
         except Exception as error:

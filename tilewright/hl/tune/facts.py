@@ -132,7 +132,7 @@ class Facts:
 
     def has_product(self) -> bool:
         """Whether there are products of matrices."""
-        return any(node.op in ("product", "dot_scaled") for graph in self.graphs for node in walk(graph.region))
+        return any(node.op in ("product", "scaled_product") for graph in self.graphs for node in walk(graph.region))
 
 
 RANGE_KEYS = (

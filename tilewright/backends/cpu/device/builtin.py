@@ -17,7 +17,7 @@ from typing import Any
 from tilewright.backends.cpu.device import fastcall as f
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.llvm.codegen import load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
 
@@ -164,6 +164,11 @@ def make_builtin(miss: Callable[..., Any], cache: ByteCache | None) -> Builtin |
     return None if machine is None else Builtin(machine, miss)
 
 
+def fastcall_text(triple: str) -> str:
+    """LLVM IR of `tw_call`."""
+    return f'target triple = "{triple}"\n{f.fastcall_ir()}'
+
+
 def tensor_key(tensor: Any) -> int | None:
     """The facts of a torch tensor that `tw_call` compares; None for one that it cannot read."""
     exchange = _exchange()
@@ -193,7 +198,7 @@ def _machine(cache: ByteCache | None) -> _Machine | None:
     if ctypes.cast(id(_MethodDef), ctypes.py_object).value is not _MethodDef:
         return None
     try:
-        library = load_helper("fastcall", f'target triple = "{host().triple}"\n{f.fastcall_ir()}', ["tw_call"], cache)
+        library = load_helper("fastcall", fastcall_text(host_triple()), ["tw_call"], cache)
     except TilewrightError:  # a system whose loader gives no symbols of the interpreter
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tilewright.backends.cpu.abi import RUNNING, SIGNALLED, STOP_POLL, STOPPED
 from tilewright.backends.llvm.codegen import Library, load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
 
@@ -142,9 +142,8 @@ def load_interrupts(launch: int, main: int, cache: ByteCache | None) -> Interrup
     """
     if sys.implementation.name != "cpython" or sys.platform == "win32":
         return None
-    text = f'target triple = "{host().triple}"\n{_IR}'
     try:
-        library = load_helper("interrupts", text, EXPORTS, cache)
+        library = load_helper("interrupts", interrupts_text(host_triple()), EXPORTS, cache)
     except TilewrightError:  # a system whose loader gives no symbols of the interpreter
         return None
     held: Any = ctypes.PYFUNCTYPE(None, ctypes.c_char_p)(library.address("tw_launch_held"))
@@ -152,6 +151,11 @@ def load_interrupts(launch: int, main: int, cache: ByteCache | None) -> Interrup
     made._word(STOP_POLL // 8).value = library.address("tw_poll")
     made._word(_LAUNCH).value, made._word(_MAIN).value = launch, main
     return made
+
+
+def interrupts_text(triple: str) -> str:
+    """LLVM IR of the code."""
+    return f'target triple = "{triple}"\n{_IR}'
 
 
 @functools.cache

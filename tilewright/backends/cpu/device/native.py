@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.interrupt import Interrupts, load_interrupts
 from tilewright.backends.llvm.codegen import Library, load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 
 
@@ -55,7 +55,7 @@ def native(cache: ByteCache | None = None) -> Native:
 
 
 def _load(cache: ByteCache | None) -> Native:
-    library = load_helper("launcher", ir.launcher_ir(host().triple), ir.EXPORTS, cache)
+    library = load_helper("launcher", ir.launcher_ir(host_triple()), ir.EXPORTS, cache)
     address = {name: library.address(name) for name in ir.EXPORTS}
     start, main = address["tw_launch"], threading.main_thread().ident
     interrupts = load_interrupts(start, main, cache) if main is not None else None

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.backends.llvm.codegen import load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.llvm.slots import natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.device.libcuda import Cuda
@@ -132,7 +132,7 @@ def set_cache(cache: ByteCache | None) -> None:
 @functools.cache
 def launch_stub() -> Callable[[bytes], int]:
     """`tw_launch`, loaded on the first call."""
-    library = load_helper("cuda launcher", stub_ir(host().triple), ["tw_launch"], _caches[0] if _caches else None)
+    library = load_helper("cuda launcher", stub_ir(host_triple()), ["tw_launch"], _caches[0] if _caches else None)
     function: Any = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(library.address("tw_launch"))
     function.library = library  # keeps the code alive
     stub: Callable[[bytes], int] = function

@@ -1,0 +1,52 @@
+"""Whether this machine can run code for a target, found out without LLVM where the system tells."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from tilewright.backends.cpu.device.permission import request_permission
+from tilewright.backends.llvm.features import FEATURES, describe, host
+from tilewright.base.target import Target
+
+_CPUINFO = Path("/proc/cpuinfo")
+# Names that Linux has for features whose LLVM names differ by more than a dot, a dash or an underscore.
+_LINUX = {"64bit": "lm", "sahf": "lahflm", "sse3": "pni", "lzcnt": "abm", "crc32": "sse42", "bmi": "bmi1"}
+
+
+def why_not(target: Target) -> str:
+    """Why code for a CPU does not run here; "" if it does.
+
+    Args:
+        target: of the code; its triple is filled in.
+    """
+    wanted = describe(target.triple, str(target.arch), target.features)
+    missing = sorted(wanted.available & FEATURES - features(wanted.arch))
+    if missing:
+        return f"this machine has no {', '.join(missing)}"
+    if wanted.has("amx-tile") and not request_permission():
+        return "the system does not let this process use tile registers"
+    return ""
+
+
+@functools.cache
+def features(arch: str) -> frozenset[str]:
+    """Features of this machine, by LLVM's names; none if it is of another architecture.
+
+    Args:
+        arch: that is asked about, "x86_64" for instance.
+    """
+    flags = _flags() if arch == "x86_64" else None
+    if flags is None:
+        return host().available if host().arch == arch else frozenset()
+    return frozenset(name for name in FEATURES if _LINUX.get(name, re.sub("[.-]", "", name)) in flags)
+
+
+def _flags() -> frozenset[str] | None:
+    """What Linux calls the features of an x86 processor, without punctuation."""
+    try:
+        found = re.search(r"^flags\s*:(.*)$", _CPUINFO.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
+    except OSError:
+        return None
+    return frozenset(found.group(1).replace("_", "").split()) if found else None

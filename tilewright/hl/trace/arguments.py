@@ -1,0 +1,83 @@
+"""Arguments of a kernel as its host code sees them: meta tensors and symbols, in containers of the same kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.constexpr import ConstExpr
+from tilewright.hl.trace import carried
+from tilewright.hl.trace.samples import literals
+from tilewright.hl.trace.state import Trace
+
+
+def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool) -> Any:
+    """What host code sees for an argument, or for a part of one.
+
+    Args:
+        trace: where symbols are made.
+        argument: the actual object.
+        path: the name of the parameter and the keys below it.
+        static: whether sizes and strides are constants.
+    """
+    if isinstance(argument, torch.Tensor):
+        return meta_tensor(trace, argument, path, static)
+    if isinstance(argument, ConstExpr):
+        return argument.value
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        return trace.host_symbol(carried.path_name(path), carried.path_text(path), argument)
+    children = carried.children(argument)
+    items = {key: host_view(trace, item, (*path, key), static) for key, item in children}
+    return carried.rebuilt(argument, items) if children else argument
+
+
+def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> Any:
+    """A tensor of the host: the same form, no data."""
+    with trace.silence():
+        if static:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        name, text = carried.path_name(path), carried.path_text(path)
+        shape = [
+            trace.host_symbol(f"{name}_size_{dim}", f"{text}.size({dim})", extent).sample
+            for dim, extent in enumerate(tensor.shape)
+        ]
+        order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
+        strides, step = [0] * tensor.dim(), 1
+        for dim in order:
+            strides[dim] = step if tensor.stride(dim) else 0
+            step *= shape[dim]
+        return torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
+
+
+def integers(argument: Any) -> list[int]:
+    """The integers of an argument that primes must not divide: sizes, strides, numbers."""
+    if isinstance(argument, torch.Tensor):
+        return list(literals(tuple(argument.shape), argument.stride()))
+    children = carried.children(argument)
+    return [n for _, item in children for n in integers(item)] if children else list(literals(argument))
+
+
+def device_of(arguments: Any) -> Any:
+    """The device of the first tensor in nested arguments.
+
+    Raises:
+        NoTensorArgs: there is none.
+    """
+    found = _first_device(arguments)
+    if found is None:
+        raise exc.NoTensorArgs(
+            "no argument is a tensor, so there is no device to run on",
+            hint="pass a tensor, or a torch.device as an argument",
+        )
+    return found
+
+
+def _first_device(tree: Any) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return tree.device
+    if isinstance(tree, torch.device):
+        return tree
+    below = (_first_device(item) for _, item in carried.children(tree))
+    return next((found for found in below if found is not None), None)
