@@ -14,6 +14,7 @@ from benchmarks import hl, report
 from benchmarks.compile_time import growth_times
 from benchmarks.contests import CONTESTS, Outcome, decide
 from benchmarks.startup import Timing, compile_times, import_time, launch_time
+from benchmarks.torch_ops import torch_times
 
 
 @click.command()
@@ -44,6 +45,9 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
                 outcomes.extend(decide(contest, counts, seconds))
             except Exception as error:  # a row that cannot run is reported and does not hide the others
                 console.print(f"{name}: {type(error).__name__}: {error}", style="red", markup=False)
+        if only in "torch":
+            step("torch")
+            timings.extend(torch_times(seconds))
         if only in "launch":
             timings.append(launch_time(seconds))
         if only in "import":

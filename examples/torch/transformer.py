@@ -49,17 +49,18 @@ class Model(nn.Module):
         return self.head(rms_norm(self.block(self.embedding(tokens)), self.norm))
 
 
-def train(steps: int = 4, **compile_options) -> list[float]:
+def train(steps: int = 4, device: str = "cpu", **compile_options) -> list[float]:
     """Losses of a few steps on a text that repeats itself.
 
     Args:
         steps: of the optimiser.
+        device: where the model is.
         compile_options: of `torch.compile`; eager if there are none.
     """
     torch.manual_seed(0)
-    model = Model()
+    model = Model().to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    text = (torch.arange(4 * 33).view(4, 33) * 7) % 50
+    text = ((torch.arange(4 * 33).view(4, 33) * 7) % 50).to(device)
 
     def loss_of(tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         return cross_entropy(model(tokens).flatten(0, 1), following.flatten())

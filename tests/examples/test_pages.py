@@ -23,6 +23,23 @@ def test_python_runs(index, tmp_path):
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "block"})
 
 
+@pytest.mark.parametrize("page", ["caching.md", "tuning.md"])
+def test_python_of_other_pages_runs(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(knobs.cache, "dir", tmp_path)
+    path = tmp_path / "page.py"
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    path.write_text("\n".join(blocks), encoding="utf-8")
+    assert "assert" in blocks[-1]
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", ["caching.md", "tuning.md", "launching.md"])
+def test_settings_of_other_pages_exist(page):
+    known = {variable for _, variable, _, _ in knobs.describe()}
+    mentioned = set(re.findall(r"TILEWRIGHT_[A-Z0-9_]*[A-Z0-9]", (DOCS / page).read_text(encoding="utf-8")))
+    assert mentioned and mentioned <= known
+
+
 def test_most_blocks_check_themselves():
     assert sum("assert" in block for block in BLOCKS) >= len(BLOCKS) - 1 >= 4
 
@@ -49,6 +66,6 @@ def test_names_exist():
 
 
 def test_links_lead_somewhere():
-    for page in ("triton_users.md", "errors.md"):
+    for page in ("triton_users.md", "errors.md", "caching.md", "tuning.md", "launching.md"):
         for target in re.findall(r"\]\(([\w./]+\.(?:md|py))", (DOCS / page).read_text(encoding="utf-8")):
             assert (DOCS / target).exists(), f"{page}: {target}"

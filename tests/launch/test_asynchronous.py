@@ -77,6 +77,28 @@ def test_one_variant_is_submitted_once(compiled):
     assert kernels.scale.warmup(x, out, n, 2.0, BLOCK=64, grid=(1,)) is futures[0].result()
 
 
+def test_one_variant_is_sent_once():
+    x, out, n = arguments()
+    sent = []
+
+    class Counting(Never):
+        def submit(self, fn, /, *args, **kwargs):
+            sent.append(args)
+            future = Future()
+            future.set_result(fn(*args, **kwargs))
+            return future
+
+    with AsyncCompileMode(Counting()):
+        for _ in range(3):
+            kernels.scale.warmup(x, out, n, 2.0, BLOCK=64, grid=(1,))
+    assert len(sent) == 1
+    kernels.scale.clear()
+    with AsyncCompileMode(Counting()):
+        kept = kernels.scale.warmup(x, out, n, 2.0, BLOCK=64, grid=(1,))
+    assert len(sent) == 1 and kept.from_disk  # what the disk has is not sent
+    assert kept.metadata.target == kept.target
+
+
 @pytest.mark.parametrize("kernel, said", [(kernels.wrong, "too small"), (kernels.calls_wrong, "too small")])
 def test_a_failed_compilation_raises_at_its_launch_and_leaves_nothing(kernel, said):
     x, out, n = arguments()

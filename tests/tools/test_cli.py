@@ -170,7 +170,7 @@ def test_compile_for_this_machine(cache, file, tmp_path):
     for told in ("ms", "from the disk cache"):
         output = _invoke("compile", f"{file}:add", "-s", "*fp32:16, *fp32:16, i32, 64", "-o", str(out)).output
         assert "add" in output and "cpu:" in output and told in output
-        assert {path.suffix for path in out.iterdir()} == {".ttir", ".loops", ".llir", ".obj"}
+        assert {path.suffix for path in out.iterdir()} == {".ttir", ".loops", ".llir", ".obj", ".h"}
         for path in out.iterdir():
             path.unlink()
 
@@ -181,7 +181,15 @@ def test_compile_for_a_gpu_that_is_not_here(cache, file, tmp_path, capability):
     arguments = ("compile", f"{file}:add", "-t", target, "-s", "*fp32:16, *fp32:16, i32, 1024", "--num-warps", "8")
     result = _invoke(*arguments, "-o", str(tmp_path / "out"))
     assert target in result.output and "registers" in result.output
-    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".ttir", ".tgir", ".llir", ".ptx", ".cubin"}
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {
+        ".ttir",
+        ".tgir",
+        ".llir",
+        ".ptx",
+        ".cubin",
+        ".h",
+        ".c",
+    }
     assert ".reqntid 256" in (tmp_path / "out" / "add.ptx").read_text()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import NamedTuple
+
 import torch
 
 import tilewright
@@ -83,6 +86,11 @@ def silent(x, n):
 
 
 @tilewright.jit
+def pick(x, at, o):
+    tl.store(o, tl.load(x + tl.load(at)))
+
+
+@tilewright.jit
 def wrong(x, o, n):
     tl.store(o, tl.dot(tl.load(x), n))
 
@@ -116,7 +124,7 @@ def by_heuristics(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def views(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    both, n = torch.zeros(2, x.numel()), x.numel()
+    both, n = torch.zeros(2, x.numel(), device=x.device), x.numel()
     increase[(tilewright.cdiv(n, 64),)](both[0], n, 1.0)
     increase[(tilewright.cdiv(n, 64),)](both[1], n, 2.0)
     return both + y
@@ -131,9 +139,54 @@ def of_all_kinds(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def descriptor(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    o = torch.zeros(8)
+    o = torch.zeros(8, device=x.device)
     shifted[(1,)](TensorDescriptor.from_tensor(x, [8]), o, 8)
     return o + y[:8]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """A record that a kernel takes: two of its fields are known only at run time."""
+
+    factor: float
+    shift: torch.Tensor
+    power: tl.constexpr
+
+    def of(self, v):
+        for _ in tl.static_range(self.power):
+            v = v * self.factor
+        return v + tl.load(self.shift)
+
+
+class Rows(NamedTuple):
+    """Where a kernel reads, and how much."""
+
+    data: torch.Tensor
+    size: int
+
+
+@tilewright.jit
+def scaled_rows(rows, scaling, o, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, scaling.of(tl.load(rows.data + i, i < rows.size)), i < rows.size)
+
+
+@tilewright.jit
+def bits(x, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.load(x + i, i < n) + 1, i < n)
+
+
+def records(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    o, n = torch.empty_like(x), x.numel()
+    scaled_rows[(tilewright.cdiv(n, 64),)](Rows(x, n), Scaling(2.0, y, 3), o, B=64)
+    return o + y
+
+
+def reinterpreted(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    n, o = x.numel(), torch.empty_like(y)
+    bits[(tilewright.cdiv(n, 64),)](tilewright.reinterpret(x, tl.int32), tilewright.reinterpret(o, tl.int32), n, B=64)
+    return o + y
 
 
 def block_of_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -142,7 +195,18 @@ def block_of_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return o
 
 
-FUNCTIONS = [plain, in_place, autotuned, by_heuristics, views, of_all_kinds, descriptor, block_of_size]
+FUNCTIONS = [
+    plain,
+    in_place,
+    autotuned,
+    by_heuristics,
+    views,
+    of_all_kinds,
+    descriptor,
+    records,
+    reinterpreted,
+    block_of_size,
+]
 
 
 # --- operators --------------------------------------------------------------------------------------------------------

@@ -169,6 +169,40 @@ def closed_over(kernel):
     return lambda x: kernel[(1,)](x)
 
 
+def aliased(x):
+    from tilewright.torch import wrap_triton as launchable
+
+    launchable(add)[(1,)](x)
+
+
+def annotated(x):
+    kernel: Any
+    kernel, _ = add, 3
+    for one in (kernel, increase):
+        one[(1,)](x)
+
+
+class Callable_:
+    def __init__(self, layer):
+        self.layer = layer
+
+    @classmethod
+    def made(cls, x):
+        return cls.launch(x)
+
+    @staticmethod
+    def launch(x):
+        doubled[(1,)](x)
+
+    @property
+    def kernel(self):
+        return tripled
+
+    def __call__(self, x):
+        self.layer.step(x)
+        self.kernel[(1,)](x)
+
+
 def none(x):
     return torch.sin(x) + square.number
 
@@ -197,6 +231,10 @@ def none(x):
         (level0, [add]),
         (too_deep, []),
         (closed_over(doubled), [doubled]),
+        (aliased, [add]),
+        (annotated, [add, increase]),
+        (Callable_.made, [doubled]),
+        (Callable_(Layer()), [add, increase, tripled]),
         (none, []),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +18,9 @@ import tilewright
 import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import FUNCTIONS, pair
+from tests.torch.observers import Seen, SeenFunctions
 from tilewright.base.errors import ArgumentError, CompilationError, GridError, LanguageValueError
-from tilewright.torch import operators, tracing
+from tilewright.torch import operators
 
 Function = Callable[..., Any]
 
@@ -55,6 +58,24 @@ def test_compile(f: Function, dynamic: bool, backend: str) -> None:
     agree(f, torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic), (300, 512, 301))
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on the CPU")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_inductor(dynamic: bool) -> None:
+    """All programs in one graph, which saves calls of the C++ compiler."""
+
+    nested = torch.compiler.nested_compile_region(kernels.plain)
+
+    def together(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        either = torch.cond(x.sum() > 0, lambda a, b: kernels.plain(a, b), lambda a, b: a - b, (x, y))
+        return either, nested(x, y), *[f(x, y) for f in FUNCTIONS if f is not kernels.reinterpreted]
+
+    compiled = torch.compile(together, fullgraph=True, dynamic=dynamic)
+    for n in (300, 512):
+        ours, theirs = pair(n), pair(n)
+        torch.testing.assert_close(compiled(*ours), together(*theirs))
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("f", [kernels.plain, kernels.in_place, kernels.autotuned, kernels.of_all_kinds])
 def test_a_changed_size_does_not_recompile(f: Function) -> None:
     compiled = torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True)
@@ -68,7 +89,7 @@ def test_fake_tensors_are_never_launched(monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError("a launch")
 
     monkeypatch.setattr(tilewright.JITFunction, "launcher", refuse)
-    monkeypatch.setattr(operators, "make_launch", lambda *args, **kwargs: refuse)
+    monkeypatch.setattr(operators, "make_launch", lambda operator: (refuse, {}))
     with FakeTensorMode() as mode:
         fakes = tuple(mode.from_tensor(t) for t in pair(299))
         assert kernels.plain(*fakes).shape == (299,)
@@ -106,6 +127,51 @@ def test_vmap() -> None:
 
     batch = torch.randn(3, 300)
     assert torch.equal(torch.vmap(one)(batch), batch * 2)
+
+
+def test_a_model_for_a_gpu_is_traced_where_there_is_none() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return kernels.plain(x, kernels.add2(x, y))
+
+    with FakeTensorMode():
+        fakes = tuple(torch.empty(300, device="cuda") for _ in range(2))
+        program = torch.export.export(Model(), fakes)
+    assert len(launches(program.graph)) == 1
+    (out,) = (node.meta["val"] for node in program.graph.find_nodes(op="output")[0].args[0])
+    assert out.device.type == "cuda" and out.shape == (300,)
+
+
+def test_what_is_launched_does_not_recompile() -> None:
+    """Dynamo guards on the kernel's number, not on what a launch leaves in the kernel."""
+    kernel = tilewright.jit(kernels.add.fn)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        o = torch.empty_like(x)
+        kernel[(5,)](x, y, o, 300, B=64)
+        return o
+
+    compiled = torch.compile(f, backend="eager", fullgraph=True)
+    x, y = pair()
+    compiled(x, y)
+    for _ in range(3):
+        f(x, y)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        assert torch.equal(compiled(x, y), x + y)
+
+
+def test_guards_are_few() -> None:
+    """A launch costs its guards at every call of what was compiled; see `unguarded.py`."""
+    found: list[Any] = []
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        kernels.add[(5,)](x, y, y, 300, B=64)
+        return y
+
+    hook = {"guard_filter_fn": lambda guards: found.extend(guards) or [True] * len(guards)}
+    torch.compile(f, backend="eager", fullgraph=True, options=hook)(*pair())
+    ours = [guard for guard in found if "tilewright" in guard.name or "kernels" in guard.name]
+    assert 0 < len(ours) <= 12, [guard.name for guard in ours]
 
 
 def test_interpreted_kernels_trace_too() -> None:
@@ -239,8 +305,34 @@ def test_version_counters() -> None:
     assert o._version > before[2] + 2
     name = names_of(kernels.plain)[0].split(".")[1]
     version = o._version
-    getattr(torch.ops.tilewright_kernels, name)(x, y, o, 300, 5, 1, 1)
+    getattr(torch.ops.tilewright_kernels, name)(x, y, o, 300, 5)
     assert o._version == version + 1
+
+
+def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = names_of(kernels.plain)[0].split(".")[1]
+    op = getattr(torch.ops.tilewright_kernels, name).default
+    dispatched: list[str] = []
+    real = op._op
+    monkeypatch.setattr(op, "_op", lambda *args: dispatched.append("op") or real(*args))
+    x, y = pair()
+    o = torch.empty_like(x)
+    op(x, y, o, 300, 5)
+    assert torch.equal(o, x + y) and not dispatched
+    with Seen() as mode:
+        op(x, y, o, 300, 5)
+    assert len(dispatched) == 1 and any(name in seen for seen in mode.names)
+    with SeenFunctions():
+        op(x, y, o, 300, 5)
+    with torch.autograd.profiler.profile() as profile:
+        op(x, y, o, 300, 5)
+    assert any(name in event.name for event in profile.function_events)
+    torch.vmap(lambda a, b, c: op(a, b, c, 150, 3) or a)(*(t.reshape(2, 150) for t in (x, y, o)))
+    with FakeTensorMode() as fake_mode:
+        fakes = [fake_mode.from_tensor(t) for t in (x, y, o)]
+    op(*fakes, 300, 5)
+    op(*(t.to("meta") for t in (x, y, o)), 300, 5)
+    assert len(dispatched) >= 6
 
 
 def test_a_saved_tensor_that_a_kernel_changes_is_noticed() -> None:
@@ -256,7 +348,8 @@ def test_gradients_that_do_not_flow(caplog: pytest.LogCaptureFixture, monkeypatc
     x, y = pair()
     x.requires_grad_()
     kernel = tilewright.jit(kernels.add.fn)
-    with caplog.at_level(logging.WARNING, "tilewright.torch"):
+    with caplog.at_level(logging.WARNING, "tilewright.torch"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said in one place
         for _ in range(2):
             kernel[(5,)](x, y, torch.empty_like(y), 300, B=64)
         with torch.no_grad():
@@ -277,4 +370,3 @@ def test_recording_can_be_switched_off() -> None:
         assert not tt.is_wrap_triton_enabled()
         graph = make_fx(kernels.plain)(*pair())
     assert tt.is_wrap_triton_enabled() and not launches(graph.graph)
-    assert tracing.tracer(kernels.add, (1,)).func is tracing._launch_unless_traced

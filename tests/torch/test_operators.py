@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import io
-import logging
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
-import tilewright
 import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import add2, no_gradient, pair, raise_by
+from tests.torch.observers import Seen, SeenFunctions, Subclass
 from tilewright.base.errors import ArgumentError
 from tilewright.torch.triton_op import TileOp
 
@@ -152,35 +149,6 @@ def test_export(strict: bool) -> None:
 # --- the short cut ---------------------------------------------------------------------------------------------------
 
 
-class Seen(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-class SeenFunctions(torch.overrides.TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-class Subclass(torch.Tensor):
-    seen = 0
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        cls.seen += "twtest" in str(func)
-        return super().__torch_function__(func, types, args, kwargs)
-
-
 def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     dispatched: list[str] = []
     real = add2.overload
@@ -215,112 +183,3 @@ def test_another_implementation_for_a_device() -> None:
     replaced.register_kernel("cpu", lambda x: x - 1)
     for f in (replaced, torch.ops.twtest.replaced, torch.compile(replaced, backend="eager", fullgraph=True)):
         assert torch.equal(f(torch.ones(3)), torch.zeros(3))
-
-
-# --- declarations and names -----------------------------------------------------------------------------------------
-
-
-def test_an_argument_that_is_written_must_be_declared() -> None:
-    @tt.triton_op("twtest::hides", mutates_args=())
-    def hides(x: torch.Tensor) -> torch.Tensor:
-        kernels.increase[(1,)](x[2:], 3, 1.0)
-        return x + 1
-
-    x = torch.zeros(9)
-    for call in (hides, torch.ops.twtest.hides, make_fx(hides)):
-        with pytest.raises(tt.MutationError) as caught:
-            call(x)
-    text = str(caught.value)
-    assert "changes its argument `x`" in text and "tl.store(x + i" in text and 'mutates_args={"x"}' in text
-    assert not x.any()
-
-    @tt.triton_op("twtest::hides_aten", mutates_args=())
-    def hides_aten(x: torch.Tensor) -> torch.Tensor:
-        return kernels.plain(x.add_(1), x)
-
-    with pytest.raises(tt.MutationError, match=r"aten.add_.Tensor writes it"):
-        hides_aten(x)
-
-
-def test_an_argument_that_is_not_written_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    @tt.triton_op("twtest::boasts", mutates_args={"y"})
-    def boasts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return kernels.plain(x, y)
-
-    with caplog.at_level(logging.WARNING, "tilewright.torch"):
-        boasts(*pair())
-        boasts(*pair())
-    assert [record.getMessage() for record in caplog.records] == [
-        "operator twtest::boasts declares to change `y`, but did not write it"
-    ]
-
-
-def test_a_schema_of_ones_own() -> None:
-    def body(x, scale=2.0):  # type: ignore[no-untyped-def]
-        return kernels.plain(x, x) * scale
-
-    op = tt.triton_op("twtest::schema", body, mutates_args=(), schema="(Tensor a, float scale=2.0) -> Tensor")
-    assert torch.equal(torch.ops.twtest.schema(torch.ones(3)), torch.full((3,), 8.0))
-    assert str(op.overload._schema).startswith("twtest::schema(Tensor a, float scale=2.")
-
-
-def test_names() -> None:
-    def other(x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
-    with pytest.raises(ArgumentError, match=r"twtest::add2 already, made of tests.torch.kernels.add2"):
-        tt.triton_op("twtest::add2", other, mutates_args=())
-    with pytest.raises(ArgumentError, match="already"):
-        tt.triton_op("aten::add", other, mutates_args=())
-    with pytest.raises(ArgumentError, match="names no operator"):
-        tt.triton_op("add", other, mutates_args=())
-
-
-def test_a_definition_that_runs_again_replaces_the_operator() -> None:
-    def make(kernel: Any) -> TileOp:
-        @tt.triton_op("twtest::again", mutates_args=())
-        def again(x: torch.Tensor) -> torch.Tensor:
-            o = torch.zeros_like(x)
-            kernel[(1,)](x, x, o, x.numel(), B=64)
-            return o
-
-        return again
-
-    space = {"op": make(kernels.add)}
-    compiled = torch.compile(lambda x: space["op"](x), backend="aot_eager", fullgraph=True)
-    x = torch.ones(40)
-    assert torch.equal(compiled(x), x * 2)
-    space["op"] = make(less)
-    for f in (compiled, space["op"], torch.ops.twtest.again):
-        assert torch.equal(f(x), torch.zeros(40))
-
-
-@tilewright.jit
-def less(x, y, o, n, B: tilewright.language.constexpr):
-    i = tilewright.language.arange(0, B)
-    value = tilewright.language.load(x + i, i < n) - tilewright.language.load(y + i, i < n)
-    tilewright.language.store(o + i, value, i < n)
-
-
-def test_a_kernel_that_was_not_found_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    @tt.triton_op("twtest::hidden", mutates_args=())
-    def op(x: torch.Tensor) -> torch.Tensor:
-        o = torch.zeros_like(x)
-        getattr(sys.modules["tests.torch.kernels"], "increase")[(1,)](o, 3, 1.0)
-        return o
-
-    before = op.content()
-    assert op.kernels() == []
-    with caplog.at_level(logging.WARNING, "tilewright.torch"):
-        for _ in range(2):
-            assert op(torch.zeros(3)).sum() == 3
-    assert sum("was not found in its source" in record.getMessage() for record in caplog.records) == 1
-    assert op.kernels() == [kernels.increase] and op.content() != before
-
-
-def test_wrap_triton() -> None:
-    for kernel in (kernels.add, kernels.doubled, kernels.tripled):
-        assert tt.wrap_triton(kernel) is kernel is tt.capture_triton(tt.wrap_triton(kernel))
-    for other in (kernels.add.fn, 3, kernels.plain, None):
-        with pytest.raises(RuntimeError, match="wrap_triton takes a kernel"):
-            tt.wrap_triton(other)

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import tilewright
+import tilewright.language as tl
 from tests.tuning import tuned_kernels as kernels
 from tilewright.base.errors import ArgumentError, CompilationError
-from tilewright.compile import build
+from tilewright.compile import build, sources
 from tilewright.compile.forks import ForkExecutor
 from tilewright.tuning import away
 from tilewright.tuning.report import Failure, TuningResults
@@ -207,6 +208,32 @@ def test_processes_measure(option):
         tuned, out = tune(kernel, configs=configs, executor=pool, **({option: ["out_ptr"]} if option else {}))
     assert set(tuned.configs_timings) == set(configs) and all(times[0] > 0 for times in tuned.configs_timings.values())
     assert (out == (np.arange(100) if option else np.arange(100) + 1)).all()  # nothing ran here but the launch
+
+
+def test_what_cannot_be_sent_is_compiled_and_measured_here(monkeypatch):
+    class Strangers(Executor):
+        """Processes that do not have the kernel's module as it is here."""
+
+        def submit(self, fn, /, *args, **kwargs):
+            future = Future()
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setattr(sources, "_named", lambda *names: None)
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except Exception as error:
+                    future.set_exception(error)
+            return future
+
+    tuned, out = tune(kernels.add_one, executor=Strangers())
+    assert not tuned.failures and (out == np.arange(100) + 1).all()
+
+    @tilewright.jit
+    def local(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, offsets < n), offsets < n)
+
+    tuned, out = tune(local, executor=Strangers())
+    assert not tuned.failures and (out == np.arange(100)).all()
 
 
 def test_a_cluster_of_dask_compiles_and_measures(monkeypatch, tmp_path):

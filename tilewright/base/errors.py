@@ -161,6 +161,10 @@ class ArgumentError(LaunchError, TypeError):
     """A kernel was given missing, extra or unusable arguments."""
 
 
+class MissingKernelSourceError(ArgumentError):
+    """A process that was sent a kernel by name does not find it: its `__main__` or its files are others."""
+
+
 class UnknownOptionError(ArgumentError, KeyError):
     """A keyword is neither a parameter of the kernel nor a launch option."""
 

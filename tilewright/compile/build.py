@@ -21,7 +21,7 @@ from typing import Any
 from tilewright.base.cache_layers import disk_cache
 from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
-from tilewright.base.errors import NotCompiledError, TilewrightError
+from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.metadata import StageTexts, describe_kernel
@@ -67,7 +67,7 @@ def image_of(request: Request) -> Image:
     key, cache = request.key(), disk_cache()
     entry = cache.get(key) if _on_disk(request) else None
     if entry is not None:
-        return Image(key, entry.payload, entry.metadata, {})
+        return Image(key, entry.payload, _facts(entry), {})
     made = _made(request, key)
     return Image(key, made.binary, made.metadata, made.seconds)
 
@@ -127,10 +127,10 @@ def _made(request: Request, key: str) -> CompiledKernel:
 
 
 def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> CompiledKernel:
-    """The kernel that another process has compiled; compiled here if that process died, or saw another source."""
+    """The kernel that another process has compiled; compiled here if that process died, or has another source."""
     try:
         image = elsewhere()
-    except BrokenExecutor:
+    except (BrokenExecutor, MissingKernelSourceError):
         image = None
     if image is None or image.key != key:
         return _made(request, key)
@@ -142,7 +142,12 @@ def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> Com
 
 
 def _keep(kernel: CompiledKernel) -> None:
+    """Keep a kernel on disk; the target is for people who list what is there, as the key holds it."""
     disk_cache().put(kernel.hash, kernel.binary, {**kernel.metadata, "target": str(kernel.target)})
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    return {name: value for name, value in entry.metadata.items() if name != "target"}
 
 
 def _on_disk(request: Request) -> bool:
@@ -167,9 +172,9 @@ def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) 
         return None
     backend = backend_of(request.target)
     asm: dict[str, str | bytes] = {backend.BINARY: entry.payload}
-    kernel = CompiledKernel(request.name, request.target, entry.metadata, key, asm, from_disk=True)
+    kernel = CompiledKernel(request.name, request.target, _facts(entry), key, asm, from_disk=True)
     try:
-        kernel.module = backend.load(entry.payload, entry.metadata)
+        kernel.module = backend.load(entry.payload, kernel.metadata)
     except (TilewrightError, KeyError, TypeError, ValueError):  # whole, and still not loadable: compile anew
         return None
     return kernel

@@ -10,6 +10,7 @@ An "int" is an integer of any value; a constant is a part of the kernel's key.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,12 +116,18 @@ def arranged(kinds: Sequence[ArgumentKind], values: Iterable[Any]) -> tuple[list
     return args, kwargs
 
 
+def like(kind: tuple[Any, ...], items: Iterable[Any]) -> tuple[Any, ...]:
+    """A tuple of the class of `kind`: named tuples keep the names of their fields, records their class."""
+    make: Callable[[Iterable[Any]], tuple[Any, ...]] = getattr(kind, "_make", tuple)
+    return make(items)
+
+
 def rebuild(kind: Kind, values: Iterator[Any]) -> Any:
     """The argument of this kind whose run-time values come next."""
     if isinstance(kind, Constant):
         return kind.value
     if isinstance(kind, tuple):
-        return tuple(rebuild(item, values) for item in kind)
+        return like(kind, [rebuild(item, values) for item in kind])
     if isinstance(kind, Described):
         rank = len(kind.block_shape)
         base = next(values)
@@ -175,7 +182,7 @@ def _specialized(kind: Kind, param: Param, integer: Integer) -> tuple[Any, Any]:
     if isinstance(kind, Constant):
         return CONSTEXPR, constant_of(kind.value)[1]
     if isinstance(kind, tuple):
-        return _zipped(tuple, [_specialized(item, param, integer) for item in kind])
+        return _zipped(functools.partial(like, kind), [_specialized(item, param, integer) for item in kind])
     if isinstance(kind, Described):
         rank = len(kind.block_shape)
         sizes, strides = [("i32", "")] * rank, [*[("i64", "")] * (rank - 1), (CONSTEXPR, 1)]

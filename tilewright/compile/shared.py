@@ -29,6 +29,10 @@ class Job(Generic[Made]):
         self._claim: dict[str, tuple[int, int]] = {}  # "maker": its process and thread; `setdefault` is atomic
         self._future: Future[Made] = Future()
 
+    def is_for(self, make: Callable[[], Made]) -> bool:
+        """Whether this is the job that was offered with `make`, and not one that was there before."""
+        return self._make is make
+
     def result(self) -> Made:
         """What `make()` gives, here or where it is running already; its error is raised for everybody who asks.
 

@@ -16,7 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.base.callable import BlockFunction
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, MissingKernelSourceError
 from tilewright.base.knobs import knobs
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.late import effects, entry, levels, pipeline
@@ -120,7 +120,13 @@ def _named(module: Any, qualified: str) -> Any:
 
 
 def _import_source(module: str, name: str) -> FunctionSource:
-    return FunctionSource(_named(importlib.import_module(module), name))
+    found = _named(importlib.import_module(module), name)
+    if found is None:
+        raise MissingKernelSourceError(
+            f"there is no kernel {name} in the module {module} of the process that was sent it",
+            hint="define it in a module that both processes can import",
+        )
+    return FunctionSource(found)
 
 
 class TextSource(FunctionSource):

@@ -156,6 +156,11 @@ def _read_tensor(value: Any, name: str) -> Array:
     return Array(element, address, True, value, device)
 
 
+def leave_gradients_to_others() -> None:
+    """Say nothing more of gradients here: `tilewright.torch` does, as a knob wants it."""
+    _mentioned.append("")
+
+
 def _mention_gradients(name: str) -> None:
     """Say once that gradients end here, where autograd is recording."""
     torch = sys.modules["torch"]

@@ -40,7 +40,8 @@ class RecordParts(tuple[Any, ...]):
 _CLASSES: dict[type, type[RecordParts]] = {}
 
 
-def _parts_class(cls: type) -> type[RecordParts]:
+def parts_class(cls: type) -> type[RecordParts]:
+    """The class of tuples that stand for instances of a dataclass."""
     made = _CLASSES.get(cls)
     if made is None:
         name = f"{cls.__module__}.{cls.__qualname__}:{class_digest(cls)}"
@@ -49,14 +50,20 @@ def _parts_class(cls: type) -> type[RecordParts]:
     return made
 
 
-def taken_apart(value: Any) -> RecordParts | None:
-    """The fields of a dataclass instance, those annotated `tl.constexpr` as constants; `None` for other values."""
-    cls = type(value)
+def record_layout(cls: type) -> tuple[tuple[str, bool], ...] | None:
+    """Name of each field of a dataclass, and whether it is annotated `tl.constexpr`; `None` for other classes."""
     if record_fields(cls) is None or not dataclasses.is_dataclass(cls):
         return None
-    return _parts_class(cls)(
-        constexpr(getattr(value, f.name)) if _is_constexpr(f.type) else getattr(value, f.name)
-        for f in dataclasses.fields(cls)
+    return tuple((f.name, _is_constexpr(f.type)) for f in dataclasses.fields(cls))
+
+
+def taken_apart(value: Any) -> RecordParts | None:
+    """The fields of a dataclass instance, those annotated `tl.constexpr` as constants; `None` for other values."""
+    layout = record_layout(type(value))
+    if layout is None:
+        return None
+    return parts_class(type(value))(
+        constexpr(getattr(value, name)) if is_constant else getattr(value, name) for name, is_constant in layout
     )
 
 

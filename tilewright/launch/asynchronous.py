@@ -83,10 +83,17 @@ class AsyncCompileMode:
             request: what is asked for.
             compile: compiles here, or makes a kernel of an image that was made elsewhere.
         """
-        image = None if isinstance(self.executor, ThreadPoolExecutor) or is_kept(request) else self._image(request)
-        job = offer(lambda: compile(None if image is None else image.result))
+        images: list[Future[Image]] = []
+
+        def make() -> CompiledKernel | None:
+            return compile(images[0].result if images else None)
+
+        job = offer(make)
         if isinstance(self.executor, ThreadPoolExecutor):
             self.executor.submit(job.result)
+        elif job.is_for(make) and not is_kept(request):
+            image = self._image(request)
+            images += [] if image is None else [image]
         self._jobs.append(job)
         return FutureKernel(job)
 

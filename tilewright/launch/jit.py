@@ -112,13 +112,18 @@ class JITFunction(KernelFunction, KernelInterface):
             self._binder.forget()
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        if door.tracer is not None:  # first: a tracer may guard on whatever is read before it is asked
+            return door.tracer(self, grid)
         ready = self._ready
-        if ready is None or door.tracer is not None or self.pre_run_hooks or self.interpret or grid is None:
-            return super().__getitem__(grid)
+        if ready is None or self.pre_run_hooks or self.interpret or grid is None:
+            return self.launcher(grid)
         return MethodType(ready, grid)  # less than a partial
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
+        ready = self._ready
+        if ready is not None and not self.pre_run_hooks and not self.interpret and grid is not None:
+            return MethodType(ready, grid)
         instead = self._instead()
         if instead is not None:
             return functools.partial(instead, grid)

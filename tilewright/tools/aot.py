@@ -1,4 +1,4 @@
-"""``tilewright compile``: a kernel of a file for a written signature, its stages as files, its figures as a table."""
+"""``tilewright compile`` and ``bundle``: kernels of files for written signatures, as files, with figures as a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 import tilewright.language as tl
 from tilewright.base.dtypes import dtype, scalar_from_signature
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, UnsupportedError
 from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.bundle import write_bundle
@@ -22,6 +22,7 @@ from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.specialize import Path as ArgumentPath
 from tilewright.launch.jit import JITFunction
+from tilewright.tools.c_interface import write_c
 
 _DIVISIBLE = [["tt.divisibility", 16]]
 
@@ -194,3 +195,7 @@ def show_compiled(console: Console, kernel: CompiledKernel, out: Path | None) ->
         for extension, made in kernel.asm.items():
             (out / f"{kernel.name}.{extension}").write_bytes(made.encode() if isinstance(made, str) else made)
         console.print(f"stages written to {out}: {', '.join(kernel.asm)}")
+        try:
+            console.print(f"for C: {', '.join(path.name for path in write_c(kernel, out))}")
+        except UnsupportedError as error:
+            console.print(f"nothing for C: {error.message}")

@@ -7,7 +7,7 @@ With this package imported, `kernel[grid](...)` is recorded by whoever traces: `
 import torch
 
 from tilewright.analysis import effects
-from tilewright.devices import host_descriptor
+from tilewright.devices import arrays, host_descriptor
 from tilewright.frontend import entry
 from tilewright.launch import door
 from tilewright.passes import pipeline
@@ -17,13 +17,14 @@ from tilewright.torch.gradients import GradientError
 from tilewright.torch.manifest import MissingKernelError
 from tilewright.torch.mutation import MutationError
 from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
-from tilewright.torch.tracing import tracer
+from tilewright.torch.tracing import Launch
 from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
 
 # Tracers replace functions of Python's own while they run, so the compiler's front end is loaded before.
 assert entry and pipeline and effects
-door.install(tracer)
+door.install(Launch)
 manifest.install()
+arrays.leave_gradients_to_others()
 host_descriptor.is_traced = torch.compiler.is_dynamo_compiling
 
 __all__ = [

@@ -106,7 +106,7 @@ def _read_by(fn: types.FunctionType, owner: Any) -> Iterator[tuple[Any, int]]:
         yield default, 1
     yield from ((value, 1) for code in _codes(fn.__code__) for value in _imported(code))
     if owner is not None:
-        yield from ((_attribute(owner, name), 1) for name in _own_attributes(fn.__code__))
+        yield from ((functools.reduce(_attribute, names, owner), 1) for names in _own_attributes(fn.__code__))
 
 
 def _value_at(chain: tuple[str, ...], space: dict[str, Any]) -> Any:
@@ -144,15 +144,16 @@ def _imported(code: types.CodeType) -> Iterator[Any]:
             yield getattr(module, str(step.argval), None)
 
 
-def _own_attributes(code: types.CodeType) -> Iterator[str]:
-    """Attributes that a method reads of its first parameter."""
-    before: dis.Instruction | None = None
+def _own_attributes(code: types.CodeType) -> Iterator[tuple[str, ...]]:
+    """Attributes that a method reads of its first parameter, and those of attributes, as chains."""
+    chain: tuple[str, ...] | None = None
     first = code.co_varnames[:1]
     for step in dis.get_instructions(code):
-        reads = step.opname in ("LOAD_ATTR", "LOAD_METHOD")
-        if reads and before is not None and before.opname.startswith("LOAD_FAST") and (before.argval,) == first:
-            yield str(step.argval)
-        before = step
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and chain is not None:
+            chain = (*chain, str(step.argval))
+            yield chain
+        else:
+            chain = () if step.opname.startswith("LOAD_FAST") and (step.argval,) == first else None
 
 
 def _class_of(fn: types.FunctionType) -> Any:

@@ -46,7 +46,12 @@ def advise(kernel: JITFunction) -> None:
     log.warning("%s\nhint: %s", message, hint)
 
 
-def with_gradients(operator: Any, formula: Any) -> Callable[..., Any]:
+def with_gradients(
+    operator: Any,
+    formula: Any,
+    is_unobserved: Callable[[tuple[Any, ...], dict[str, Any]], bool],
+    run: Callable[..., Any],
+) -> Callable[..., Any]:
     """The implementation of an operator for tensors that may require gradients.
 
     Where none does the operator is called at once. Else PyTorch records it with the formula, and a backward pass raises
@@ -55,11 +60,15 @@ def with_gradients(operator: Any, formula: Any) -> Callable[..., Any]:
     Args:
         operator: the overload.
         formula: has `_backward_fn` and `_setup_context_fn`, which may be set later.
+        is_unobserved: whether nothing is left for the dispatcher to do with a call, `is_unobserved(args, kwargs)`.
+        run: what the dispatcher would come to then.
     """
     recorded = make_autograd_impl(operator, formula)
     below: Any = torch._C._after_autograd_keyset
 
     def implementation(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_unobserved(args, kwargs):
+            return run(*args, **kwargs)
         if torch.is_grad_enabled():
             for value in (*args, *kwargs.values()):
                 if isinstance(value, torch.Tensor) and value.requires_grad:

@@ -1,67 +1,92 @@
 """What an operator does when it is called on tensors that have memory: launch, and count the change.
 
-For a kernel by itself the text below is written around its prepared launch; an autotuned kernel takes the way of
-`kernel[grid](...)`, with the grid that belongs to the configuration it chooses.
+The text below is written for a kernel by itself; what is no run-time value has a name. An autotuned kernel takes
+`general`, with the grid that belongs to the configuration it chooses.
 
-    def call(a0, a1, a2, x, y, z):
-        if <somebody watches launches, or the kernel is interpreted>:  general(a0, a1, a2, x, y, z)
-        else:  launch(x, y, z, a0, a1, a2)
-        written((a1,))
+    def call(a0, a1, a2, a3, x, y, ):
+        launcher((x, y, ))(a0, (a1, a2, ), a3, k0, num_warps=k1)
+        written((a1, ))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright.base.errors import ArgumentError
-from tilewright.base.knobs import knobs
-from tilewright.compile.kinds import arranged
+from tilewright.compile.kinds import Constant, Described, Kind, arranged, like
+from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.jit import JITFunction
 from tilewright.torch.memory import increment_version
 from tilewright.torch.signature import KernelOperator
 
-_WATCHED = (
-    "watched.interpret or watched.launch_enter_hook.calls or watched.launch_exit_hook.calls"
-    " or kernel.interpret or kernel.pre_run_hooks"
-)
 
-
-def make_launch(operator: KernelOperator, *, host_only: bool) -> Callable[..., None]:
-    """What `operator` calls.
+def make_launch(operator: KernelOperator) -> tuple[Callable[..., None], dict[str, Any]]:
+    """What `operator` calls, and the variables that it reads.
 
     Args:
-        operator: its signature, kernel and effects.
-        host_only: every array is in the memory of the CPU.
+        operator: its signature, kernel and effects. For the same name the text is the same, so another object with this
+            content takes the place of the kernel when its variables are put in the place of these.
     """
-    general = _general(operator)
-    count, written = len(operator.leaves), sorted(operator.written)
-    values = "".join(f"a{index}, " for index in range(count))
-    changed = "".join(f"a{index}, " for index in written)
-    scope: dict[str, Any] = {"general": general, "written": increment_version}
+    scope: dict[str, Any] = {"written": increment_version}
+    values = "".join(f"a{index}, " for index in range(len(operator.leaves)))
+    changed = "".join(f"a{index}, " for index in sorted(operator.written))
     if isinstance(operator.kernel, JITFunction):
-        types = {param.name: kind for param, kind in operator.kinds}
-        options = dict(operator.signature.options)
-        scope |= {"watched": knobs.runtime, "kernel": operator.kernel}
-        scope["launch"] = operator.kernel.prepare(types, {}, options, host_only=host_only)
-        text = (
-            f"def call({values}x, y, z):\n    if {_WATCHED}:\n        general({values}x, y, z)\n"
-            f"    else:\n        launch(x, y, z, {values})\n    written(({changed}))\n"
-        )
+        scope["launcher"] = operator.kernel.launcher
+        grid = "".join(f"{axis}, " for axis in operator.axes)
+        launch = f"launcher(({grid}))({_arguments(operator, scope)})"
     else:
-        text = f"def call({values}*grids):\n    general({values}*grids)\n    written(({changed}))\n"
+        scope["general"] = _general(operator)
+        grid, launch = "*grids", f"general({values}*grids)"
+    text = f"def call({values}{grid}):\n    {launch}\n    written(({changed}))\n"
     exec(compile(text, "<tilewright operator>", "exec"), scope)
     made: Callable[..., None] = scope["call"]
-    return made
+    return made, scope
+
+
+def _arguments(operator: KernelOperator, scope: dict[str, Any]) -> str:
+    """The arguments of the launch as text; what they name goes into `scope`."""
+
+    def known(value: Any) -> str:
+        name = f"k{len(scope)}"
+        scope[name] = value
+        return name
+
+    def passed(kind: Kind) -> str:
+        if isinstance(kind, Constant):
+            return known(kind.value)
+        if isinstance(kind, tuple):
+            items = "".join(f"{passed(item)}, " for item in kind)
+            return f"({items})" if type(kind) is tuple else f"{known(functools.partial(like, kind))}(({items}))"
+        if isinstance(kind, Described):
+            rank, base = len(kind.block_shape), next(values)
+            sizes, strides = ("".join(f"{next(values)}, " for _ in range(n)) for n in (rank, rank - 1))
+            rest = ", ".join(map(known, (kind.block_shape, kind.padding, kind.round_f32_to_tf32)))
+            return f"{known(TensorDescriptor)}({base}, [{sizes}], [{strides}1], {rest})"
+        return next(values)
+
+    values: Iterator[str] = (f"a{index}" for index in range(len(operator.leaves)))
+    texts = []
+    for number, (param, kind) in enumerate(operator.kinds):
+        if param.kind is inspect.Parameter.VAR_POSITIONAL:
+            texts.append(f"*{passed(kind)}")
+        elif param.index == number and param.kind is not inspect.Parameter.KEYWORD_ONLY:
+            texts.append(passed(kind))
+        else:
+            texts.append(f"{param.name}={passed(kind)}")
+    texts.extend(f"{name}={known(value)}" for name, value in operator.signature.options)
+    return ", ".join(texts)
 
 
 def _general(operator: KernelOperator) -> Callable[..., None]:
-    """The launch through `kernel[grid](...)`."""
-    count = len(operator.leaves)
+    """The launch of an autotuned kernel."""
+    count, rank = len(operator.leaves), operator.signature.rank
     options, configs = dict(operator.signature.options), operator.configs
 
     def launch(*values: Any) -> None:
-        grids = [tuple(values[start : start + 3]) for start in range(count, len(values), 3)]
+        grids = [tuple(values[start : start + rank]) for start in range(count, len(values), rank)]
 
         def grid(chosen: Mapping[str, Any]) -> tuple[int, ...]:
             for config, programs in zip(configs, grids, strict=True):

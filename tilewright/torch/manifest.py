@@ -25,7 +25,8 @@ from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.launch.interface import KernelInterface
 from tilewright.torch import operators
-from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, base_of
+from tilewright.torch.arguments import class_number
+from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature
 
 log = logging.getLogger("tilewright.torch")
 
@@ -51,10 +52,11 @@ def write(operator: KernelOperator) -> None:
     signature = operator.signature
     try:
         entry = {
-            **_place(operator.kernel),
+            **_place(operator.base.fn),
             "tokens": _encoded(signature.tokens),
             "options": _encoded(signature.options),
             "computed": _encoded(signature.computed),
+            "rank": signature.rank,
         }
         text = json.dumps(entry)
     except (_NoContent, TypeError, ValueError):
@@ -83,10 +85,10 @@ def resolve(name: str) -> bool:
         entry = json.loads(_file(name).read_text())
     except (OSError, ValueError):
         return False
-    kernel = _kernel_at(entry, name)
+    kernel = _found_at(entry, name, KernelInterface)
     tokens, options, computed = (_decoded(entry[key], name) for key in ("tokens", "options", "computed"))
     try:
-        found = operators.define(Signature(kernel.number, tokens, options, computed)).name
+        found = operators.define(Signature(kernel.number, tokens, options, computed, entry["rank"])).name
     except TilewrightError as error:
         raise _changed(entry, name) from error
     if found != name:
@@ -103,8 +105,8 @@ def _changed(entry: dict[str, Any], name: str) -> MissingKernelError:
     )
 
 
-def _kernel_at(entry: dict[str, Any], name: str) -> Any:
-    """The kernel, or function, that an entry names."""
+def _found_at(entry: dict[str, Any], name: str, kind: type) -> Any:
+    """What an entry names: a kernel, a function or a class."""
     value: Any = sys.modules.get(entry["module"])
     try:
         value = importlib.import_module(entry["module"]) if value is None else value
@@ -116,24 +118,25 @@ def _kernel_at(entry: dict[str, Any], name: str) -> Any:
             f"found: {error}",
             hint=f"put the module on the path, or import {entry['module']} before this program is loaded",
         ) from error
-    if not isinstance(value, (KernelInterface, BlockFunction)):
+    if not isinstance(value, kind):
         raise _changed(entry, name)
     return value
 
 
-def _place(kernel: Any) -> dict[str, str]:
-    """Module and name of a kernel that can be found by them."""
-    fn = (base_of(kernel) if isinstance(kernel, KernelInterface) else kernel).fn
-    if "<locals>" in fn.__qualname__:
+def _place(thing: Any) -> dict[str, str]:
+    """Module and name of a function or class that can be found by them."""
+    if "<locals>" in thing.__qualname__:
         raise _NoContent
-    return {"module": fn.__module__, "name": fn.__qualname__}
+    return {"module": thing.__module__, "name": thing.__qualname__}
 
 
 def _encoded(token: Any) -> Any:
     """Tokens as JSON has them: functions by their place, and tuples as lists."""
     if isinstance(token, tuple):
         if token[:2] == ("c", "function"):
-            return {"function": _place(by_number(token[2]))}
+            return {"function": _place(by_number(token[2]).fn)}
+        if token[:1] == ("named",):
+            return ["named", {"class": _place(by_number(token[1]))}, *map(_encoded, token[2:])]
         if token[:2] == ("c", "object"):
             raise _NoContent
         return [_encoded(part) for part in token]
@@ -146,7 +149,9 @@ def _decoded(value: Any, name: str) -> Any:
     if isinstance(value, list):
         return tuple(_decoded(part, name) for part in value)
     if isinstance(value, dict):
-        return ("c", "function", _kernel_at(value["function"], name).number)
+        if "class" in value:
+            return class_number(_found_at(value["class"], name, type))
+        return ("c", "function", _found_at(value["function"], name, BlockFunction).number)
     return value
 
 

@@ -8,10 +8,32 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, DeviceError
 
 increment_version: Any = torch._C._increment_version  # what torch.autograd.graph.increment_version calls
 """Tell autograd that tensors were changed in place, so that a backward pass that saved them before complains."""
+
+
+def check_devices(kernel: str, names: Sequence[str], values: Sequence[Any]) -> None:
+    """Refuse tensors of several devices.
+
+    Args:
+        kernel: its name, for the error.
+        names: of the arguments.
+        values: the arguments; what is no tensor is passed over.
+
+    Raises:
+        DeviceError: two tensors are on different devices.
+    """
+    found = [
+        (name, value.device) for name, value in zip(names, values, strict=False) if isinstance(value, torch.Tensor)
+    ]
+    for name, device in found[1:]:
+        if device != found[0][1]:
+            raise DeviceError(
+                f"kernel `{kernel}`: argument `{name}` is on {device}, but `{found[0][0]}` is on {found[0][1]}",
+                hint=f"move it there: {name}.to({str(found[0][1])!r})",
+            )
 
 
 def check_overlap(kernel: str, names: Sequence[str], values: Sequence[Any], written: Collection[int]) -> None:

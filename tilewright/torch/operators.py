@@ -2,7 +2,7 @@
 
     axpy(x, y, o, n, a, B=64) with float32 tensors  ->
     tilewright_kernels::axpy_3f0c...(Tensor x, Tensor y, Tensor(a0!) o, SymInt n, float a,
-                                     SymInt grid0_x, SymInt grid0_y, SymInt grid0_z) -> ()
+                                     SymInt grid0_x) -> ()
 
 The hash covers the source and everything that it uses, constants, element types, options, configurations and effects.
 An autotuned kernel has a grid for each configuration; the choice falls at the launch. No code is generated before the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,10 +24,11 @@ from tilewright.compile.kinds import Kind, leaves, paths
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import OPTION_NAMES
-from tilewright.frontend.hashing import lasting_hash
+from tilewright.frontend.hashing import class_digest, lasting_hash
 from tilewright.torch.arguments import kind_of
 from tilewright.torch.launching import make_launch
-from tilewright.torch.memory import check_overlap
+from tilewright.torch.memory import check_devices, check_overlap
+from tilewright.torch.overload import make_direct
 from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, autotuner_of, base_of
 from tilewright.tuning.autotune import Config
 
@@ -42,6 +43,12 @@ OPERATORS: dict[str, KernelOperator] = {}
 _names: dict[Signature, str] = {}
 begun: set[str] = set()
 """Names of the operators that are defined, or are about to be."""
+
+
+class Overloads:
+    """Each operator as a static method: Dynamo follows those of a class that it met without a source."""
+
+
 on_definition: list[Callable[[KernelOperator], None]] = []
 
 
@@ -66,8 +73,13 @@ def operator_for(signature: Signature) -> str:
     return name
 
 
-def define(signature: Signature) -> KernelOperator:
-    """Define the operator of a signature, or find it."""
+def described(signature: Signature, *, most_configs: int | None = None) -> KernelOperator:
+    """What a signature says, and the effects of the kernel; the operator has no name yet.
+
+    Args:
+        signature: of the launches.
+        most_configs: look at the effects of so many configurations only.
+    """
     kernel = by_number(signature.number)
     base, tuner = base_of(kernel), autotuner_of(kernel)
     configs: tuple[Config | None, ...] = tuple(tuner.configs) if tuner is not None else (None,)
@@ -75,19 +87,28 @@ def define(signature: Signature) -> KernelOperator:
     kinds = tuple((params[name], kind_of(token, name)) for name, token in signature.tokens)
     found = tuple(leaf for param, kind in kinds for leaf in leaves(kind, param.name))
     operator = KernelOperator("", kernel, signature, kinds, found, {}, configs=configs)
-    _find_effects(operator)
-    operator.name = f"{base.fn.__name__}_{_digest(operator)}"
+    _find_effects(operator, configs[:most_configs])
+    return operator
+
+
+def define(signature: Signature) -> KernelOperator:
+    """Define the operator of a signature, or find it."""
+    operator = described(signature)
+    kernel = operator.kernel
+    operator.name = f"{operator.base.fn.__name__}_{_digest(operator)}"
     known = OPERATORS.get(operator.name)
     if known is not None and known.kernel is kernel:
         return known
     if known is None:
         begun.add(operator.name)  # torch asks for the name while it is being defined
         LIBRARY.define(operator.schema(), tags=TAGS)
-        operator.calls = _register(operator.name)
+        call, operator.scope = make_launch(operator)
+        _register(operator.name, call)
     else:  # the same content under a new object: a module was loaded again
-        operator.calls = known.calls
-    operator.calls[:] = make_launch(operator, host_only=True), make_launch(operator, host_only=False)
+        operator.scope = known.scope
+        operator.scope.update(make_launch(operator)[1])
     OPERATORS[operator.name] = operator
+    setattr(Overloads, operator.name, staticmethod(getattr(getattr(torch.ops, NAMESPACE), operator.name).default))
     for listener in on_definition:
         listener(operator)
     return operator
@@ -97,7 +118,14 @@ def _digest(operator: KernelOperator) -> str:
     """Hash of everything that the operator does, the same in every process."""
     signature, base = operator.signature, operator.base
     configs = [str(config) for config in operator.configs]
-    parts = [lasting_hash(base), _lasting(signature.tokens), signature.options, _lasting(signature.computed), configs]
+    parts: list[Any] = [
+        configs,
+        signature.rank,
+        lasting_hash(base),
+        _lasting(signature.tokens),
+        signature.options,
+        _lasting(signature.computed),
+    ]
     return hashlib.sha256(repr([*parts, sorted(operator.written)]).encode()).hexdigest()[:16]
 
 
@@ -106,6 +134,8 @@ def _lasting(token: Any) -> Any:
     if isinstance(token, tuple):
         if token[:2] == ("c", "function"):
             return ("c", "function", lasting_hash(by_number(token[2])))
+        if token[:1] == ("named",):
+            return ("named", class_digest(by_number(token[1])), *map(_lasting, token[2:]))
         return tuple(_lasting(part) for part in token)
     return token
 
@@ -113,12 +143,12 @@ def _lasting(token: Any) -> Any:
 # --- effects --------------------------------------------------------------------------------------------------------
 
 
-def _find_effects(operator: KernelOperator) -> None:
-    """Fill in which arguments the kernel writes, under any of its configurations."""
+def _find_effects(operator: KernelOperator, configs: Sequence[Config | None]) -> None:
+    """Fill in which arguments the kernel writes, under any of the configurations."""
     base, signature = operator.base, operator.signature
     places = [path for param, kind in operator.kinds for path in paths(kind, (param.index,))]
     reasons = []
-    for number, config in enumerate(operator.configs):
+    for number, config in enumerate(configs):
         types: dict[str, Kind] = {param.name: kind for param, kind in operator.kinds}
         constants = dict(config.kwargs) if config is not None else {}
         constants |= {name: kind_of(token, name).value for name, token in signature.computed[number]}  # type: ignore[union-attr]
@@ -146,19 +176,13 @@ def _find_effects(operator: KernelOperator) -> None:
 # --- what PyTorch calls -----------------------------------------------------------------------------------------------
 
 
-def _register(name: str) -> list[Callable[..., None]]:
-    """The implementations; what they call lies in the list returned, which a module that is loaded again fills anew."""
-    calls: list[Callable[..., None]] = [_nothing, _nothing]
-
-    def on_cpu(*values: Any) -> None:
-        calls[0](*values)
-
-    def anywhere(*values: Any) -> None:
-        calls[1](*values)
+def _register(name: str, call: Callable[..., None]) -> None:
+    """Define what the operator `name` does; on tensors with memory `call`."""
 
     def fake(*values: Any) -> None:
         operator = OPERATORS[name]
         names = [leaf for leaf, _ in operator.leaves]
+        check_devices(operator.base.fn.__name__, names, values)
         check_overlap(operator.base.fn.__name__, names, values[: len(names)], operator.written)
 
     def batched(info: Any, in_dims: Any, *values: Any) -> tuple[None, None]:
@@ -176,13 +200,8 @@ def _register(name: str) -> list[Callable[..., None]]:
             )
         return None, None
 
-    LIBRARY.impl(name, anywhere, "CompositeExplicitAutograd")
-    LIBRARY.impl(name, on_cpu, "CPU")
+    LIBRARY.impl(name, call, "CompositeExplicitAutograd")
+    make_direct(getattr(getattr(torch.ops, NAMESPACE), name).default, call)
     LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)
-    return calls
-
-
-def _nothing(*values: Any) -> None:
-    raise AssertionError("an operator was called before it had a kernel")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,6 @@ from tilewright.torch.arguments import Token
 from tilewright.tuning.autotune import Autotuner, Config
 
 NAMESPACE = "tilewright_kernels"
-_AXES = "xyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,14 @@ class Signature:
         tokens: (parameter, token) of the arguments that the caller gives.
         options: keywords of the launch that are no parameters.
         computed: for each configuration, (parameter, token) of what heuristics gave.
+        rank: how many axes a grid has; each costs an argument.
     """
 
     number: str
     tokens: tuple[tuple[str, Token], ...]
     options: tuple[tuple[str, Any], ...] = ()
     computed: tuple[tuple[tuple[str, Token], ...], ...] = ((),)
+    rank: int = 3
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class KernelOperator:
         written: numbers of the run-time values whose memory may be written, with the place of one such store.
         unsure: why all arrays count as written, or "".
         configs: of the autotuner; None stands for a kernel without one.
-        calls: what the operator calls: for arrays of the CPU, and for arrays anywhere.
+        scope: variables of what the operator calls.
     """
 
     name: str
@@ -59,12 +60,17 @@ class KernelOperator:
     written: dict[int, Location | None]
     unsure: str = ""
     configs: tuple[Config | None, ...] = (None,)
-    calls: list[Callable[..., None]] = field(default_factory=list)
+    scope: dict[str, Any] = field(default_factory=dict)
 
     @property
     def base(self) -> JITFunction:
         """The kernel itself."""
         return base_of(self.kernel)
+
+    @property
+    def axes(self) -> str:
+        """Names of the axes of a grid."""
+        return "xyz"[: self.signature.rank]
 
     def schema(self) -> str:
         """As `torch.library` wants it."""
@@ -73,7 +79,7 @@ class KernelOperator:
             mark = f"(a{index}!)" if index in self.written else ""
             kinds = {"int": "SymInt", "float": "float", "bool": "bool"}
             fields.append(f"{kinds.get(kind, f'Tensor{mark}')} {name.replace('.', '_')}")
-        grids = [f"SymInt grid{number}_{axis}" for number in range(len(self.configs)) for axis in _AXES]
+        grids = [f"SymInt grid{number}_{axis}" for number in range(len(self.configs)) for axis in self.axes]
         return f"{self.name}({', '.join([*fields, *grids])}) -> ()"
 
 

@@ -31,10 +31,11 @@ from tilewright.launch.jit import JITFunction
 from tilewright.torch import discovery
 from tilewright.torch.arguments import untraced
 from tilewright.torch.discovery import kernels_in
-from tilewright.torch.gradients import below_autograd, with_gradients
-from tilewright.torch.mutation import checked_writes
+from tilewright.torch.gradients import with_gradients
+from tilewright.torch.mutation import Writes, writes_in_trial
+from tilewright.torch.schemas import check_results, make_schema
 from tilewright.torch.signature import base_of
-from tilewright.torch.state import inside, set_wrap_triton_enabled, state
+from tilewright.torch.state import Doing, doing, state
 
 try:  # private: without it operators stay whole where they might be opened, which is correct too
     from torch.export._trace import custom_triton_ops_decomposition_disabled as _stays_whole
@@ -51,6 +52,7 @@ _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
+_set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATORS: dict[str, TileOp] = {}
 
 
@@ -65,6 +67,7 @@ class TileOp:
 
     Attributes:
         number: tells it from every other operator of this process.
+        known: the kernels that it launches, by number; `kernels()` fills it.
     """
 
     def __init__(
@@ -74,17 +77,26 @@ class TileOp:
         self.name, self.fn = name, fn
         self.number = give_number(self)
         self.mutates_args = mutates_args if isinstance(mutates_args, str) else tuple(mutates_args)
-        self.schema = schema or torch.library.infer_schema(fn, mutates_args=mutates_args)
+        self.schema = make_schema(name, fn, self.mutates_args, schema)
         self._library, self._short = _split(name)
         self._lib = torch.library.Library(self._library, "FRAGMENT")
-        self._kernels: dict[str, KernelInterface] | None = None
+        self.known: dict[str, KernelInterface] = {}
+        self._searched = False
         self._twins: list[str] = []
         self._registrations: list[Callable[[str], None]] = []
         self._backward_fn: Callable[..., Any] | None = None  # these two are what torch's autograd.Function asks for
         self._setup_context_fn: Callable[..., Any] | None = None
         self._direct = True
+        self._running = Doing(False, self)  # launches are made at once, without a look at who traces
         self._checked = False
-        self._define(name)
+        self._reported: set[str] = set()
+        watch = writes_in_trial(torch._C.parse_schema(f"{name}{self.schema}"), name, fn, self)
+        if watch is not None:
+            self._report_unwritten(watch)
+
+    def define(self) -> None:
+        """Make it known to PyTorch."""
+        self._define(self.name)
         self.overload = getattr(getattr(torch.ops, self._library), self._short).default
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -92,33 +104,37 @@ class TileOp:
             if torch.compiler.is_exporting():
                 return getattr(getattr(torch.ops, self._library), self._short).default(*args, **kwargs)
             return getattr(getattr(torch.ops, self._library), _twin_of(self.number)).default(*args, **kwargs)
-        if self._direct and not (_dispatch_modes() or _function_modes() or _autocast()) and _transform() is None:
-            for value in (*args, *kwargs.values()) if kwargs else args:
-                if value.__class__ in _plain:
-                    if value.requires_grad and torch.is_grad_enabled():
-                        break
-                elif isinstance(value, (torch.Tensor, list, tuple, dict)):
-                    break
-            else:
-                with below_autograd():
-                    return self._run(*args, **kwargs)
+        if not (_function_modes() or _autocast()) and self._is_unobserved(args, kwargs):
+            return self._run(*args, **kwargs)
         return self.overload(*args, **kwargs)
+
+    def _is_unobserved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether neither autograd nor a mode nor a subclass of tensors would see more than the function does."""
+        if _dispatch_modes() or _transform() is not None or not self._direct:
+            return False
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if value.__class__ in _plain:
+                if value.requires_grad and torch.is_grad_enabled():
+                    return False
+            elif isinstance(value, (torch.Tensor, list, tuple, dict)):
+                return False
+        return True
 
     # --- what it is made of ---------------------------------------------------------------------------------------
 
     def kernels(self) -> list[Any]:
         """The kernels that it launches, as far as they were found in its source or were launched."""
-        if self._kernels is None:
-            self._kernels = {base_of(kernel).number: kernel for kernel in kernels_in(self.fn)}
-        return list(self._kernels.values())
+        if not self._searched:
+            self._searched = True
+            self.known.update({base_of(kernel).number: kernel for kernel in kernels_in(self.fn)})
+        return list(self.known.values())
 
     def launched(self, kernel: JITFunction) -> None:
         """Note that `kernel` is launched inside; report it once if it was not found before."""
         self.kernels()
-        assert self._kernels is not None
-        if kernel.number in self._kernels:
+        if kernel.number in self.known:
             return
-        self._kernels[kernel.number] = kernel
+        self.known[kernel.number] = kernel
         log.warning(
             "operator %s launches kernel `%s`, which was not found in its source: graphs compiled before an edit of "
             "the kernel are found again in caches, and fail\nhint: call it by a global or local name",
@@ -154,7 +170,9 @@ class TileOp:
         torch.library.register_fake(qualified, self._fake, lib=self._lib)
         torch.library.register_torch_dispatch(qualified, FunctionalTensorMode, self._decompose, lib=self._lib)
         overload = getattr(getattr(torch.ops, self._library), short).default
-        self._lib.impl(short, with_gradients(overload, self), "Autograd", with_keyset=True)
+        self._lib.impl(
+            short, with_gradients(overload, self, self._is_unobserved, self._run), "Autograd", with_keyset=True
+        )
 
     def register_autograd(
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
@@ -195,25 +213,36 @@ class TileOp:
     # --- what the dispatcher calls ----------------------------------------------------------------------------------
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        before = state.recording
-        state.recording = not self._checked  # launches are made at once, without a look at who traces
-        state.operators.append(self)
+        before = state.doing
+        state.doing = self._running if self._checked else Doing(True, self)
+        gradients = torch.is_grad_enabled()
+        if gradients:  # of its tensors none wants one, and others that the function reads get none through an operator
+            _set_grad_enabled(False)
         try:
             return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
         finally:
-            state.operators.pop()
-            state.recording = before
+            state.doing = before
+            if gradients:
+                _set_grad_enabled(True)
 
     def _fake(self, *args: Any, **kwargs: Any) -> Any:
-        with set_wrap_triton_enabled(True), inside(self):
+        with doing(True, self):
             return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
 
     def _run_checked(self, *args: Any, **kwargs: Any) -> Any:
         """The first run: what it writes is held against `mutates_args`."""
-        with checked_writes(self.overload._schema, self.name, args, kwargs):
+        with Writes(self.overload._schema, self.name, args, kwargs) as watch:
             found = self.fn(*args, **kwargs)
+        check_results(self.overload._schema, self.name, found)
         self._checked = True
+        self._report_unwritten(watch)
         return found
+
+    def _report_unwritten(self, watch: Writes) -> None:
+        """Say once of each argument declared to change that it was not written."""
+        for argument in set(watch.unwritten()) - self._reported if self.mutates_args != "unknown" else ():
+            self._reported.add(argument)
+            log.warning("operator %s declares to change `%s`, but did not write it", self.name, argument)
 
     def _decompose(self, mode: Any, op: Any, types: Sequence[type], args: Any, kwargs: Any) -> Any:
         if _stays_whole():
@@ -221,7 +250,7 @@ class TileOp:
         known = (torch.Tensor, torch.nn.Parameter, FunctionalTensor)
         if any(not issubclass(kind, FakeTensor) and kind not in known for kind in types):
             return NotImplemented
-        with mode, set_wrap_triton_enabled(True), inside(self):
+        with mode, doing(True, self):
             return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -284,9 +313,11 @@ def _make(name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str
             f"there is an operator {name} already, made of {before.fn.__module__}.{before.fn.__qualname__}",
             hint="give this one another name",
         )
-    else:  # the same function again: a cell of a notebook, or a module, was run anew
+    op = TileOp(name, fn, mutates_args, schema)
+    if before is not None:  # the same function again: a cell of a notebook, or a module, was run anew
         before.retire()
-    op = OPERATORS[name] = TileOp(name, fn, mutates_args, schema)
+    op.define()
+    OPERATORS[name] = op
     return op
 
 

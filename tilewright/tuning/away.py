@@ -88,6 +88,10 @@ def remote_launch(
     if not isinstance(kernel, CompiledKernel):
         return None
     request, call = fn.request(*args, **kwargs)
+    try:
+        pickle.dumps(request)
+    except Exception:  # a kernel that no module holds, or whatever the pickling of some constant raises
+        return None
     programs = grid3(grid(call.by_name()) if callable(grid) else grid)
     by_name, names = call.by_name(), [param.name for param in call.params]
     lists = [[names.index(name) for name in some if by_name[name] is not None] for some in (zeroed, restored)]

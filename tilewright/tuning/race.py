@@ -7,13 +7,20 @@ What does not compile, needs too much or computes something wrong is out, with i
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tilewright.base.errors import CompilationError, InternalError, OutOfResources, UnsupportedError
+from tilewright.base.errors import (
+    CompilationError,
+    InternalError,
+    MissingKernelSourceError,
+    OutOfResources,
+    UnsupportedError,
+)
 from tilewright.base.knobs import knobs
 from tilewright.compile.forks import ForkExecutor, can_fork
 from tilewright.devices.places import gpu_of
@@ -111,15 +118,17 @@ class Race(Generic[C]):
         if executor is None or knobs.runtime.no_jit or self._kernel.is_interpreted or asynchronous.active():
             return
         made: dict[C, Any] = {}
-        with AsyncCompileMode(executor, ignore_errors=True):
-            for name, entry in self._entries.items():
-                made[name] = entry.compile()
-            for name, kernels in made.items():
-                for kernel in kernels if isinstance(kernels, list) else [kernels]:
-                    self._attempt(name, kernel.result if isinstance(kernel, FutureKernel) else lambda: None)
-                step(str(name))
-        if executor is not self._executor:
-            executor.shutdown()
+        try:
+            with AsyncCompileMode(executor, ignore_errors=True):
+                for name, entry in self._entries.items():
+                    made[name] = entry.compile()
+                for name, kernels in made.items():
+                    for kernel in kernels if isinstance(kernels, list) else [kernels]:
+                        self._attempt(name, kernel.result if isinstance(kernel, FutureKernel) else lambda: None)
+                    step(str(name))
+        finally:
+            if executor is not self._executor:
+                executor.shutdown()
 
     def _attempt(self, name: C, do: Callable[[], Any]) -> Any:
         try:
@@ -157,9 +166,10 @@ class Race(Generic[C]):
             launches = {name: self._attempt(name, entry.elsewhere) for name, entry in left.items()}
             found = {name: launch for name, launch in launches.items() if launch is not None}
             if len(found) == len(left):
-                timings, refused = measure_away(self._executor, found, how.warmup, how.rep, REFUSALS, step)
-                self.errors |= refused
-                return timings
+                with contextlib.suppress(MissingKernelSourceError):  # what nobody else can launch is measured here
+                    timings, refused = measure_away(self._executor, found, how.warmup, how.rep, REFUSALS, step)
+                    self.errors |= refused
+                    return timings
         arguments: Iterable[Any] = next(iter(left.values())).arguments.values() if left else ()
         plain = all(entry.candidate.repeatable for entry in left.values())
         clock = clock_of(gpu_of(arguments), how.graphs and plain)

@@ -22,7 +22,6 @@ from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
-from tilewright.backends.llvm.names import check_names
 from tilewright.backends.protocol import ByteCache, Lowering
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
@@ -35,10 +34,12 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu import lowering as lowerings
     from tilewright.backends.cpu.emit import lower
     from tilewright.backends.cpu.plan import module as loops
+    from tilewright.backends.llvm import names
 else:  # a kernel that comes from the disk cache needs none of them
     lowerings = lazy_module("tilewright.backends.cpu.lowering")
     lower = lazy_module("tilewright.backends.cpu.emit.lower")
     loops = lazy_module("tilewright.backends.cpu.plan.module")
+    names = lazy_module("tilewright.backends.llvm.names")
 
 BINARY = "obj"
 _NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
@@ -70,7 +71,7 @@ class LoadedKernel:
 def _target(arch: str | None, features: str | None) -> Target:
     isa = describe("", arch or "", features or "")
     if arch or features:
-        check_names(isa)
+        names.check_names(isa)
     if isa.has("amx-tile") and not request_permission():  # the kernel keeps the tile registers from us
         isa = describe("", arch or "", ",".join(filter(None, (features, _NO_AMX))))
     return Target("cpu", isa.cpu, features=isa.flags, triple=isa.triple)
@@ -92,7 +93,7 @@ def features_of(target: Target) -> CpuFeatures:
     if target == host_like:
         return describe()
     isa = describe(target.triple, str(target.arch), target.features)
-    check_names(isa)
+    names.check_names(isa)
     return isa
 
 

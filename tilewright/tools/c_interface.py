@@ -1,0 +1,297 @@
+"""A compiled kernel for programs in C: a header with a launch function, and for a GPU a source file with its code.
+
+    CPU:   NAME.h, NAME.obj      NAME_launch(gx, gy, gz, arguments...)      on all threads when compiled with OpenMP
+    CUDA:  NAME.h, NAME.c        NAME_load(&kernel);  NAME_launch(&kernel, stream, gx, gy, gz, arguments...)
+
+Neither needs Python, Tilewright or CUDA's headers; the CUDA driver is linked (-lcuda). What the kernel was specialised
+on is checked at each launch: a pointer or integer that is not divisible by 16 as promised is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.backends.cpu.device.memory import arena_stride
+from tilewright.backends.nvidia.arch import WARP
+from tilewright.base.errors import UnsupportedError
+from tilewright.base.version import __version__
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.specialize import DIVISIBLE
+from tilewright.devices.registry import cpu
+
+_TYPES = {
+    "fp32": "float", "fp64": "double", "u1": "uint8_t", "i1": "uint8_t", "i8": "int8_t", "i16": "int16_t",
+    "i32": "int32_t", "i64": "int64_t", "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
+}  # fmt: skip
+_BITS = {"fp16": "uint16_t", "bf16": "uint16_t"}
+_RESERVED = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false
+nullptr class new delete template this namespace gx gy gz kernel stream slots stop first chunk total failed scratch
+"""
+
+
+_SYSCALL = """\
+#include <sys/syscall.h>
+#ifdef __cplusplus
+#include <unistd.h>
+#else
+extern long syscall(long number, ...);
+#endif
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A run-time parameter.
+
+    Args:
+        name: in C.
+        kind: signature type.
+        divisible: whether the code takes it to be divisible by 16.
+    """
+
+    name: str
+    kind: str
+    divisible: bool
+
+    @property
+    def ctype(self) -> str:
+        """Its type in C; halves are passed by their bits."""
+        if not self.kind.startswith("*"):
+            return _TYPES.get(self.kind) or _BITS[self.kind]
+        const = "const " if self.kind.startswith("*k") else ""
+        return f"{const}{_TYPES.get(self.kind.removeprefix('*').removeprefix('k'), 'void')} *"
+
+    @property
+    def note(self) -> str:
+        """What a caller must know of it."""
+        notes = ["the bits of a " + self.kind] if self.kind in _BITS else []
+        notes += [f"to {self.kind[1:]}"] if self.kind.startswith("*") and "void" in self.ctype else []
+        return "; ".join([*notes, *(["divisible by 16"] if self.divisible else [])])
+
+    def check(self, code: int) -> str:
+        """Statement that refuses what the code was not made for."""
+        value = f"(uintptr_t){self.name}" if self.kind.startswith("*") else self.name
+        return f"    if ({value} % 16 != 0) return {code};\n" if self.divisible else ""
+
+
+def write_c(kernel: CompiledKernel, folder: Path) -> list[Path]:
+    """Write the files for C of a kernel; returns them.
+
+    Args:
+        kernel: compiled for a CPU or a GPU.
+        folder: where the object file of a CPU's kernel is, or will be, under the name `NAME.obj`.
+
+    Raises:
+        UnsupportedError: the kernel needs something of the launcher that the C function does not do.
+    """
+    symbol = str(kernel.metadata["symbol"])
+    if not re.fullmatch(r"[A-Za-z_]\w*", symbol):
+        raise UnsupportedError(f"{symbol} is no name in C", hint="give the kernel a `repr` that is one")
+    parameters = _parameters(kernel)
+    files = (
+        _for_cpu(kernel, symbol, parameters) if kernel.target.backend == "cpu" else _for_gpu(kernel, symbol, parameters)
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in files]
+
+
+def _parameters(kernel: CompiledKernel) -> list[_Parameter]:
+    assert kernel.specialization is not None
+    found = []
+    for name, path, kind, key in kernel.specialization.leaves():
+        if kind != "constexpr":
+            spelled = "_".join([name, *map(str, path[1:])])
+            found.append(_Parameter(f"{spelled}_" if spelled in _RESERVED.split() else spelled, kind, key == DIVISIBLE))
+    return found
+
+
+def _head(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) -> str:
+    assert kernel.specialization is not None
+    names = kernel.specialization.names
+    lines = [f"{p.name}: {p.note}" for p in parameters if p.note]
+    lines += [f"{names[path[0]]} = {value!r}" for path, value in kernel.specialization.constants.items()]
+    noted = "".join(f" *   {line.replace('*/', '* /')}\n" for line in lines)
+    return f"/* {symbol} for {kernel.target}, compiled by Tilewright {__version__}.\n{noted} */\n"
+
+
+def _guarded(symbol: str, text: str) -> str:
+    return f"#ifndef TW_{symbol}_H\n#define TW_{symbol}_H\n\n{text}\n#endif\n"
+
+
+def _takes(parameters: list[_Parameter]) -> str:
+    return "".join(f", {p.ctype}{'' if p.ctype.endswith('*') else ' '}{p.name}" for p in parameters)
+
+
+def _codes(asserts: list[str]) -> str:
+    rows = "".join(f" *  {number:2}  {text}\n".replace("*/", "* /") for number, text in enumerate(asserts, 1))
+    failed = f"; the number of a device_assert that did not hold:\n{rows} */" if asserts else " */"
+    return f"/* 0; -1: an argument is not divisible by 16 as promised; -2: no memory for scratch{failed}\n"
+
+
+# --- CPU --------------------------------------------------------------------------------------------------
+
+
+def _for_cpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) -> dict[str, str]:
+    facts, count = kernel.metadata, len(parameters)
+    asserts = list(facts["asserts"])
+    slots = "".join(_slot(index, parameter) for index, parameter in enumerate(parameters))
+    flag = f'extern int32_t {symbol}_failed __asm__("{symbol}.failed");\n' if asserts else ""
+    amx = cpu.features_of(kernel.target).has("amx-tile")
+    permission = "    syscall(SYS_arch_prctl, 0x1023, 18); /* tile registers */\n" if amx else ""
+    text = f"""\
+{_head(kernel, symbol, parameters)}
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+{_SYSCALL if amx else ""}
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+void {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, const void *stop);
+{flag}
+{_codes(asserts)}static inline int {symbol}_launch(int64_t gx, int64_t gy, int64_t gz{_takes(parameters)}) {{
+    static const int64_t stop[2] = {{0, 0}};
+    const int64_t total = gx * gy * gz, given = {int(facts.get("chunk", 0))};
+    const int64_t chunk = given ? given : total / 64 + 1;
+    int64_t slots[{count + 3}] = {{0}};
+    int failed = 0;
+{"".join(parameter.check(-1) for parameter in parameters)}{slots}\
+    slots[{count}] = gx, slots[{count + 1}] = gy, slots[{count + 2}] = gz;
+{permission}{f"    {symbol}_failed = 0;" if asserts else ""}
+#ifdef _OPENMP
+#pragma omp parallel
+#endif
+    {{
+        void *scratch = {_scratch(int(facts["scratch_bytes"]))};
+        const int usable = scratch || {int(not facts["scratch_bytes"])};
+        if (!usable) failed = -2;
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic, 1)
+#endif
+        for (int64_t first = 0; first < total; first += chunk)
+            if (usable) {symbol}(first, first + chunk < total ? first + chunk : total, slots, scratch, stop);
+        free(scratch);
+    }}
+    return failed{f" ? failed : {symbol}_failed" if asserts else ""};
+}}
+
+#ifdef __cplusplus
+}}
+#endif
+"""
+    return {f"{symbol}.h": _guarded(symbol, text)}
+
+
+def _slot(index: int, parameter: _Parameter) -> str:
+    """The statement that fills a slot of eight bytes: integers are widened, all else lies in its first bytes."""
+    if parameter.kind[0] in "iu" and not parameter.kind.startswith("*"):
+        return f"    slots[{index}] = (int64_t){parameter.name};\n"
+    return f"    memcpy(&slots[{index}], &{parameter.name}, sizeof {parameter.name});\n"
+
+
+def _scratch(size: int) -> str:
+    return f"aligned_alloc(4096, {arena_stride(size)})" if size else "NULL"
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------
+
+
+def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) -> dict[str, str]:
+    facts = kernel.metadata
+    special = {
+        "clusters of blocks": facts["cluster"] != 1,
+        "tensor maps": bool(facts.get("tensor_maps")),
+        "device_assert or device_print": bool(facts["needs_log"]),
+        "cooperative grids": bool(facts.get("launch_cooperative_grid")),
+        "programmatic launches": bool(facts.get("launch_pdl")),
+    }
+    for what, used in special.items():
+        if used:
+            raise UnsupportedError(
+                f"{symbol} uses {what}, which a launch from C does not do", hint="launch it from Python"
+            )
+    takes = _takes([_on_gpu(parameter) for parameter in parameters])
+    grid = "unsigned gx, unsigned gy, unsigned gz"
+    declared = f"int {symbol}_launch(const {symbol}_kernel *kernel, void *stream, {grid}{takes})"
+    header = _gpu_header(_head(kernel, symbol, parameters), symbol, declared)
+    return {f"{symbol}.h": _guarded(symbol, header), f"{symbol}.c": _gpu_source(kernel, symbol, parameters, declared)}
+
+
+def _gpu_header(head: str, symbol: str, declared: str) -> str:
+    return f"""\
+{head}
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+typedef struct {{
+    void *module, *function;
+}} {symbol}_kernel;
+
+/* Load the code into the current CUDA context, and unload it; CUresult. */
+int {symbol}_load({symbol}_kernel *kernel);
+int {symbol}_unload({symbol}_kernel *kernel);
+/* Queue a launch in a CUstream; addresses are CUdeviceptr. CUresult, or -1: not divisible by 16 as promised. */
+{declared};
+
+#ifdef __cplusplus
+}}
+#endif
+"""
+
+
+def _gpu_source(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter], declared: str) -> str:
+    facts = kernel.metadata
+    shared, passed = int(facts["shared"]), ", ".join(f"&{parameter.name}" for parameter in parameters)
+    return f"""\
+#include "{symbol}.h"
+
+#include <stddef.h>
+
+extern int cuModuleLoadData(void **module, const void *image);
+extern int cuModuleUnload(void *module);
+extern int cuModuleGetFunction(void **function, void *module, const char *name);
+extern int cuFuncSetAttribute(void *function, int attribute, int value);
+extern int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **parameters, void **extra);
+
+static const unsigned char image[] __attribute__((aligned(16))) = {{
+{_bytes(kernel.binary)}
+}};
+
+int {symbol}_load({symbol}_kernel *kernel) {{
+    int code = cuModuleLoadData(&kernel->module, image);
+    if (code == 0) code = cuModuleGetFunction(&kernel->function, kernel->module, "{symbol}");
+    /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    if (code == 0 && {shared} > 48 * 1024) code = cuFuncSetAttribute(kernel->function, 8, {shared});
+    return code;
+}}
+
+int {symbol}_unload({symbol}_kernel *kernel) {{ return cuModuleUnload(kernel->module); }}
+
+{declared} {{
+    void *parameters[] = {{{passed}{", " if passed else ""}NULL}};
+{"".join(_on_gpu(parameter).check(-1) for parameter in parameters)}\
+    return cuLaunchKernel(kernel->function, gx, gy, gz, {int(facts["num_warps"]) * WARP}, 1, 1, {shared}, stream,
+                          parameters, NULL);
+}}
+"""
+
+
+def _on_gpu(parameter: _Parameter) -> _Parameter:
+    """An address on a GPU is a number in C."""
+    return _Parameter(parameter.name, "u64", parameter.divisible) if parameter.kind.startswith("*") else parameter
+
+
+def _bytes(image: bytes) -> str:
+    rows = [", ".join(map(str, image[start : start + 24])) for start in range(0, len(image), 24)]
+    return "".join(f"    {row},\n" for row in rows).rstrip("\n")
