@@ -159,7 +159,8 @@ def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[
     lines.write(f"def {tree.name}({parameters}):")
     with lines.indented():
         for statement in tree.body:
-            visited = launcher.visit(copy.deepcopy(statement))
+            launched = isinstance(statement, ast.For) and statement.lineno in launches  # nothing of it is left
+            visited = launcher.visit(statement if launched else copy.deepcopy(statement))
             for made in visited if isinstance(visited, list) else [visited]:
                 lines.origin = statement.lineno
                 for text in ast.unparse(made).splitlines():
