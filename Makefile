@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz stress test-interop test-helion test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-interop test-helion test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the c
 
 fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interpreter (CASES=2000 FUZZ="--seed 7000")
 	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(FUZZ)
+
+fuzz-hl: $(VENV)/.test ## run CASES random hl kernels under three configurations each against the tiled reference
+	@$(BIN)/python -m tests.hl.fuzz --cases $(CASES) $(FUZZ)
 
 stress: $(VENV)/.test ## hammer the caches at length: threads, processes that are killed, damaged files
 	@TILEWRIGHT_STRESS=1 $(BIN)/python -m pytest -q tests/stress

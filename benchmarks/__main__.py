@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks import report
+from benchmarks import hl, report
 from benchmarks.compile_time import growth_times
 from benchmarks.contests import CONTESTS, Outcome, decide
 from benchmarks.startup import Timing, compile_times, import_time, launch_time
@@ -36,7 +36,7 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
         def step(text: str) -> None:
             bar.update(task, description=text)
 
-        for contest in CONTESTS:
+        for contest in (*CONTESTS, *hl.CONTESTS):
             name = f"{contest.subject} {contest.case}"
             if only not in name:
                 continue
@@ -54,6 +54,8 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
             timings.append(import_time(runs))
         if only in "compile":
             timings.extend(compile_times(runs, lambda example: step(f"compile {example}")))
+        if only in "hl times":
+            timings.extend(hl.times(runs))
         if only in "compile growth":
             timings.extend(growth_times(step))
     report.draw(console, outcomes, timings)

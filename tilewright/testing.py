@@ -1,5 +1,6 @@
 """Timing, comparing and reporting, under the names of `triton.testing`."""
 
+from tilewright.compile.forks import ForkExecutor, can_fork
 from tilewright.tuning.bench import (
     _summarize_statistics,
     assert_close,
@@ -12,12 +13,16 @@ from tilewright.tuning.bench import (
     set_gpu_clock,
 )
 from tilewright.tuning.perf_report import Benchmark, Mark, perf_report
+from tilewright.tuning.search import Candidate, time_in_turns
 
 __all__ = [
     "Benchmark",
+    "Candidate",
+    "ForkExecutor",
     "Mark",
     "_summarize_statistics",
     "assert_close",
+    "can_fork",
     "do_bench",
     "do_bench_cudagraph",
     "get_dram_gbps",
@@ -26,4 +31,5 @@ __all__ = [
     "nvsmi",
     "perf_report",
     "set_gpu_clock",
+    "time_in_turns",
 ]

@@ -194,3 +194,48 @@ def test_wrong_configurations_say_what_is_right(config, message):
     with pytest.raises(hl.exc.InvalidConfig) as info:
         product.bind(args).config_spec.normalize(config)
     assert message in str(info.value)
+
+
+@hl.kernel
+def powers(x):
+    out = torch.empty_like(x)
+    count = hl.register_tunable("count", hl.autotuner.IntegerFragment(1, 4, 2))
+    width = hl.register_tunable("width", hl.autotuner.PowerOfTwoFragment(8, 32, 16))
+    for rows in hl.tile(x.size(0)):
+        result = x[rows] * (hl.zeros([width]).sum() + 1)
+        if count > 2:
+            result = result * 3
+        out[rows] = result + count * width
+    return out
+
+
+def test_choices_of_the_program_are_keys():
+    x = torch.randn(20)
+    bound = powers.bind((x,))
+    assert bound.config_spec.default_config()["count"] == 2
+    torch.testing.assert_close(bound(x), x + 32)
+    config = hl.Config(block_sizes=[8], count=3, width=8)
+    torch.testing.assert_close(bound.compile_config(config)(x), x * 3 + 24)
+    bound.set_config(config)
+    torch.testing.assert_close(bound.run_ref(x, mode=hl.RefMode.TILED), x * 3 + 24)
+    with pytest.raises(hl.exc.InvalidConfig, match="integers from 1 to 4"):
+        bound.config_spec.normalize({"block_sizes": [8], "count": 5})
+
+
+def test_names_and_types_of_choices():
+    def wrong(name, fragment):
+        @hl.kernel
+        def kernel(x):
+            chosen = hl.register_tunable(name, fragment)
+            for rows in hl.tile(x.size(0)):
+                x[rows] = x[rows] * chosen
+
+        kernel.bind((torch.ones(4),))
+
+    integers = hl.autotuner.IntegerFragment(0, 1, 0)
+    with pytest.raises(hl.exc.TunableNameConflict):
+        wrong("num_warps", integers)
+    with pytest.raises(hl.exc.TunableTypeNotSupported):
+        wrong("mode", hl.autotuner.EnumFragment(["a", "b"]))
+    with pytest.raises(hl.exc.RegisterTunableArgTypes):
+        wrong("mode", 3)

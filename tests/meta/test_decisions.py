@@ -15,6 +15,7 @@ from tilewright.backends.nvidia.plan import subjects as nvidia
 # Planners by file, and of each the subject whose answers it makes. A planner that may say no stands here.
 PLANNERS = {
     "cpu/plan/carried_offsets.py": {"_recognise": "CARRIED"},
+    "cpu/plan/wrapped.py": {"_unread": "WRAPPED"},
     "cpu/plan/reciprocal.py": {"_repeated": "RECIPROCAL"},
     "cpu/plan/dot_operands.py": {"memory_operand": "IN_PLACE"},
     "cpu/plan/coalesce.py": {"plan_coalescing": "JOINED"},

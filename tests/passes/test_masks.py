@@ -184,3 +184,21 @@ def test_other_masks_are_left_as_they_are(mask, keep):
     i, x, y = np.arange(3 * N), np.arange(1, 3 * N + 1, dtype=np.float32), np.zeros(3 * N, np.float32)
     Compiled(_ir(copy, mask), passes=False)((3,), x, y, 100)
     assert np.array_equal(y, np.where(keep(i, 100), x, 0))
+
+
+@tilewright.jit
+def signs_that_are_asked_for(x, y, n, N: tl.constexpr):
+    d = n.to(tl.int64)
+    if d >= 0:
+        tl.store(y, 1.0 + (7 // d).to(tl.float32))
+    else:
+        tl.store(y, -1.0 + (7 // d).to(tl.float32))
+
+
+@pytest.mark.parametrize("n", [-7, 7])
+def test_a_divisor_may_be_asked_for_its_sign(n):
+    """That divisors are positive is assumed of addresses and masks, not of what a program tests."""
+    x, y = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    module = tile_ir(signs_that_are_asked_for, {"x": "*fp32", "y": "*fp32", "n": "i32"}, N=N)
+    Compiled(module, passes=False)((1,), x, y, n)
+    assert y[0] == (2.0 if n > 0 else -2.0)

@@ -271,7 +271,7 @@ class AffineAnalysis:
 
     def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
         if not shape_of(value.type):
-            return PointerForm(value, Form())
+            return _scalar_pointer(value)
         if self._opaque(value):
             return PointerForm(None, Form(), (value, index))
         op = value.owner
@@ -295,6 +295,15 @@ _BITCASTS = (BitcastOp, ArithBitcastOp)
 def _moves_pointers(op: Operation | Block) -> bool:
     """Whether pointers that `op` gives are those that it takes, in other places or by another type."""
     return isinstance(op, _BITCASTS) or (isinstance(op, Operation) and is_view(op))
+
+
+def _scalar_pointer(value: SSAValue) -> PointerForm:
+    """A scalar pointer as another one, that no offset is added to, plus all offsets that are."""
+    offset = ZERO
+    while isinstance(op := owner_of(value), AddPtrOp):
+        value, moved = op.operands
+        offset = offset + Poly.atom(moved) * Poly.of(pointee_bytes(value.type))
+    return PointerForm(value, Form(offset))
 
 
 # --- rules by operation name ----------------------------------------------------------------------

@@ -15,16 +15,22 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded, zero_extended
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import is_ragged, operand_indices
 from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
-from tilewright.ir.types import element_type, is_integer
 from tilewright.ir.values import owner_of
-from tilewright.ops.elementwise import CmpIOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp
+from tilewright.ops.shape import ReshapeOp, TransOp
 
 _LESS = frozenset({"slt", "sle", "ult", "ule"})
 _OR_EQUAL = frozenset({"sle", "sge", "ule", "uge"})
+
+
+def is_conjunction(op: Operation) -> bool:
+    """Whether a mask is true where its operands are: it joins them by `and`, or is one of them in another shape."""
+    return isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)) and not is_ragged(op)
 
 
 def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead: str) -> Answer[Form]:
@@ -38,7 +44,7 @@ def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead:
     """
     op = owner_of(value)
     assert op is not None
-    if not isinstance(op, CmpIOp) or not is_integer(element_type(op.operands[0].type)):
+    if not isinstance(op, CmpIOp):
         return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, instead)
     predicate = op.attr_values()["predicate"]
     if predicate in ("eq", "ne"):

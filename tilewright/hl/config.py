@@ -50,6 +50,11 @@ class Config(Mapping[str, Any]):
         """A configuration of a mapping's items."""
         return cls(**choices)
 
+    def minimize(self, spec: Any) -> Config:
+        """The choices that differ from the defaults of a `ConfigSpec`, and the block sizes."""
+        full, default = spec.normalize(self), spec.default_config()
+        return Config(**{name: full[name] for name in full if name == "block_sizes" or full[name] != default.get(name)})
+
     def save(self, path: str | Path) -> None:
         """Write the choices as JSON."""
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")

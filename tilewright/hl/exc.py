@@ -266,6 +266,26 @@ class SpecializeArgType(InvalidAPIUsage):
     """`hl.specialize` of something that is not a size."""
 
 
+class RegisterTunableArgTypes(InvalidAPIUsage):
+    """`hl.register_tunable` without a name and a fragment."""
+
+
+class TunableTypeNotSupported(InvalidAPIUsage):
+    """A choice of the program whose values are no integers."""
+
+
+class TunableNameConflict(InvalidAPIUsage):
+    """A choice of the program with the name of a key that every configuration has."""
+
+
+class AutotuneError(Error):
+    """Tuning cannot go on."""
+
+
+class NoConfigFound(AutotuneError):
+    """No configuration of a kernel works."""
+
+
 class InvalidConfig(Error, ValueError):
     """A configuration that does not fit the kernel."""
 

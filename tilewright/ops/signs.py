@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.ir.types import element_type, i64, shape_of
@@ -40,12 +40,6 @@ def _always(op: Operation) -> Sequence[SSAValue]:
     return ()
 
 
-def _quotient(op: Operation) -> Sequence[SSAValue]:
-    """A scalar that divides is taken to be positive, as in `facts.div`."""
-    unknown = not isinstance(op.operands[1].owner, ConstantOp) and not shape_of(op.operands[1].type)
-    return op.operands[:1] if unknown and holds(POSITIVE_DIVISORS) else op.operands
-
-
 def _larger(op: Operation) -> Sequence[SSAValue] | None:
     known = any(isinstance(side.owner, Operation) and _constant(side.owner) is not None for side in op.operands)
     return () if known else op.operands
@@ -58,18 +52,21 @@ _RULES: dict[str, Rule] = {
     "tt.get_num_programs": _always,
     "arith.extui": _always,
     "arith.remsi": _first,
-    "arith.divsi": _quotient,
     "arith.maxsi": _larger,
     **dict.fromkeys(("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi"), _first),
-    **dict.fromkeys(("arith.addi", "arith.muli", "arith.minsi", "arith.shrsi"), _all),
+    **dict.fromkeys(("arith.addi", "arith.muli", "arith.divsi", "arith.minsi", "arith.shrsi"), _all),
 }
 
 
-def never_negative(value: SSAValue) -> bool:
+def never_negative(value: SSAValue, *, proven: bool = False) -> bool:
     """Whether no element of an integer value is negative.
 
     A proof by induction over the loops: a value that is being proven already counts as proven. All rules are
     conjunctions, so one value that cannot be proven ends the whole proof.
+
+    Args:
+        value: integers.
+        proven: whether what the user or the compiler assumes of scalars does not count.
     """
     seen: set[SSAValue] = set()
     todo = [value]
@@ -78,11 +75,39 @@ def never_negative(value: SSAValue) -> bool:
         if value in seen:
             continue
         seen.add(value)
+        if not proven and _taken_for_granted(value):
+            continue
         wanted = _carried(value) if isinstance(value, BlockArgument) else _defined(value.owner)
         if wanted is None:
             return False
         todo += wanted
     return True
+
+
+def _taken_for_granted(value: SSAValue) -> bool:
+    """Whether the user assumes it of a scalar (`tl.assume(x >= 0)`), or something is divided by it."""
+    if shape_of(value.type):
+        return False
+    for use in value.uses:
+        user = use.operation
+        if user.name in ("arith.divsi", "arith.remsi") and use.index == 1 and holds(POSITIVE_DIVISORS):
+            return True
+        if user.name == "arith.cmpi" and use.index == 0 and _says_not_negative(user):
+            assumed = (inner.operation for inner in user.results[0].uses)
+            if any(op.name == "llvm.intr.assume" and op.parent is _block_of(value) for op in assumed):
+                return True
+    return False
+
+
+def _says_not_negative(test: Operation) -> bool:
+    bound = test.operands[1].owner
+    least = {"sge": 0, "sgt": -1}.get(test.attr_values()["predicate"])  # type: ignore[attr-defined]
+    number = bound.splat_value if isinstance(bound, ConstantOp) else None
+    return least is not None and number is not None and number >= least
+
+
+def _block_of(value: SSAValue) -> Block | None:
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent_block()
 
 
 def _defined(op: object) -> Sequence[SSAValue] | None:
@@ -108,4 +133,4 @@ def block_bound(op: Operation, known: Sequence[Number | None]) -> Number | None:
     at_least = op.attr_values()["predicate"] == "sge" and known[1] == 0  # type: ignore[attr-defined]
     if not at_least or element_type(op.operands[0].type) != i64:
         return None
-    return True if never_negative(op.operands[0]) else None
+    return True if never_negative(op.operands[0], proven=True) else None

@@ -80,7 +80,7 @@ def _can_negate(value: SSAValue) -> bool:
             continue
         if isinstance(op, XOrIOp) and _number(op.operands[1]) == 1:
             continue
-        if not isinstance(op, Operation) or not (is_view(op) or isinstance(op, OrIOp)):
+        if not isinstance(op, Operation) or not (len(op.results) == 1 and (is_view(op) or isinstance(op, OrIOp))):
             return False
         todo += op.operands
     return True

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.canonicalize import canonicalize
+from tilewright.passes.counted import count_loops
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.decompose import decompose
@@ -38,6 +39,7 @@ DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda ma
 CANONICALIZE = Pass("canonicalize", canonicalize)
 MASKS = Pass("masks", simplify_masks)
 CSE = Pass("cse", eliminate_common_subexpressions)
+COUNTED = Pass("counted", count_loops)
 ACCUMULATE = Pass("accumulate", accumulate_in_products)
 LICM = Pass("licm", hoist_loop_invariants)
 DCE = Pass("dce", eliminate_dead_code)
@@ -50,6 +52,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     CANONICALIZE,
     MASKS,
     CSE,
+    COUNTED,
     ACCUMULATE,
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it

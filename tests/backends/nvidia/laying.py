@@ -45,7 +45,12 @@ Array = np.ndarray[Any, Any]
 
 
 def tile_ir(fn: BlockFunction, types: dict[str, str], **constants: Any) -> ModuleOp:
-    """Simplified tile IR of a kernel.
+    """Simplified tile IR of a kernel; see `built_ir`."""
+    return run_passes(built_ir(fn, types, **constants))
+
+
+def built_ir(fn: BlockFunction, types: dict[str, str], **constants: Any) -> ModuleOp:
+    """Tile IR of a kernel as the front end makes it.
 
     Args:
         fn: a jit function.
@@ -60,7 +65,7 @@ def tile_ir(fn: BlockFunction, types: dict[str, str], **constants: Any) -> Modul
             kind = types[name]
             promise = {"divisibility": 16} if kind.endswith("!") else {}
             specs.append(entry.ParamSpec(name, scalar_from_signature(kind.rstrip("!")), promise))
-    return run_passes(entry.build_module(fn, specs, CudaOptions(), Target("cuda", 90)).module)
+    return entry.build_module(fn, specs, CudaOptions(), Target("cuda", 90)).module
 
 
 def lay(source: ModuleOp, num_warps: int = 4, capability: int = 80) -> ModuleOp:

@@ -30,6 +30,10 @@ FUSION_LOOK_BACK = 6
 
 # Native vectors of f32 in one chunk of lanes. Not measured.
 NATIVE_VECTORS = 4
+# Lanes of a chunk that need no others from further rows, where a row goes on behind them. Measured: one core of Emerald
+# Rapids that others used, the stencil of `benchmarks/forms.py`: in tiles of width 56 2.71 ms with 8 rows of 8 lanes and
+# 0.70 with 8 lanes (0.70 in tiles of 64); of width 28, 2.84 ms with 16 rows of 4 lanes and 0.88 with 4 lanes.
+LANES_OF_A_ROW = 4
 # Comparisons of a group's masks that are tested for whole chunks. Not measured: kernels have one or two.
 MASK_COMPARISONS = 6
 # Elements of a run that is loaded as a vector of its own and shuffled, instead of being gathered. Not measured.

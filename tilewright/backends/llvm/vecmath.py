@@ -86,6 +86,15 @@ def _clamped(f: Function, x: V, low: float, high: float | None) -> V:
     return x if high is None else f.select(f.fcmp("ogt", x, high), const(x.type, high), x)
 
 
+def _vanishing(f: Function, p: V, x: V, low: float) -> V:
+    """The significand `p` of a power of `x`, zero where the power vanishes.
+
+    A product that underflows takes some 25 times as long on CPUs of Intel, one of zero does not: exp of 2^18 floats
+    that are -inf, as masked softmax has them, took 2.05 ms where 0.08 is usual.
+    """
+    return f.select(f.fcmp("olt", x, low), zero(p.type), p)
+
+
 def _exp_scaled(f: Function, x: V, shift: int = 0) -> V:
     """e^x * 2^shift without overflow in between."""
     single = x.type.elem == "float"
@@ -96,7 +105,7 @@ def _exp_scaled(f: Function, x: V, shift: int = 0) -> V:
     r, k, k_int = _exp_reduce(f, _clamped(f, x, low, None if unlimited else high))
     if shift:
         k, k_int = f.fadd(k, float(shift)), f.add(k_int, shift)
-    return _scale(f, _exp_polynomial(f, r), k, k_int)
+    return _scale(f, _vanishing(f, _exp_polynomial(f, r), x, low), k, k_int)
 
 
 def _exp(f: Function, x: V, **_: Any) -> V:
@@ -114,24 +123,24 @@ def _exp2_coarse(f: Function, x: V, **_: Any) -> V:
 
 
 def _exp2_polynomial(f: Function, x: V, terms: Sequence[float]) -> V:
+    low, high = (-151.0, 129.0) if x.type.elem == "float" else (-1076.0, 1025.0)
     if _has_scalef(f, x.type):
         k = f.intrinsic("rint", x)
-        # At infinities r is NaN, which vscalef turns into the limit.
-        return _scale(f, horner(f, f.fsub(x, k), (1.0, *terms)), k, None)
-    low, high = (-151.0, 129.0) if x.type.elem == "float" else (-1076.0, 1025.0)
-    x = _clamped(f, x, low, high)
-    k, k_int = magic_round(f, x, 1.0)
-    return _scale(f, horner(f, f.fsub(x, k), (1.0, *terms)), k, k_int)
+        # At +inf r is NaN, which vscalef turns into the limit.
+        return _scale(f, _vanishing(f, horner(f, f.fsub(x, k), (1.0, *terms)), x, low), k, None)
+    limited = _clamped(f, x, low, high)
+    k, k_int = magic_round(f, limited, 1.0)
+    return _scale(f, _vanishing(f, horner(f, f.fsub(limited, k), (1.0, *terms)), x, low), k, k_int)
 
 
 def _exp10(f: Function, x: V, **_: Any) -> V:
     """10^x: k = rint(x log2 10), r = (x - k log10 2) ln 10."""
     if x.type.elem == "double":
         return libm(f, "pow", const(x.type, 10.0), x)
-    x = _clamped(f, x, -46.0, 39.0)
-    k, k_int = magic_round(f, x, math.log2(10.0))
-    r = f.mad(k, -4.6050390665e-06, f.mad(k, -0.301025390625, x))
-    return _scale(f, _exp_polynomial(f, f.fmul(r, math.log(10.0))), k, k_int)
+    limited = _clamped(f, x, -46.0, 39.0)
+    k, k_int = magic_round(f, limited, math.log2(10.0))
+    r = f.mad(k, -4.6050390665e-06, f.mad(k, -0.301025390625, limited))
+    return _scale(f, _vanishing(f, _exp_polynomial(f, f.fmul(r, math.log(10.0))), x, -46.0), k, k_int)
 
 
 def _expm1(f: Function, x: V, **_: Any) -> V:

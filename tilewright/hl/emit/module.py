@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tilewright.hl.emit.carry import count_readers
 from tilewright.hl.emit.grid import grid_head, grid_text
+from tilewright.hl.emit.imports import imports
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.emit.lines import Line, Lines
 from tilewright.hl.emit.loops import emit_body, emit_region
@@ -50,7 +51,10 @@ def emit_module(traced: Traced, decision: Decision) -> Module:
         lines.append(Line("from tilewright.language.extra import libdevice"))
     if any("get_num_sm(" in launch for launch in launches.values()):
         lines.append(Line("from tilewright.hl.tune.machine import get_num_sm"))
-    lines += [*kernels, Line(""), Line(""), *_host(traced, launches, decision)]
+    host = _host(traced, launches, decision)
+    text = "\n".join(line.text for line in host)
+    lines += [Line(line) for line in imports(text, traced.scope, traced.captured)]
+    lines += [*kernels, Line(""), Line(""), *host]
     return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
 
 
@@ -155,7 +159,8 @@ def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[
     lines.write(f"def {tree.name}({parameters}):")
     with lines.indented():
         for statement in tree.body:
-            visited = launcher.visit(copy.deepcopy(statement))
+            launched = isinstance(statement, ast.For) and statement.lineno in launches  # nothing of it is left
+            visited = launcher.visit(statement if launched else copy.deepcopy(statement))
             for made in visited if isinstance(visited, list) else [visited]:
                 lines.origin = statement.lineno
                 for text in ast.unparse(made).splitlines():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.language.atomics import (
     atomic_add,
@@ -21,10 +23,18 @@ from tilewright.hl.language.memory import load, store
 from tilewright.hl.language.products import dot, dot_scaled
 from tilewright.hl.language.random import rand, rand4x, randint
 from tilewright.hl.language.reduce import associative_scan, cumprod, cumsum, reduce
+from tilewright.hl.language.reference import either
 from tilewright.hl.language.remote import AsyncCopyDescriptor, make_async_remote_copy, remote_barrier
 from tilewright.hl.language.stack import StackTensor, stacktensor_like
 from tilewright.hl.language.tiles import tile_begin, tile_block_size, tile_count, tile_end, tile_id, tile_index
-from tilewright.hl.language.tunables import barrier, pdl_launch_dependents, pdl_wait, register_block_size, specialize
+from tilewright.hl.language.tunables import (
+    barrier,
+    pdl_launch_dependents,
+    pdl_wait,
+    register_block_size,
+    register_tunable,
+    specialize,
+)
 from tilewright.hl.language.views import join, split, subscript
 from tilewright.hl.trace.tiles import Tile
 
@@ -68,6 +78,7 @@ __all__ = [
     "randint",
     "reduce",
     "register_block_size",
+    "register_tunable",
     "remote_barrier",
     "specialize",
     "split",
@@ -85,3 +96,7 @@ __all__ = [
     "triton_kernel",
     "zeros",
 ]
+
+for _name, _function in list(globals().items()):
+    if _name in __all__ and isinstance(_function, FunctionType):
+        globals()[_name] = either(_name, _function)  # a kernel may run as plain Python

@@ -8,6 +8,8 @@ from typing import Any
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.state import Trace, current
+from tilewright.hl.tune.fragments import Fragment
+from tilewright.hl.tune.keys import ALIASES, KEYS
 
 
 def _host(name: str) -> Trace:
@@ -66,6 +68,30 @@ def register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:
     axis = trace.add_axis(f"block_{len(trace.slots)}", "block", low, high, None, False)
     trace.constants.append(Sym.of(axis.size))
     return Sym.of(axis.size)
+
+
+@_constant
+def register_tunable(name: str, fragment: Fragment) -> Any:
+    """A number of the program that the configuration chooses, as the key `name`.
+
+    Args:
+        name: the key.
+        fragment: its values, integers: `IntegerFragment(0, 3, 0)`, `EnumFragment([3, 5])`, ... of `hl.autotuner`.
+    """
+    trace = _host("register_tunable")
+    if not isinstance(name, str) or not isinstance(fragment, Fragment):
+        raise exc.RegisterTunableArgTypes(
+            f"hl.register_tunable({name!r}, {fragment!r})", hint="give it a name and a fragment of hl.autotuner"
+        )
+    if name in KEYS or name in ALIASES:
+        raise exc.TunableNameConflict(f"every configuration has a key {name!r}", hint="take another name")
+    if type(fragment.default()) is not int:
+        raise exc.TunableTypeNotSupported(
+            f"the values of {name} are like {fragment.default()!r}", hint="choices of a program are integers"
+        )
+    made = trace.tunable(name, fragment)
+    trace.constants.append(made)
+    return made
 
 
 def barrier() -> None:

@@ -51,6 +51,8 @@ class Decision:
 
     def number(self, atom: Atom) -> int | None:
         """The number that an atom is under this configuration, if it is one."""
+        if atom.kind == "tunable":
+            return int(self.config[str(atom.key)])
         if atom.kind == "block" or (atom.kind == "valid" and not self.masked(self.axes[int(atom.key)].size)):
             return self.block(self.axes[int(atom.key)])
         return None
@@ -71,7 +73,7 @@ class Decision:
     def masked(self, atom: Atom) -> bool:
         """Whether lanes of the last tile along `atom` may be invalid."""
         if atom.kind != "block":
-            return True
+            return atom.kind != "tunable"
         return any(self._cut(axis) for axis in self.axes if axis.size == atom and axis.kind != "block")
 
     def _cut(self, axis: Axis) -> bool:

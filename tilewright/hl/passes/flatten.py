@@ -49,7 +49,7 @@ def _is_flat(node: Node, axes: list[Axis]) -> bool:
     if any(len(dims) > behind - len(axes) for dims, start in zip(shapes, starts, strict=True) if start == -1):
         return False
     if node.op in ("load", "store"):
-        return all(_is_inside(entry, axes) for entry in node.args[1])
+        return all(_is_inside(entry, axes, node.op == "load") for entry in node.args[1])
     return isinstance(ROWS.get(node.op), Pointwise | Fill | Convert)
 
 
@@ -65,14 +65,19 @@ def _start(dims: tuple[Dim, ...], axes: list[Axis]) -> int | None:
     return next((at for at in range(len(dims)) if dims[at : at + len(want)] == want), None)
 
 
-def _is_inside(entry: Subscript, axes: list[Axis]) -> bool:
+def _is_one(entry: Subscript, reading: bool) -> bool:
+    """Whether every lane reads the one element of a dimension."""
+    return reading and type(entry.extent) is int and entry.extent == 1
+
+
+def _is_inside(entry: Subscript, axes: list[Axis], reading: bool) -> bool:
     """Whether every index of a subscript by one of the axes is inside the tensor."""
     axis = next((axis for axis in axes if entry.kind == "tile" and axis.id == entry.what), None)
     if axis is None:
         return entry.kind != "tensor"
     if type(entry.offset) is not int or entry.offset:
         return False
-    return (type(entry.extent) is int and entry.extent == 1) or at_most(axis.end, entry.extent)
+    return _is_one(entry, reading) or at_most(axis.end, entry.extent)
 
 
 def flatten(loop: Node, flat: Axis, first_free: int) -> None:
@@ -105,7 +110,7 @@ class _Flattener:
                 seen.setdefault(value.id, value)
             if node.op in ("load", "store"):
                 dims = accessed(node)
-                node.args = self._access(node.args, dims)
+                node.args = self._access(node.args, dims, node.op == "load")
                 if node.op == "store":
                     node.kwargs["dims"] = self._dims(dims)
         for value in seen.values():
@@ -118,7 +123,7 @@ class _Flattener:
             return dims
         return (*dims[:start], Dim(1, (self.flat.size,)), *dims[start + len(self.axes) :])
 
-    def _access(self, args: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Any, ...]:
+    def _access(self, args: tuple[Any, ...], dims: tuple[Dim, ...], reading: bool) -> tuple[Any, ...]:
         tensor, entries, *rest = args
         start = _start(dims, self.axes)
         if start is None or start < 0:
@@ -126,16 +131,16 @@ class _Flattener:
         merged = self._merged(tensor, entries, start)
         if merged is not None:
             tensor, entries = merged
-        return (tensor, [self._entry(entry, start) for entry in entries], *rest)
+        return (tensor, [self._entry(entry, start, reading) for entry in entries], *rest)
 
-    def _entry(self, entry: Subscript, start: int) -> Subscript:
+    def _entry(self, entry: Subscript, start: int, reading: bool) -> Subscript:
         own = next((at for at, axis in enumerate(self.axes) if entry.kind == "tile" and axis.id == entry.what), None)
         if own is None:
             at = entry.at
             later = at is not None and at >= start + len(self.axes) and entry.what != self.flat.id
             at = at - len(self.axes) + 1 if at is not None and later else at
             return Subscript(entry.kind, entry.what, at, entry.offset, entry.step, entry.extent)
-        if type(entry.extent) is int and entry.extent == 1:
+        if _is_one(entry, reading):
             return Subscript("scalar", 0, extent=1)
         return Subscript("tensor", self._part(own), start, extent=entry.extent)
 

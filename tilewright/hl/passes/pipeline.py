@@ -6,6 +6,7 @@ from typing import Any
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, Region, clone, operands, walk
+from tilewright.hl.graph.verify import checked
 from tilewright.hl.passes.deadcode import remove_dead
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.flatten import flat_axis, flatten
@@ -17,11 +18,16 @@ from tilewright.hl.passes.roll import roll
 def prepare(graph: Graph, decision: Decision) -> Region:
     """A copy of `graph` as `decision` emits it."""
     region = clone(graph.region)
+    checked(region)
     fold(region, decision)
+    checked(region)
     remove_dead(region)
     _flatten(region, decision)
+    checked(region)
     _roll(region, decision)
+    checked(region)
     place_pads(region, decision)
+    checked(region)
     return region
 
 

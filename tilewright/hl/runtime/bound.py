@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import linecache
+import ast
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tilewright import errors
@@ -11,13 +12,18 @@ from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.emit.module import Module, emit_module
+from tilewright.hl.graph.nodes import walk
+from tilewright.hl.language import reference
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.fast_math import keep_wide
 from tilewright.hl.runtime.guard import make_holds
-from tilewright.hl.settings import Settings
-from tilewright.hl.trace.host import trace_kernel
+from tilewright.hl.runtime.loaded import Loaded
+from tilewright.hl.settings import RefMode, Settings
+from tilewright.hl.trace.host import Traced, trace_kernel
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.source import Source
+from tilewright.hl.tune import cache
+from tilewright.hl.tune.driver import Driver, decorator
 from tilewright.hl.tune.spec import ConfigSpec
 
 
@@ -25,58 +31,73 @@ class BoundKernel:
     """A kernel for one kind of arguments.
 
     Args:
-        source: the kernel's text.
+        function: the kernel as plain Python.
+        source: its text.
         scope: names that it sees besides its own.
         arguments: its arguments, by name.
         settings: how it is treated.
         configs: configurations given with it; empty for the default.
+        key: its specialization key.
         outside: what it reads besides its arguments.
         names: what texts of `outside` use.
 
     Attributes:
         traced: the graphs and what they are made of.
         config_spec: the configurations that it has.
-        run: the host function for the configuration in use.
+        config: the configuration in use; None before the first call.
+        run: the host function for it.
     """
 
     def __init__(
         self,
+        function: Callable[..., Any],
         source: Source,
         scope: dict[str, Any],
         arguments: dict[str, Any],
         settings: Settings,
         configs: Sequence[Config] = (),
+        key: Any = None,
         outside: Sequence[Read] = (),
         names: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name, self.scope, self.settings, self.configs = source.tree.name, scope, settings, configs
-        self.traced = trace_kernel(source, scope, arguments, settings, list(outside))
+        self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
+        self.function, self.outside = function, list(outside)
+        self.traced = trace_kernel(source, scope, arguments, settings, self.outside)
         if settings.fast_math:
             for graph in self.traced.graphs:
                 keep_wide(graph.region)
-        self.outside = list(outside)
+        if settings.dot_precision:
+            _set_precision(self.traced, settings.dot_precision)
         self._holds = make_holds(list(arguments), self.traced.guards, self.outside, dict(names or {}))
         self.config_spec = ConfigSpec(self.traced)
+        self.configs = [self.config_spec.normalize(config) for config in configs]
+        self.specialization_key = key
+        self.config: Config | None = None
         self.run: Callable[..., Any] = self._first
-        self._compiled: dict[Config, Callable[..., Any]] = {}
+        self._compiled: dict[Config, Loaded] = {}
 
     def holds(self, args: Sequence[Any]) -> bool:
         """Whether what the trace assumed of the arguments is true of these."""
         return self._holds(*map(plain, args))
 
+    # --- code ------------------------------------------------------------------------------------------
+
     def default_config(self) -> Config:
         """The configuration that is taken when none was chosen."""
         return self.configs[0] if self.configs else self.config_spec.default_config()
 
+    def _normal(self, config: Config | Mapping[str, Any] | None) -> Config:
+        """A configuration checked; None stands for the one in use, or the default."""
+        return self.config_spec.normalize(config if config is not None else self.config or self.default_config())
+
     def module(self, config: Config | Mapping[str, Any] | None = None) -> Module:
         """The generated module for a configuration, with its map of lines."""
-        chosen = self.config_spec.normalize(self.default_config() if config is None else config)
+        decision = Decision(self._normal(config), list(self.traced.axes), self.config_spec.facts.entries)
         try:
-            return emit_module(self.traced, Decision(chosen, list(self.traced.axes), self.config_spec.facts.entries))
+            return emit_module(self.traced, decision)
         except exc.Error as error:
-            source = self.traced.source
-            place = errors.Location(source.file, error.line, function=source.name) if error.line else None
-            raise exc.located(error, place or source.location(source.tree)) from None
+            place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
+            raise exc.located(error, place or self.source.location(self.source.tree)) from None
 
     def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
         """The text of the generated module for a configuration."""
@@ -86,47 +107,117 @@ class BoundKernel:
 
     def compile_config(self, config: Config | Mapping[str, Any] | None = None) -> Callable[..., Any]:
         """The host function for a configuration."""
-        chosen = self.config_spec.normalize(self.default_config() if config is None else config)
-        found = self._compiled.get(chosen)
+        return self._loaded(self._normal(config)).run
+
+    def precompile(self, config: Config | Mapping[str, Any] | None, args: Sequence[Any]) -> None:
+        """Compile a configuration for these arguments without running it."""
+        self._loaded(self._normal(config)).compile_for(args)
+
+    def _loaded(self, config: Config) -> Loaded:
+        found = self._compiled.get(config)
         if found is None:
-            found = self._compiled[chosen] = self._execute(self.module(chosen))
+            module = self.module(config)
+            if self.settings.print_output_code:
+                print(module.text)
+            names = {**self.scope, **self.traced.captured}
+            found = self._compiled[config] = Loaded(self.name, module, names, self.source.file)
         return found
 
-    def _execute(self, module: Module) -> Callable[..., Any]:
-        if self.settings.print_output_code:
-            print(module.text)
-        name = f"<hl {self.name} {hash(module.text) & 0xFFFFFFFF:08x}>"
-        linecache.cache[name] = len(module.text), None, module.text.splitlines(keepends=True), name
-        namespace = {**self.scope, **self.traced.captured, "__name__": "tilewright_hl_generated"}
-        exec(compile(module.text, name, "exec"), namespace)
-        function: Callable[..., Any] = namespace[self.name]
-        return _with_places(function, module, name, self.traced.source.file)
+    # --- choosing --------------------------------------------------------------------------------------
 
     def set_config(self, config: Config | Mapping[str, Any]) -> None:
         """Use a configuration from now on."""
-        self.run = self.compile_config(config)
+        chosen = self._normal(config)
+        self.run, self.config = self.compile_config(chosen), chosen
+
+    def ensure_config_exists(self, args: Sequence[Any]) -> None:
+        """Choose a configuration if none is in use: the only one given, the best known one, what tuning finds, or the
+        default, in this order."""
+        if self.config is not None:
+            return
+        effort = self.settings.autotune_effort
+        if len(self.configs) == 1 and not self.settings.force_autotune:
+            self.set_config(self.configs[0])
+        elif effort == "none" and not self.settings.force_autotune:
+            self.set_config(self.default_config())
+        else:
+            tunes = self.settings.force_autotune or len(self.configs) > 1 or effort in ("quick", "full")
+            known = None if self.settings.force_autotune else self._known()
+            if known is None and tunes:
+                self.autotune(args)
+            else:
+                self.set_config(known or self.default_config())
+
+    def autotune(self, args: Sequence[Any], *, force: bool = True, effort: str | None = None) -> Config:
+        """Find the fastest configuration and use it: among those given with the kernel, else by a search.
+
+        Args:
+            args: arguments to time with; what the kernel changes of them is put back.
+            force: tune even where the best configuration is known.
+            effort: "quick" or "full"; None for what the settings say.
+
+        Raises:
+            NoConfigFound: none works.
+        """
+        known = None if force else self._known()
+        if known is None:
+            driver = Driver(self, tuple(map(plain, args)))
+            wanted = effort or self.settings.autotune_effort
+            known = driver.among(self.configs) if self.configs else driver.search(wanted)
+            driver.report(known)
+            if not self.settings.skip_cache:
+                about = {"kernel": self.name, "milliseconds": driver.times[known]}
+                cache.write(self.get_cached_path(), known, about)
+        self.set_config(known)
+        return known
+
+    def get_cached_path(self, config: Config | None = None) -> Path:
+        """The file in which the best configuration is kept."""
+        return cache.path_of(ast.unparse(self.source.tree), self.specialization_key, self.config_spec, self.configs)
+
+    def _known(self) -> Config | None:
+        """The best configuration that tuning found before, if it is still one."""
+        found = None if self.settings.skip_cache else cache.read(self.get_cached_path())
+        try:
+            return None if found is None else self.config_spec.normalize(found)
+        except exc.InvalidConfig:
+            return None
+
+    def format_kernel_decorator(self, config: Config | None = None, settings: Settings | None = None) -> str:
+        """The line to put above the kernel for a configuration."""
+        return decorator(config or self.config or self.default_config())
+
+    def run_ref(self, *args: Any, mode: RefMode = RefMode.EAGER) -> Any:
+        """Run the kernel as plain Python on these arguments: with whole ranges as tiles, or with tiles of the
+        configuration's sizes."""
+        config = None if mode is RefMode.EAGER else self._normal(None)
+        return reference.run(self.function, args, self._reference(config))
+
+    def _reference(self, config: Config | None) -> reference.Reference:
+        """The sizes of tiles under a configuration; whole ranges for None."""
+        if config is None:
+            return reference.Reference({})
+        decision = Decision(config, self.traced.axes)
+        loops = [node for graph in self.traced.graphs for node in walk(graph.region) if node.op == "loop"]
+        blocks = {node.line: [decision.block(axis) for axis in node.kwargs["axes"]] for node in reversed(loops)}
+        registered = [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"]
+        return reference.Reference(blocks, registered, config)
 
     def __call__(self, *args: Any) -> Any:
         return self.run(*map(plain, args))
 
     def _first(self, *args: Any) -> Any:
         """The first call chooses the configuration."""
-        self.run = self.compile_config()
+        mode = self.settings.ref_mode
+        if mode is not RefMode.OFF:
+            return self.run_ref(*args, mode=mode)
+        self.ensure_config_exists(args)
         return self.run(*args)
 
 
-def _with_places(function: Callable[..., Any], module: Module, generated: str, file: str) -> Callable[..., Any]:
-    """`function`, whose compile errors in generated code point at the user's line."""
-
-    def run(*args: Any) -> Any:
-        try:
-            return function(*args)
-        except errors.CompilationError as error:
-            place = error.location
-            if place is None or place.file != generated:
-                raise
-            origin = module.origins[place.line - 1]
-            user = errors.Location(file, origin) if origin else place
-            raise exc.TritonError("the generated code does not compile:\n" + place.render(), user) from error
-
-    return run
+def _set_precision(traced: Traced, precision: str) -> None:
+    """What products whose code does not say are computed with."""
+    for graph in traced.graphs:
+        for node in walk(graph.region):
+            if node.op == "product":
+                node.kwargs.setdefault("precision", precision)

@@ -18,6 +18,7 @@ from tilewright.hl.settings import Settings
 from tilewright.hl.trace.outside import namespace, reads
 from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import current
+from tilewright.hl.tune.driver import several
 
 _CONSTANT = ("constexpr", "ConstExpr")
 
@@ -85,7 +86,8 @@ class Kernel:
                 if found is None:
                     arguments = dict(zip(self.signature.parameters, args, strict=True))
                     outside, names = reads(self.fn, arguments), namespace(self.fn)
-                    found = BoundKernel(self.source, self.scope, arguments, self.settings, self.configs, outside, names)
+                    given = self.source, self.scope, arguments, self.settings, self.configs
+                    found = BoundKernel(self.fn, *given, key, outside, names)
                     self._bound.setdefault(key, []).append(found)
         return found
 
@@ -99,6 +101,31 @@ class Kernel:
         declared = parameter.annotation
         constant = declared is ConstExpr or (isinstance(declared, str) and declared.split(".")[-1] in _CONSTANT)
         return ConstExpr(argument) if constant and not isinstance(argument, ConstExpr) else argument
+
+    def autotune(self, args: Sequence[Any], *, force: bool = True, effort: str | None = None) -> Config:
+        """Find the fastest configuration for arguments like these and use it; see `BoundKernel.autotune`."""
+        return self.bind(args).autotune(self.normalize_args(*args), force=force, effort=effort)
+
+    def autotune_multi(
+        self, arg_sets: Sequence[Sequence[Any]], *, aggregation: str = "geomean", force: bool = True
+    ) -> Config:
+        """Find one configuration for several sets of arguments, and use it for all of them.
+
+        Args:
+            arg_sets: the sets.
+            aggregation: "geomean" or "max" of the times relative to the default configuration's.
+            force: tune even where the best configuration is known.
+
+        Returns:
+            The configuration with the smallest aggregate.
+        """
+        if aggregation not in ("geomean", "max"):
+            raise exc.InvalidAPIUsage(f"autotune_multi with aggregation={aggregation!r}", hint='"geomean" or "max"')
+        pairs = [(self.bind(args), self.normalize_args(*args)) for args in arg_sets]
+        best = several(pairs, aggregation)
+        for bound, _ in pairs:
+            bound.set_config(best)
+        return best
 
     def reset(self) -> None:
         """Forget every binding."""
@@ -158,10 +185,12 @@ def kernel(
     """
     if fn is None:
         return functools.partial(kernel, config=config, configs=configs, key=key, settings=settings, **options)
+    if config is not None and configs is not None:
+        raise exc.InvalidAPIUsage("hl.kernel with config and configs", hint="give one of the two")
     given = [config] if config is not None else list(configs or ())
     return Kernel(
         fn,
         [item if isinstance(item, Config) else Config(**item) for item in given],
-        settings if settings is not None else Settings.of(options),
+        settings if settings is not None else Settings(**options),
         key,
     )

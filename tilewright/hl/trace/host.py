@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +130,17 @@ def _settled(request: _Request, round: int) -> Traced:
             request.equal[right] = request.equal.get(left, left)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Samples are small: waiting for other threads would cost more than the work of all operations together."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _trace(request: _Request, sampling: Sampling) -> Traced:
     source, scope = request.source, request.scope
     trace = Trace(sampling, device_of(request.arguments))
@@ -140,7 +151,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     names = {name: value for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
     elsewhere = torch.get_default_device().type != "cpu"  # samples are on the CPU whatever the user's default
-    with tracing(trace), torch.no_grad(), torch.device("cpu") if elsewhere else nullcontext():
+    with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
             names[name] = host_view(trace, argument, (name,), request.options.static_shapes)
         interpreter = Interpreter(trace, source, names)
@@ -155,7 +166,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     guards = list(dict.fromkeys(trace.guards))
     left = trace.graphs, trace.axes, trace.slots
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
-    made.captured = trace.captured
+    made.captured, made.tunables = trace.captured, trace.tunables
     return made
 
 

@@ -37,6 +37,7 @@ class Trace:
         constants: results of the calls that the launcher has constants for, in order.
         guards: (expression of the arguments, what it was): the trace holds only for calls where it is the same.
         actual: what symbols of the host are in the call that binds.
+        tunables: choices that the program leaves to the configuration, by name.
         equal: expressions of the host that are known to be equal to another one.
         bounds: for each axis the bounds as the user's code has them.
         outside: tensors that the kernel can reach besides its arguments, by identity.
@@ -60,6 +61,7 @@ class Trace:
         self.guards: list[tuple[str, Any]] = []
         self.actual: dict[Atom, int | None] = {}
         self.host_symbols: dict[str, Sym] = {}
+        self.tunables: dict[str, Any] = {}
         self.equal: dict[str, str] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
         self.drawn = self.repeats = 0
@@ -275,6 +277,13 @@ class Trace:
         self.actual[atom] = actual
         self.host_symbols[text] = Sym.of(atom)
         return self.host_symbols[text]
+
+    def tunable(self, name: str, fragment: Any) -> Sym:
+        """A number that the configuration chooses among the values of a fragment."""
+        self.tunables[name] = fragment
+        prime = self.sampling.extent()
+        atom = self.factors.atoms[prime] = Atom("tunable", name, name, sample=prime)
+        return Sym.of(atom)
 
     def decide(self, value: Any) -> int:
         """The number that a symbol of the host is in the call that binds; other numbers bind anew.

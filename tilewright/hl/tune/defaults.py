@@ -1,7 +1,7 @@
 """Defaults by a small model of the machine: how much a program should have to do, and what of it fits where.
 
-On a CPU a program's tile should fit in half of the cache next to a core, and there should be several programs per
-thread. On a GPU a program of few warps works on a few kilobytes. Tiles of products are as large as registers allow.
+On a CPU a program's tile should stay in the first cache, and there should be several programs per thread. On a GPU a
+program of few warps works on a few kilobytes. Tiles of products are as large as registers allow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Graph, Value, values, walk
 from tilewright.hl.symbols import Atom, Sym
-from tilewright.hl.tune.facts import Facts
+from tilewright.hl.tune.facts import Facts, once
 
 _DYNAMIC = 1024  # what an extent that is not known counts as
 _PROGRAMS = 8  # programs per thread of a CPU
@@ -37,9 +37,10 @@ class _Wanted:
 def _wanted(facts: Facts) -> _Wanted:
     if facts.machine.kind != "cpu":
         return _Wanted(2048, (64, 128, 32), 256)
-    return _Wanted(max(1 << 14, facts.machine.cache // 64), (128, 128, 64), 512)
+    return _Wanted(1 << 13, (128, 128, 64), 512)
 
 
+@once
 def default_blocks(facts: Facts) -> list[int]:
     """A block size for every slot."""
     sizes: dict[Atom, int] = {}
@@ -71,7 +72,7 @@ class _Chooser:
         width = self.whole()
         budget = max(1, self.wanted.tile // width)
         if not self.inner and width == 1 and self.facts.machine.kind == "cpu":
-            budget = 4 * self.wanted.tile  # element by element: nothing is held
+            budget = 8 * self.wanted.tile  # element by element: nothing is held
         for axis in reversed(self.grid):
             size = 1 if self.products and len(self.grid) > 1 else budget
             budget //= self._take(axis, max(self._shared(axis, size), min(size, _LEAST // self.whole())))
@@ -122,6 +123,7 @@ def _range(axis: Axis) -> int | None:
     return int(axis.end - axis.begin)
 
 
+@once
 def default_warps(facts: Facts) -> int:
     """Warps of a program: enough for its largest tile."""
     sizes = dict(zip((axis.size for axis in facts.slots), default_blocks(facts), strict=True))
@@ -134,6 +136,7 @@ def default_warps(facts: Facts) -> int:
     return min(16, max(1, _power(largest // 1024) * 4 if largest >= 1024 else 4))
 
 
+@once
 def default_stages(facts: Facts) -> int:
     """Depth of the software pipeline."""
     return 3 if facts.has_product() else 1

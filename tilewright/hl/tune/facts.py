@@ -7,15 +7,17 @@ written into the node of an access here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Node, symbols, walk
+from tilewright.hl.graph.nodes import Graph, Node, Value, symbols, walk
 from tilewright.hl.passes.flatten import flattens
 from tilewright.hl.passes.roll import rollable
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Atom, Sym
 from tilewright.hl.tune.machine import Machine
 
 
@@ -33,6 +35,7 @@ class Facts:
     Attributes:
         entries: for each key with a list, what its entries belong to, in order.
         names: for each of these keys how an error calls the entries.
+        memory: what was computed from the facts, by name of the function.
     """
 
     graphs: Sequence[Graph]
@@ -42,6 +45,7 @@ class Facts:
     tunables: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for axis in self.slots:
@@ -107,6 +111,25 @@ class Facts:
         loops = (node for graph in self.graphs for node in walk(graph.region) if node.op == "loop")
         return next(axes for axes in (node.kwargs["axes"] for node in loops) if axes[0].id == first)
 
+    def largest_tile(self, config: Mapping[str, Any]) -> tuple[int, Value | None]:
+        """(elements of the largest tile under a configuration, that tile); dynamic extents count as 1."""
+        chunks = dict(zip(self.entries.get("reduction_loops", ()), config.get("reduction_loops", ()), strict=False))
+        sizes = dict(zip((axis.size for axis in self.slots), config.get("block_sizes", ()), strict=False))
+
+        def lanes(atom: Atom) -> int:
+            axis = next((axis for axis in self.axes if axis.size == atom), None)
+            own = axis.block if axis is not None and type(axis.block) is int else 1
+            return int(sizes.get(atom, own))
+
+        largest: tuple[int, Value | None] = (1, None)
+        for at, graph in enumerate(self.graphs):
+            rolled = {dim: chunk for (which, dim), chunk in chunks.items() if which == at and chunk is not None}
+            for node in walk(graph.region):
+                for value in node.outs:
+                    extents = (rolled.get(dim) or dim.static * math.prod(map(lanes, dim.atoms)) for dim in value.dims)
+                    largest = max(largest, (math.prod(extents), value), key=lambda found: found[0])
+        return largest
+
     def has_product(self) -> bool:
         """Whether there are products of matrices."""
         return any(node.op in ("product", "scaled_product") for graph in self.graphs for node in walk(graph.region))
@@ -119,6 +142,22 @@ RANGE_KEYS = (
     "range_multi_buffers",
     "range_flattens",
 )
+
+
+R = TypeVar("R")
+
+
+def once(function: Callable[[Facts], R]) -> Callable[[Facts], R]:
+    """A function of facts that is computed once for each."""
+
+    @functools.wraps(function)
+    def remembered(facts: Facts) -> R:
+        if function.__name__ not in facts.memory:
+            facts.memory[function.__name__] = function(facts)
+        found: R = facts.memory[function.__name__]
+        return found
+
+    return remembered
 
 
 def extent(axis: Axis) -> int | None:

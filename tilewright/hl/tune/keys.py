@@ -18,7 +18,7 @@ from tilewright.hl.tune.fragments import (
     PowerOfTwoFragment,
 )
 
-LARGEST_BLOCK = 1 << 20
+LARGEST_BLOCK = LARGEST_TILE = 1 << 20  # elements
 LONGEST_ROW = 1 << 15  # elements that a tile spans at most when nothing is said; longer rows are taken in chunks
 
 
@@ -45,23 +45,23 @@ class Key:
             InvalidConfig: the kernel cannot have it.
         """
         if not self.fragment(facts, at).holds(value):
-            raise exc.InvalidConfig(f"{self.name}={value!r}", hint=f"values are {self.values(facts, at)}")
+            raise exc.InvalidConfig(f"{self.name}={value!r}", hint=f"values are {in_words(self.fragment(facts, at))}")
         return value
-
-    def values(self, facts: Facts, at: int) -> str:
-        """The values in words."""
-        fragment = self.fragment(facts, at)
-        if isinstance(fragment, EnumFragment):
-            return ", ".join(map(repr, fragment.choices))
-        if isinstance(fragment, PermutationFragment):
-            return f"orders of {list(range(fragment.length))}"
-        assert isinstance(fragment, IntegerFragment)
-        kind = "powers of two" if isinstance(fragment, PowerOfTwoFragment) else "integers"
-        return f"{kind} from {fragment.low} to {fragment.high}"
 
     def on(self, kind: str) -> bool:
         """Whether the key changes anything on a kind of device; where not, it is accepted and dropped."""
         return True
+
+
+def in_words(fragment: Fragment) -> str:
+    """The values of a fragment as an error says them."""
+    if isinstance(fragment, EnumFragment):
+        return ", ".join(map(repr, fragment.choices))
+    if isinstance(fragment, PermutationFragment):
+        return f"orders of {list(range(fragment.length))}"
+    assert isinstance(fragment, IntegerFragment)
+    kind = "powers of two" if isinstance(fragment, PowerOfTwoFragment) else "integers"
+    return f"{kind} from {fragment.low} to {fragment.high}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.tune.facts import RANGE_KEYS, Facts
 from tilewright.hl.tune.fragments import Fragment
-from tilewright.hl.tune.keys import ALIASES, KEYS, Key, ListKey
+from tilewright.hl.tune.keys import ALIASES, KEYS, LARGEST_TILE, Key, ListKey, in_words
 from tilewright.hl.tune.machine import machine_of
 
 
@@ -77,26 +77,38 @@ class ConfigSpec:
 
     def unflatten(self, flat: Sequence[Any]) -> Config:
         """The configuration with these choices."""
+        return self.normalize(self._together(flat))
+
+    def _together(self, flat: Sequence[Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for choice, value in zip(self.choices, flat, strict=True):
             if choice.at is None:
                 made[choice.key] = value
             else:
                 made.setdefault(choice.key, []).append(value)
-        return self.normalize(made)
+        return made
 
     def random(self, rng: random.Random) -> Config:
         """Any configuration."""
-        return self.unflatten(
-            [choice.fragment.random(rng) if choice.searched else choice.fragment.default() for choice in self.choices]
-        )
+        flat = [
+            choice.fragment.random(rng) if choice.searched else choice.fragment.default() for choice in self.choices
+        ]
+        blocks = [at for at, choice in enumerate(self.choices) if choice.key == "block_sizes"]
+        while self.facts.largest_tile(self._together(flat))[0] > LARGEST_TILE and blocks:
+            widest = max(blocks, key=lambda at: flat[at])
+            if flat[widest] == 1:
+                break
+            flat[widest] //= 2
+        return self.unflatten(flat)
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
         """The configurations that differ from one by one step of one choice."""
         flat, found = self.flatten(config), []
         for at, choice in enumerate(self.choices):
             for value in choice.fragment.neighbors(flat[at]) if choice.searched else ():
-                found.append(self.unflatten([*flat[:at], value, *flat[at + 1 :]]))
+                changed = [*flat[:at], value, *flat[at + 1 :]]
+                if self.facts.largest_tile(self._together(changed))[0] <= LARGEST_TILE:
+                    found.append(self.unflatten(changed))
         own = self.normalize(config)
         return [near for near in dict.fromkeys(found) if near != own]
 
@@ -117,6 +129,15 @@ class ConfigSpec:
                 full[name] = value
         for name, fragment in self.facts.tunables.items():
             full[name] = given.get(name, fragment.default())
+            if not fragment.holds(full[name]):
+                raise exc.InvalidConfig(f"{name}={full[name]!r}", hint=f"values are {in_words(fragment)}")
+        elements, tile = self.facts.largest_tile(full)
+        if elements > LARGEST_TILE:
+            name = f" of {tile.name}" if tile is not None and tile.name else ""
+            raise exc.InvalidConfig(
+                f"a tile{name} would have {elements} elements",
+                hint=f"{LARGEST_TILE} is the most: choose smaller block_sizes, or reduction_loops",
+            )
         return Config(**self._consistent(full))
 
     def _check_names(self, given: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import Form
-from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, pattern
@@ -25,10 +25,9 @@ from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
-from tilewright.ops.elementwise import AndIOp, SelectOp
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.shape import TransOp
 
 
 class Masks:
@@ -143,7 +142,7 @@ def _conjuncts(
     op = owner_of(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
-    if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, TransOp)):
+    if is_conjunction(op):
         for operand in operand_indices(*key):
             _conjuncts(ev, operand, out, asked)
     elif not isinstance(op, SplatOp):  # a scalar is tested without looking at elements

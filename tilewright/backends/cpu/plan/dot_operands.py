@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
-from tilewright.analysis.bounds import below_zero
+from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
@@ -21,8 +21,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
-from tilewright.ops.elementwise import AndIOp
+from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
 
@@ -138,7 +137,7 @@ class _Mask:
         op = owner_of(value)
         if op is None or value in demands.placed:
             return No("its mask has been computed to scratch before")
-        if isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, SplatOp, TransOp)):
+        if isinstance(op, SplatOp) or is_conjunction(op):
             parts = (self.add(v, i, shape, analysis, demands) for v, i in operand_indices(value, index))
             return next((no for no in parts if no is not None), None)
         below = below_zero(value, index, analysis, _MASK)

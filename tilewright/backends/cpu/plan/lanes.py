@@ -1,7 +1,8 @@
 """How an iteration space is cut into chunks of lanes: which dim is vectorised, how many lanes, which loops remain.
 
 The dim along which most memory accesses are contiguous gets the lanes, up to four native vectors of f32; if it is too
-short for one native vector, lanes go on into further dims, so that a 2x2x2x2x2 cube is one vector of 32 lanes.
+short for one native vector, lanes go on into further dims, so that a 2x2x2x2x2 cube is one vector of 32 lanes. A long
+dim that only small powers of two divide keeps to itself: rows of 56 elements are seven chunks of 8.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
         if count > 0:
             lane_bits[dim] = (used, count)
             used += count
+        if extent > 1 << count and 1 << used >= tuning.LANES_OF_A_ROW:
+            break
     coords: list[Coord] = []
     loops: list[tuple[int, int, int]] = []
     for dim, extent in enumerate(shape):

@@ -11,6 +11,7 @@ from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
+from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
@@ -44,6 +45,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     plans = {}
     for function in functions:
         decisions = Decisions()
+        leave_out_unread_rows(function, decisions)
         make_offsets_scalar(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.base.decision import Subject
 
 CARRIED = Subject("carried pointers", "a loop carries one offset instead of a tile of pointers or of indices")
+WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
@@ -19,6 +20,6 @@ UNMASKED = Subject("chunks without masks", "a mask is tested once for many eleme
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
 
 SUBJECTS = (
-    CARRIED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE, VECTORS, ONE_ROUNDING,
-    UNMASKED, PAST_CACHES,
+    CARRIED, WRAPPED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE, VECTORS,
+    ONE_ROUNDING, UNMASKED, PAST_CACHES,
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Random kernels against the tiled reference, each under several configurations."""

@@ -1,0 +1,169 @@
+"""Random kernels as text: loops over rows or over tiles, with inner loops, branches, carried trees, moved accesses.
+
+Values are tame (every expression ends in something bounded) and float32, so results can be compared closely.
+"""
+
+from __future__ import annotations
+
+import linecache
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tilewright import hl
+
+_UNARY = (
+    "torch.tanh({})",
+    "torch.sigmoid({})",
+    "torch.sin({})",
+    "-{}",
+    "{}.abs()",
+    "torch.exp(-{}.abs())",
+    "{}.relu()",
+)
+_BINARY = (
+    "({} + {})",
+    "({} - {})",
+    "({} * {})",
+    "torch.maximum({}, {})",
+    "torch.minimum({}, {})",
+    "torch.where({} > {}, 0.5, 0.25)",
+    "({} / ({}.abs() + 1.0))",
+)
+_ROW = ("torch.softmax({}, -1)", "({0} - {0}.mean(-1, keepdim=True))", "{}.cumsum(-1).tanh()")
+_REDUCE = (
+    "{}.amax(-1)",
+    "{}.amin(-1)",
+    "{}.mean(-1)",
+    "torch.tanh({}.sum(-1))",
+    "torch.logsumexp({}, -1)",
+    "{}.var(-1)",
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A random kernel.
+
+    Args:
+        text: its source.
+        kernel: the kernel.
+        args: arguments; it writes into the last two, [m, n] and [m].
+    """
+
+    text: str
+    kernel: Any
+    args: tuple[Any, ...]
+
+    def outputs(self, run: Any) -> tuple[Any, Any]:
+        """What `run` writes."""
+        *inputs, out, sums = self.args
+        made = torch.zeros_like(out), torch.zeros_like(sums)
+        run(*inputs, *made)
+        return made
+
+
+class _Writer:
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.lines: list[str] = []
+        self.names: list[str] = []
+        self.count = 0
+
+    def expression(self, atoms: list[str], depth: int) -> str:
+        """An expression over some atoms, all of one shape or scalars of the host."""
+        if depth == 0 or self.rng.random() < 0.2:
+            return self.rng.choice(atoms)
+        if self.rng.random() < 0.4:
+            return self.rng.choice(_UNARY).format(self.expression(atoms, depth - 1))
+        return self.rng.choice(_BINARY).format(self.expression(atoms, depth - 1), self.expression(atoms, depth - 1))
+
+    def assign(self, indent: int, expression: str) -> str:
+        """Write an assignment to a new variable."""
+        self.count += 1
+        name = f"v{self.count}"
+        self.line(indent, f"{name} = {expression}")
+        return name
+
+    def line(self, indent: int, text: str) -> None:
+        self.lines.append("    " * indent + text)
+
+    # --- kinds of kernels ----------------------------------------------------------------------------
+
+    def rows(self) -> None:
+        """Whole rows in tiles of rows."""
+        rng = self.rng
+        self.line(1, "for rows in hl.tile(x.size(0)):")
+        atoms = ["x[rows, :]", "y[rows, :]", "w[None, :]", "u[rows][:, None].expand(x[rows, :].shape)"]
+        values = [self.assign(2, f"{self.expression(atoms, 2)} + 0 * x[rows, :]") for _ in range(rng.randint(1, 3))]
+        values.append(self.assign(2, rng.choice(_ROW).format(rng.choice(values))) if rng.random() < 0.6 else values[0])
+        if rng.random() < 0.4:
+            self.branch(2, "k > 2", values)
+        self.line(2, f"sums[rows] = {rng.choice(_REDUCE).format(self._wide(values))}")
+        self.line(2, f"out[rows, :] = torch.tanh({self.expression(values, 2)}) + 0 * x[rows, :]")
+
+    def tiles(self) -> None:
+        """Tiles of both dimensions."""
+        self.line(1, "for rows, columns in hl.tile(x.shape):")
+        atoms = ["x[rows, columns]", "y[rows, columns]", "w[columns][None, :]", "u[rows][:, None]"]
+        atoms.append("x[rows, columns + 1]" if self.rng.random() < 0.5 else "y[rows - 1, columns]")
+        values = [self.assign(2, f"{self.expression(atoms, 2)} + 0 * x[rows, columns]") for _ in range(2)]
+        if self.rng.random() < 0.4:
+            self.branch(2, "k > 2", values)
+        self.line(2, f"out[rows, columns] = torch.tanh({self.expression(values, 2)})")
+
+    def inner(self) -> None:
+        """Tiles of rows, and an inner loop over columns that carries something."""
+        rng = self.rng
+        self.line(1, "for rows in hl.tile(x.size(0)):")
+        self.line(2, 'state = {"sum": hl.zeros([rows]), "list": [hl.full([rows], -3.0), u[rows]]}')
+        self.line(2, "for columns in hl.tile(x.size(1)):")
+        atoms = ["x[rows, columns]", "y[rows, columns]", "w[columns][None, :]"]
+        value = self.assign(3, f"torch.tanh({self.expression(atoms, 2)}) + 0 * x[rows, columns]")
+        self.line(3, f'state["sum"] = state["sum"] + {value}.sum(-1)')
+        self.line(3, f'state["list"][0] = torch.maximum(state["list"][0], {value}.amax(-1))')
+        if rng.random() < 0.5:
+            self.line(3, f'state["list"][1].add_(({value} * {rng.choice(atoms)}).sum(-1))')
+        if rng.random() < 0.5:
+            self.line(2, "for columns in hl.tile(x.size(1)):")
+            self.line(3, f'out[rows, columns] = {self.expression(atoms, 1)} + torch.tanh(state["sum"])[:, None]')
+        self.line(2, 'sums[rows] = torch.tanh(state["sum"] * 0.1) + state["list"][0] + torch.tanh(state["list"][1])')
+
+    def branch(self, indent: int, condition: str, values: list[str]) -> None:
+        """A branch on a number of the host that changes one of the values."""
+        name = self.rng.choice(values)
+        self.line(indent, f"if {condition}:")
+        self.line(indent + 1, f"{name} = {self.expression(values, 1)} + {name} * 0.5")
+        if self.rng.random() < 0.5:
+            self.line(indent, "else:")
+            self.line(indent + 1, f"{name} = {name} * 0.25")
+
+    def _wide(self, values: list[str]) -> str:
+        return f"(torch.tanh({self.expression(values, 1)}) + 0 * x[rows, :])"
+
+
+def program(seed: int) -> Program:
+    """The kernel with a number, and arguments for it."""
+    rng = random.Random(seed)
+    writer = _Writer(rng)
+    writer.line(0, f"def kernel{seed}(x, y, w, u, k, out, sums):")
+    for pair in ("y.size(0)", "u.size(0)", "out.size(0)", "sums.size(0)"):
+        writer.line(1, f"assert x.size(0) == {pair}")
+    for pair in ("y.size(1)", "w.size(0)", "out.size(1)"):
+        writer.line(1, f"assert x.size(1) == {pair}")
+    rng.choice((writer.rows, writer.rows, writer.tiles, writer.inner))()
+    text = "\n".join(writer.lines) + "\n"
+    name = f"<kernel {seed}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    names: dict[str, Any] = {"torch": torch, "hl": hl}
+    exec(compile(text, name, "exec"), names)
+    m, n = rng.randint(1, 40), rng.choice((rng.randint(2, 40), 32, 64, rng.randint(16, 70)))
+    noise = torch.Generator().manual_seed(seed)
+    shapes = ((m, n), (m, n), (n,), (m,))
+    inputs = [torch.randn(shape, generator=noise) for shape in shapes]
+    if rng.random() < 0.25:
+        inputs[1] = torch.randn(n, m, generator=noise).t()
+    kernel = hl.kernel(names[f"kernel{seed}"], static_shapes=rng.random() < 0.7)
+    return Program(text, kernel, (*inputs, rng.randint(0, 5), torch.zeros(m, n), torch.zeros(m)))

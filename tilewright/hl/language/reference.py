@@ -1,0 +1,354 @@
+"""The language as plain Python: what its functions do while a kernel runs as a reference.
+
+Tiles are real parts of ranges, the last one cut, so there are no invalid lanes and PyTorch itself computes every
+statement. This is the definition of what a kernel means; it is as slow as it looks.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tilewright.hl import exc
+from tilewright.hl.constexpr import plain
+
+_LOCAL = threading.local()
+
+
+class RefTile(int):
+    """A part of a range: an `int` that is its length, as functions that take sizes want.
+
+    Args:
+        begin: first index.
+        end: index behind the last.
+        block: size of the tiles of the range.
+        range: first index and end of the range.
+        offset: added to the indices.
+    """
+
+    begin: int
+    end: int
+    block_size: int
+    _range: tuple[int, int]
+    _offset: int
+
+    def __new__(cls, begin: int, end: int, block: int, range: tuple[int, int], offset: int = 0) -> RefTile:
+        self = int.__new__(cls, end - begin)
+        self.begin, self.end, self.block_size, self._range = begin + offset, end + offset, block, range
+        self._offset = offset
+        return self
+
+    @property
+    def index(self) -> Any:
+        """The indices."""
+        return torch.arange(self.begin, self.end, dtype=torch.int32)
+
+    @property
+    def id(self) -> int:
+        """Number of the tile in its range."""
+        return (self.begin - self._offset - self._range[0]) // self.block_size
+
+    @property
+    def count(self) -> int:
+        """How many tiles the range has."""
+        return -(-(self._range[1] - self._range[0]) // self.block_size)
+
+    def __add__(self, other: Any) -> Any:
+        moved = self._offset + int(other)
+        begin, end = self.begin - self._offset, self.end - self._offset
+        return RefTile(begin, end, self.block_size, self._range, moved)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -int(other)
+
+
+class Reference:
+    """A run as a reference.
+
+    Args:
+        blocks: line of a loop -> block sizes of its ranges; empty where tiles are whole ranges.
+        registered: sizes that `register_block_size` returns, in order; its largest where there are none.
+        tunables: what `register_tunable` returns, by name; the default of its fragment where there is none.
+    """
+
+    def __init__(
+        self,
+        blocks: dict[int, list[int]],
+        registered: Sequence[int] = (),
+        tunables: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.blocks, self.registered, self.tunables = blocks, iter(registered), tunables
+
+    def sizes(self, line: int, count: int) -> list[int | None]:
+        """The block sizes of a loop whose call stands at a line."""
+        before = [known for known in self.blocks if known <= line]
+        return list(self.blocks[max(before)]) if before else [None] * count
+
+
+def running() -> Reference | None:
+    """The reference run of this thread."""
+    return getattr(_LOCAL, "reference", None)
+
+
+@contextmanager
+def referring(reference: Reference) -> Iterator[None]:
+    """Functions of the language are those of this file inside."""
+    before, _LOCAL.reference = running(), reference
+    try:
+        with _Subscripts():
+            yield
+    finally:
+        _LOCAL.reference = before
+
+
+def either(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the language that is its reference while one runs."""
+    reference = FUNCTIONS.get(name)
+
+    @functools.wraps(traced)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if running() is None:
+            return traced(*args, **kwargs)
+        if reference is None:
+            raise exc.BackendUnsupported(f"hl.{name} has no reference", hint="run the kernel compiled")
+        return reference(*args, **kwargs)
+
+    return function
+
+
+# --- loops -------------------------------------------------------------------------------------------------
+
+
+def _tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None) -> Iterator[Any]:
+    begins, ends, several = _ranges(begin_or_end, end_or_none)
+    given = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
+    reference = running()
+    assert reference is not None
+    chosen = reference.sizes(sys._getframe(2).f_lineno, len(ends))
+    sizes = [int(own) if own is not None else size for own, size in zip(given, chosen, strict=True)]
+    parts = [list(_parts(begin, end, size)) for begin, end, size in zip(begins, ends, sizes, strict=True)]
+    return iter(list(itertools.product(*parts)) if several else parts[0])
+
+
+def _parts(begin: int, end: int, size: int | None) -> Iterator[RefTile]:
+    block = size if size is not None else max(1, end - begin)
+    for first in range(begin, end, block):
+        yield RefTile(first, min(first + block, end), block, (begin, end))
+
+
+def _ranges(begin: Any, end: Any) -> tuple[list[int], list[int], bool]:
+    if end is None:
+        begin, end = [0] * len(begin) if isinstance(begin, list | tuple) else 0, begin
+    several = isinstance(end, list | tuple)
+    begins, ends = (list(item) if several else [item] for item in (begin, end))
+    return [int(item) for item in begins], [int(item) for item in ends], several
+
+
+def _grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> Iterator[Any]:
+    begins, ends, several = _ranges(begin_or_end, end_or_none)
+    steps = list(step) if isinstance(step, list | tuple) else [step or 1] * len(ends)
+    parts = [range(*part) for part in zip(begins, ends, steps, strict=True)]
+    return iter(list(itertools.product(*parts)) if several else parts[0])
+
+
+def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> int:
+    reference = running()
+    assert reference is not None
+    return next(reference.registered, int(min_or_max if max_or_none is None else max_or_none))
+
+
+def _register_tunable(name: str, fragment: Any) -> Any:
+    reference = running()
+    assert reference is not None
+    return reference.tunables.get(name, fragment.default())
+
+
+# --- memory --------------------------------------------------------------------------------------------------
+
+
+class _Subscripts(TorchFunctionMode):  # type: ignore[misc]
+    """Subscripts with tiles, and products whose accumulator is wider than their operands."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__getitem__ and _is_ours(args[1]):
+            return _load(*args)
+        if func is torch.Tensor.__setitem__ and _is_ours(args[1]):
+            return _store(*args)
+        if func in (torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm) and not kwargs:
+            acc, left, right = args
+            return _dot(left, right, acc)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_ours(index: Any) -> bool:
+    entries = index if isinstance(index, tuple | list) else (index,)
+    return any(isinstance(entry, RefTile) or (isinstance(entry, torch.Tensor) and entry.dim()) for entry in entries)
+
+
+def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:
+    """(an index tensor per dimension, where they are inside the tensor, the shape of the tile)."""
+    entries = list(index) if isinstance(index, tuple | list) else [index]
+    used = sum(entry is not None and entry is not Ellipsis for entry in entries)
+    dots = next((at for at, entry in enumerate(entries) if entry is Ellipsis), len(entries))
+    entries = [*entries[:dots], *[slice(None)] * (tensor.dim() - used), *entries[dots + 1 :]]
+    common = builtins.any(isinstance(entry, torch.Tensor) and entry.dim() > 1 for entry in entries)
+    shape: list[int] = []
+    placed: list[tuple[Any, int]] = []  # an index tensor and its first dimension
+    first: int | None = None
+    for entry in entries:
+        if entry is None:
+            shape.append(1)
+            continue
+        extent = tensor.size(len(placed))
+        found = _positions(entry, extent)
+        if common and isinstance(entry, torch.Tensor) and entry.dim():
+            if first is None:
+                whole = [item.shape for item in entries if isinstance(item, torch.Tensor) and item.dim()]
+                first, size = len(shape), torch.broadcast_tensors(*(torch.empty(item) for item in whole))[0].shape
+                shape += size
+                rank = len(size)
+            placed.append((found, first + rank - found.dim()))
+        else:
+            placed.append((found, len(shape)))
+            shape += found.shape
+    indices = [found[(..., *[None] * (len(shape) - at - found.dim()))] for found, at in placed]
+    inside = torch.ones((), dtype=torch.bool)
+    for found, extent in zip(indices, tensor.shape, strict=True):
+        inside = inside & (found >= 0) & (found < extent)
+    clipped = [found.clamp(0, max(extent - 1, 0)) for found, extent in zip(indices, tensor.shape, strict=True)]
+    return clipped, inside, shape
+
+
+def _positions(entry: Any, extent: int) -> Any:
+    if isinstance(entry, RefTile):
+        return torch.zeros(int(entry), dtype=torch.int64) if extent == 1 else entry.index.long()
+    if isinstance(entry, slice):
+        return torch.arange(extent)[entry]
+    if isinstance(entry, torch.Tensor):
+        return entry.long()
+    return torch.tensor(entry + extent if entry < 0 else entry)
+
+
+def _load(tensor: Any, index: Any, extra_mask: Any = None, eviction_policy: Any = None) -> Any:
+    indices, inside, shape = _places(tensor, index)
+    found = tensor[tuple(indices)].expand(shape) if indices else tensor.expand(shape)
+    inside = inside if extra_mask is None else inside & extra_mask
+    return torch.where(inside, found, torch.zeros((), dtype=found.dtype)).expand(shape)
+
+
+def _store(tensor: Any, index: Any, value: Any, extra_mask: Any = None) -> None:
+    indices, inside, shape = _places(tensor, index)
+    inside = (inside if extra_mask is None else inside & extra_mask).expand(shape)
+    given = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    where = tuple(found.expand(shape)[inside] for found in indices)
+    tensor.index_put_(where, given.to(tensor.dtype).expand(shape)[inside])
+
+
+# --- atomics ---------------------------------------------------------------------------------------------------
+
+_UPDATES: dict[str, Callable[..., Any]] = {
+    "atomic_add": lambda old, value: old + value,
+    "atomic_and": lambda old, value: old & value,
+    "atomic_max": torch.maximum,
+    "atomic_min": torch.minimum,
+    "atomic_or": lambda old, value: old | value,
+    "atomic_xchg": lambda old, value: value,
+    "atomic_xor": lambda old, value: old ^ value,
+    "atomic_cas": lambda old, expected, value: torch.where(old == expected, value, old),
+}
+
+
+def _atomic(name: str) -> Callable[..., Any]:
+    update = _UPDATES[name]
+
+    def function(target: Any, index: Any, *values: Any, sem: str = "relaxed") -> Any:
+        indices, inside, shape = _places(target, index)
+        given = [torch.as_tensor(value).to(target.dtype).expand(shape) for value in values[: 2 if "cas" in name else 1]]
+        inside, before = inside.expand(shape), torch.zeros(shape, dtype=target.dtype)
+        places = [found.expand(shape) for found in indices]
+        for at in itertools.product(*map(range, shape)):
+            if inside[at]:
+                where = tuple(int(found[at]) for found in places)
+                before[at] = target[where]
+                target[where] = update(target[where], *(value[at] for value in given))
+        return before
+
+    return function
+
+
+# --- the rest ----------------------------------------------------------------------------------------------------
+
+
+def _dot(mat1: Any, mat2: Any, acc: Any = None, out_dtype: Any = None) -> Any:
+    default = torch.float32 if mat1.dtype.is_floating_point and mat1.dtype.itemsize < 8 else mat1.dtype
+    default = torch.int32 if mat1.dtype == torch.int8 else default
+    made = mat1.to(default) @ mat2.to(default)
+    dtype = out_dtype or (acc.dtype if acc is not None else default)
+    return (made if acc is None else made + acc.to(default)).to(dtype)
+
+
+def _full(shape: Any, value: Any, dtype: Any = torch.float32, device: Any = None) -> Any:
+    extents = [int(extent) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
+    return (
+        value.to(dtype).expand(extents) if isinstance(value, torch.Tensor) else torch.full(extents, value, dtype=dtype)
+    )
+
+
+def _arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Any:
+    return torch.arange(*map(int, bounds), dtype=dtype or torch.int32)
+
+
+def _nothing(*args: Any) -> None:
+    pass
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _atomic(name) for name in _UPDATES},
+    "arange": _arange,
+    "barrier": _nothing,
+    "breakpoint": builtins.breakpoint,
+    "cumprod": lambda tensor, dim, reverse=False: _running(torch.cumprod, tensor, dim, reverse),
+    "cumsum": lambda tensor, dim, reverse=False: _running(torch.cumsum, tensor, dim, reverse),
+    "device_print": print,
+    "dot": _dot,
+    "full": _full,
+    "grid": _grid,
+    "load": _load,
+    "pdl_launch_dependents": _nothing,
+    "pdl_wait": _nothing,
+    "register_block_size": _register_block_size,
+    "register_tunable": _register_tunable,
+    "specialize": lambda value: value,
+    "static_range": lambda begin, end=None, step=1: range(0, begin, step) if end is None else range(begin, end, step),
+    "store": _store,
+    "tile": _tile,
+    "tile_begin": lambda tile: tile.begin,
+    "tile_block_size": lambda tile: tile.block_size,
+    "tile_count": lambda tile: tile.count,
+    "tile_end": lambda tile: tile.end,
+    "tile_id": lambda tile: tile.id,
+    "tile_index": lambda tile: tile.index,
+    "zeros": lambda shape, dtype=torch.float32, device=None: _full(shape, 0, dtype),
+}
+
+
+def _running(function: Callable[..., Any], tensor: Any, dim: int, reverse: bool) -> Any:
+    return function(tensor.flip(dim), dim).flip(dim) if reverse else function(tensor, dim)
+
+
+def run(function: Callable[..., Any], args: Sequence[Any], reference: Reference) -> Any:
+    """Call the plain function of a kernel."""
+    with referring(reference), torch.no_grad():
+        return function(*map(plain, args))

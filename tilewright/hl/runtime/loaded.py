@@ -1,0 +1,75 @@
+"""A generated module, executed: its host function, and how to compile its kernels without running them."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import tilewright
+from tilewright import errors
+from tilewright.hl import exc
+from tilewright.hl.emit.module import Module
+
+
+class Loaded:
+    """An executed module.
+
+    Args:
+        name: name of its host function.
+        module: its text, with its map of lines.
+        scope: names that the host function sees besides the module's own.
+        file: the user's file.
+
+    Attributes:
+        run: the host function.
+    """
+
+    def __init__(self, name: str, module: Module, scope: dict[str, Any], file: str) -> None:
+        self._module, self._file = module, file
+        self._generated = f"<hl {name} {hash(module.text) & 0xFFFFFFFF:08x}>"
+        text = module.text
+        linecache.cache[self._generated] = len(text), None, text.splitlines(keepends=True), self._generated
+        self._names = {**scope, "__name__": "tilewright_hl_generated"}
+        exec(compile(text, self._generated, "exec"), self._names)
+        self._function: FunctionType = self._names[name]
+        self.run = self._placed(self._function)
+
+    def compile_for(self, args: Sequence[Any]) -> None:
+        """Compile the kernels for these arguments: the host function runs, its launches only compile."""
+        names = {
+            name: _Compiler(value) if isinstance(value, tilewright.JITFunction) else value
+            for name, value in self._names.items()
+        }
+        host = self._function
+        self._placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
+
+    def _placed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, whose compile errors in generated code point at the user's line."""
+
+        def run(*args: Any) -> Any:
+            try:
+                return function(*args)
+            except errors.CompilationError as error:
+                place = error.location
+                if place is None or place.file != self._generated:
+                    raise
+                origin = self._module.origins[place.line - 1]
+                user = errors.Location(self._file, origin) if origin else place
+                raise exc.TritonError("the generated code does not compile:\n" + place.render(), user) from error
+
+        return run
+
+
+class _Compiler:
+    """A kernel whose launches only compile it."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def compile(*args: Any, **options: Any) -> None:
+            self._kernel.warmup(*args, grid=grid, **options)
+
+        return compile
