@@ -24,7 +24,12 @@ def _gpu_is_there() -> bool:
     return Path("/dev/nvidiactl").exists()
 
 
+# Tests of tens of seconds go first, so that no process is left with them at the end.
+_LONG = ("triton_names/test_inductor.py", "torch/test_caches.py", "fuzz/test_fuzz.py", "hl/test_fuzz.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(_LONG))
     for item in items:
         if item.get_closest_marker("gpu") and not _gpu_is_there():
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))

@@ -159,12 +159,10 @@ def dot_facts(a: Value, b: Value, c: Value | None, depth: int, dtype: str) -> di
     if c is not None:
         grain = min(grain, c.grain) if grain and c.grain else None
     err = depth * (a.mag * b.err + b.mag * a.err + a.err * b.err) + (c.err if c else 0.0)
-    # AMX splits float16 in two bfloat16 and leaves out the product of the lower ones.
-    split = a.dtype == "float16" and not all(v.grain and v.mag <= 256 * v.grain for v in (a, b))
-    if grain is not None and err == 0 and mag <= grain / epsilon(dtype) and not split:
+    if grain is not None and err == 0 and mag <= grain / epsilon(dtype):
         return facts(dtype, mag, grain, 0.0)
-    rounding = 2.0**-16 if split else epsilon(dtype) * 8
-    return facts(dtype, mag, None, err + rounding * mag, inexact=True)
+    # A sum of n terms in any order errs by at most n - 1 roundings of the sum of their sizes (Higham 2002, 4.2).
+    return facts(dtype, mag, None, err + epsilon(dtype) * max(8, depth / 2) * mag, inexact=True)
 
 
 @family(1.6)

@@ -13,7 +13,6 @@ import tilewright.language as tl
 from tests.launch.warming import warm
 from tilewright.base.errors import ArgumentError, GridError
 from tilewright.frontend.content import GlobalsChangedError
-from tilewright.launch import door
 
 torch = pytest.importorskip("torch")
 
@@ -54,10 +53,7 @@ def test_what_is_another_call_goes_through_python(out, change):
         calls[change]()
 
 
-def test_tensors_without_plain_memory_are_refused_as_before(out, request):
-    tracer = door.tracer
-    door.install(None)  # tilewright.torch, if a test has imported it, records such launches
-    request.addfinalizer(lambda: door.install(tracer))
+def test_tensors_without_plain_memory_are_refused_as_before(out, untraced):
     kernel = tilewright.jit(write)
     for _ in range(3):
         kernel[(1,)](out, 7, 0.5, None, BLOCK=4)

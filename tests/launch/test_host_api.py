@@ -168,7 +168,7 @@ def test_the_allocator_is_kept_in_the_context():
     import contextvars
 
     with pytest.raises(LaunchError, match=r"no allocator was set.*\n.*set_allocator"):
-        get_allocator()(16, 16, None)
+        contextvars.Context().run(lambda: get_allocator()(16, 16, None))
 
     def allocate(size, alignment, stream):
         return np.empty(size, np.int8)

@@ -253,7 +253,7 @@ def test_equal_constants_need_not_be_one_object(out):
     assert out[:16].eq(6).all()
 
 
-def test_autotuned_launches_that_are_known(out):
+def test_autotuned_launches_that_are_known(out, untraced):
     seen: list[Any] = []
     configs = [tilewright.Config({"BLOCK": 4}), tilewright.Config({"BLOCK": 8})]
     tuned = tilewright.autotune(configs, key=["value"], do_bench=lambda call, quantiles: [1.0, 1.0, 1.0])(

@@ -23,6 +23,7 @@ from tilewright.base.errors import ArgumentError, CompilationError, GridError, L
 from tilewright.torch import operators
 
 Function = Callable[..., Any]
+OLD = torch.__version__ < "2.12"
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,19 @@ def test_compile(f: Function, dynamic: bool, backend: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on the CPU")
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "dynamic",
+    [
+        pytest.param(False, id="static"),
+        pytest.param(
+            True,
+            id="dynamic",
+            marks=pytest.mark.skipif(
+                OLD, reason="Inductor of torch 2.11 asks computed integers of an operator for strides (docs/torch.md)"
+            ),
+        ),
+    ],
+)
 def test_inductor(dynamic: bool) -> None:
     """All programs in one graph, which saves calls of the C++ compiler."""
 
@@ -171,7 +184,8 @@ def test_guards_are_few() -> None:
     hook = {"guard_filter_fn": lambda guards: found.extend(guards) or [True] * len(guards)}
     torch.compile(f, backend="eager", fullgraph=True, options=hook)(*pair())
     ours = [guard for guard in found if "tilewright" in guard.name or "kernels" in guard.name]
-    assert 0 < len(ours) <= 12, [guard.name for guard in ours]
+    # The kernel, its number, the door for tracers, and one for each class of a kernel that Dynamo looks through.
+    assert 0 < len(ours) <= 7 + 6, [guard.name for guard in ours]
 
 
 def test_interpreted_kernels_trace_too() -> None:

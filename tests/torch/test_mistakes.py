@@ -138,6 +138,9 @@ def test_names_that_are_taken() -> None:
         tt.triton_op("add", other, mutates_args=())
 
 
+@pytest.mark.xfail(
+    torch.__version__ < "2.12", strict=True, reason="Dynamo of torch 2.11 does not see that (docs/torch.md)"
+)
 def test_a_definition_that_runs_again_replaces_the_operator() -> None:
     def make(kernel: Any) -> TileOp:
         @tt.triton_op("twtest::again", mutates_args=())

@@ -33,11 +33,11 @@ class Job(Generic[Made]):
         """Whether this is the job that was offered with `make`, and not one that was there before."""
         return self._make is make
 
-    def result(self) -> Made:
+    def result(self, again: Callable[[], Made] | None = None) -> Made:
         """What `make()` gives, here or where it is running already; its error is raised for everybody who asks.
 
         A thread that asks again while it makes the thing (from a hook) makes another, and so does a forked child, in
-        which the maker does not run.
+        which the maker does not run: with `again`, if that is given.
         """
         if self._future.done():
             return self._future.result()
@@ -45,7 +45,7 @@ class Job(Generic[Made]):
         maker = self._claim.setdefault("maker", me)
         if maker is not me:
             in_vain = maker == me or maker[0] != me[0]
-            return self._make() if in_vain else self._future.result()
+            return (again or self._make)() if in_vain else self._future.result()
         try:
             made = self._make()
         except BaseException as error:
@@ -68,7 +68,7 @@ class Shared(Generic[Made]):
 
     def make(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make()` gives, or what the job gives that is there for `key`."""
-        return self.offer(key, make).result()
+        return self.offer(key, make).result(make)
 
     def offer(self, key: Hashable, make: Callable[[], Made]) -> Job[Made]:
         """The job for `key`, which nobody has to start yet."""

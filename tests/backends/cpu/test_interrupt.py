@@ -19,7 +19,7 @@ import numpy, tilewright, tilewright.language as tl
 
 quiet, threads, elsewhere = json.loads(sys.argv[1])
 tilewright.knobs.cpu.num_threads = threads
-PROGRAMS = 800
+PROGRAMS, TRIPS = 800, 500_001  # a program takes a millisecond or two
 heard = []
 
 
@@ -45,9 +45,11 @@ def slow(out, trips):
     tl.store(out + tl.program_id(0), value)
 
 
-def run(trips):
-    """The error of a launch, if there is one, and how many programs have run."""
+def run(trips, signalled=False):
+    """The error of a launch, if there is one, and how many programs have run; Ctrl-C comes when the first ones have."""
     out = numpy.zeros(PROGRAMS, numpy.float32)
+    if signalled:
+        threading.Thread(target=interrupt, args=(out,)).start()
     try:
         slow[(PROGRAMS,)](out, trips)
     except BaseException as error:
@@ -55,16 +57,17 @@ def run(trips):
     return "", int((out != 0).sum())
 
 
+def interrupt(out):
+    while not out.any():
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 run(3)
-begin = time.perf_counter()
-slow[(1,)](numpy.zeros(1, numpy.float32), 1_000_001)
-trips = int(1_000_000 * 0.002 / (time.perf_counter() - begin)) | 1  # a program takes about two milliseconds
-threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-results = [run(trips)]
+results = [run(TRIPS, signalled=True)]
 if elsewhere:  # a launch of another thread is not the signal's affair
     finished = threading.Event()
-    threading.Thread(target=lambda: (results.append(run(trips)), finished.set())).start()
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Thread(target=lambda: (results.append(run(TRIPS, signalled=True)), finished.set())).start()
     try:
         finished.wait()
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -226,6 +227,8 @@ def installed(fake: FakeCuda | None) -> Iterator[FakeCuda | None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(libcuda, "open_library", lambda name: load())
+        if "torch" in sys.modules:  # one with CUDA tells the streams of the real GPUs
+            patch.delattr("torch._C._cuda_getCurrentRawStream", raising=False)
         for cache in _CACHES:
             cache.cache_clear()
         try:

@@ -128,7 +128,7 @@ def control(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
             y = y * x
             step = shift + 1
         shift = step
-        i += 1
+        i += 1 + i // n  # by no constant: a counted loop would become a `for`
     tl.store(out_ptr + offs, y + shift)
 
 
@@ -139,7 +139,7 @@ def two_forms(sums_ptr, out_ptr, n, SIZE: tl.constexpr):
     i = 0
     while i < n:
         value += 1
-        i += 1
+        i += 1 + i // n  # by no constant: a counted loop would become a `for`
     wide = tl.broadcast_to(value // value, (SIZE, SIZE, SIZE))
     picked = tl.gather(wide, tl.zeros((SIZE, SIZE, SIZE), tl.int32) + 3, 2)
     rows, middle, cols = (tl.arange(0, SIZE)[:, None, None], tl.arange(0, SIZE)[None, :, None], tl.arange(0, SIZE))

@@ -16,7 +16,7 @@ import weakref
 
 from tilewright.backends.cpu.abi import FRAME_MARK
 from tilewright.backends.llvm.codegen import Library, load_helper
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
 
@@ -192,7 +192,7 @@ def note_kernel(code: Library, name: str, cache: ByteCache | None) -> None:
 
 
 def _load(cache: ByteCache | None) -> Faults | None:
-    text = faults_text(host().triple) if sys.platform == "linux" else None
+    text = faults_text(host_triple()) if sys.platform == "linux" else None
     if text is None:
         return None
     try:

@@ -1,0 +1,71 @@
+"""Kernels of examples/hl whose graphs and generated modules are kept as text in tests/hl/golden/.
+
+python -m tests.hl.golden_cases     writes the texts anew
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tilewright import hl
+from tilewright.hl.graph.text import graph_text
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples" / "hl"
+
+
+def _float(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape)
+
+
+def _int(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=torch.int64)
+
+
+# "example.kernel" -> (arguments, block sizes)
+CASES: dict[str, tuple[tuple[Any, ...], list[int]]] = {
+    "softmax.softmax": ((_float(100, 70),), [4]),
+    "norms.layer_norm": ((_float(100, 70), _float(70), _float(70), 1e-5), [4]),
+    "matmul.matmul": ((_float(100, 70), _float(70, 90), torch.relu), [32, 32, 16]),
+    "attention.attention": ((_float(2, 100, 32), _float(2, 100, 32), _float(2, 100, 32), True), [1, 32, 32]),
+    "jagged.jagged_sum": ((_float(300, 48), _int(11)), [8, 32, 32]),
+    "segments.segment_sum": ((_float(300, 48), _int(300), 20), [64, 32]),
+    "dropout.dropout": ((_float(1000), 0.25, 7), [128]),
+    "int4.matmul_int4": ((_float(100, 64), torch.zeros(32, 90, dtype=torch.int8)), [32, 32, 16]),
+}
+
+
+def text_of(case: str) -> str:
+    """The graphs and the module of a case."""
+    name, kernel = case.split(".")
+    if str(EXAMPLES) not in sys.path:
+        sys.path.insert(0, str(EXAMPLES))
+    spec = importlib.util.spec_from_file_location(f"golden_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    arguments, blocks = CASES[case]
+    bound = getattr(module, kernel).bind(arguments)
+    graphs = "\n\n".join(graph_text(graph) for graph in bound.traced.graphs)
+    return f"{graphs}\n\n{'-' * 80}\n\n{bound.to_code(hl.Config(block_sizes=blocks))}"
+
+
+def path_of(case: str) -> Path:
+    """Where the text of a case is kept."""
+    return HERE / "golden" / f"{case}.txt"
+
+
+def main() -> None:
+    """Write the texts."""
+    (HERE / "golden").mkdir(exist_ok=True)
+    for case in CASES:
+        path_of(case).write_text(text_of(case), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

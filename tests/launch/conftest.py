@@ -1,0 +1,18 @@
+"""What tests of launches share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tilewright.launch import door
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """No tracer asks for launches; `tilewright.torch` has one, if a test of this process has imported it."""
+    before = door.tracer
+    door.install(None)
+    yield
+    door.install(before)
