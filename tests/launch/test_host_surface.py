@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -9,13 +10,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright.base.errors import UnknownOptionError
 from tilewright.base.knobs import knobs
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| `(?P<name>[^`]+)` \| (?P<state>\w+) \| (?P<remark>.*) \|$", re.MULTILINE)
+
+
+@tilewright.jit
+def nothing(x_ptr):
+    pass
 
 
 def rows():
@@ -48,13 +56,20 @@ def test_what_is_not_there_has_a_reason():
 
 
 def test_a_compilation_error_is_made_as_triton_makes_it():
-    import ast
-
     text = "def kernel(x):\n    y = z\n"
     node = ast.parse(text).body[0].body[0]
     error = tilewright.CompilationError(text, node, "z is not there")
     assert str(error) == "line 2: y = z\nz is not there"
     assert str(tilewright.CompilationError(text, None, "all wrong")) == "all wrong"
+
+
+@pytest.mark.parametrize(
+    ("keyword", "instead"),
+    [("stream", "torch.cuda.stream"), ("warmup", r"kernel\.warmup"), ("device", "where its arrays are")],
+)
+def test_keywords_of_older_launches_are_refused_with_what_to_write(keyword, instead):
+    with pytest.raises(UnknownOptionError, match=instead):
+        nothing[(1,)](np.zeros(1, np.float32), **{keyword: 0})
 
 
 def test_launch_hooks_are_attributes_of_the_class_of_kernels():
