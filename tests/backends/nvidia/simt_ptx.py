@@ -307,6 +307,10 @@ def _binary(s: Statement) -> None:
         a, b = (ops.wrapped(wide, ops.signed(t, x).astype(object) if kind[0] == "s" else x) for x in (a, b))
         product = ops.BINARY["mul"](wide, a, b)
         return s.result(product, wide) if s.has("wide") else s.result(ops.wrapped(t, product >> t.bits))
+    if s.name in ("shl", "shr"):  # amounts are clamped (PTX ISA): all bits go, or copies of the sign stay
+        gone, b = b >= t.bits, np.minimum(b, t.bits - 1)
+        if not (s.name == "shr" and kind[0] == "s"):
+            a = np.where(gone, np.zeros_like(a), a)
     name = {"shr": "ashr" if kind[0] == "s" else "lshr", "div": "sdiv" if kind[0] == "s" else "udiv"}.get(
         s.name, s.name
     )

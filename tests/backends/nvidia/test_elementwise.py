@@ -136,7 +136,9 @@ def code(name: str, element: str, result: str | None = None, capability: int = 9
     return ptx.compile_ptx(kernel.text(), arch_of(capability))
 
 
-ARITY = {"arith.divf": 2, "arith.maximumf": 2, "arith.maxnumf": 2, "arith.addf": 2, "math.fma": 3, "tt.precise_divf": 2}
+ARITY = {"math.fma": 3} | dict.fromkeys(
+    ("arith.divf", "arith.maximumf", "arith.maxnumf", "arith.addf", "arith.shli", "arith.shrui", "tt.precise_divf"), 2
+)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,8 @@ ARITY = {"arith.divf": 2, "arith.maximumf": 2, "arith.maxnumf": 2, "arith.addf":
         ("tt.fp_to_fp", "f32", "f8E4M3FN", 80, "cvt.rn.satfinite.e4m3x2.f32", 0),
         ("tt.fp_to_fp", "f8E5M2", "f16", 90, "cvt.rn.f16x2.e5m2x2", 1),
         ("math.absi", "i16", None, 80, "abs.s32", 2),
+        ("arith.shli", "i64", None, 90, "min.u64", 2),
+        ("arith.shrui", "i64", None, 90, "min.u64", 2),
         ("arith.fptosi", "f32", "i32", 80, "cvt.rzi.s32.f32", 2),
         ("arith.sitofp", "i32", "f16", 80, "cvt.rn.f16.s32", 2),
     ],

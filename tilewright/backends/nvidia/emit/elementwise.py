@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from tilewright.backends.llvm import elementwise as shared
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.minifloat import narrow, widen
-from tilewright.backends.llvm.types import I32, V
+from tilewright.backends.llvm.types import I32, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.conversions import convert
 from tilewright.backends.nvidia.emit.remainder import remainder
@@ -127,6 +127,22 @@ def _absolute_of_short(k: Kernel, x: V) -> V:
     return k.f.cast("trunc", wide, x.type)
 
 
+def _shift_of_long(opcode: str) -> Native:
+    """A shift of 64 bits, which gives 0 from 64 on (PTX ISA, shl and shr clamp the amount, which has 32 bits).
+
+    Inline, because LLVM 22 makes a shift by the low 32 bits of the amount of a guarded one, and drops the guard.
+    """
+
+    def emit(k: Kernel, a: V, b: V) -> V:
+        if b.const is not None:
+            return shared.TABLE[opcode].emit(k.f, a, b)
+        amount = k.f.cast("trunc", k.f.intrinsic("umin", b, const(b.type, 64)), I32)
+        text = {"shli": "shl.b64", "shrui": "shr.u64"}[opcode]
+        return k.f.ptx(f"{text} $0, $1, $2;", "=l,l,r", (a, amount), (a.type,), effect=False)[0]
+
+    return emit
+
+
 def _compare(k: Kernel, a: V, b: V, *, predicate: str) -> V:
     return shared.TABLE["cmpf"].emit(k.f, a, b, predicate=predicate)
 
@@ -136,6 +152,7 @@ _NATIVE: dict[str, dict[str, Native]] = {
        for name, opcode in (("addf", "fadd"), ("subf", "fsub"), ("mulf", "fmul"))},
     **{f"{name}f": {"half": _intrinsic(name)} for name in ("maxnum", "minnum", "maximum", "minimum")},
     "absi": {"i16": _absolute_of_short},
+    **{opcode: {"i64": _shift_of_long(opcode)} for opcode in ("shli", "shrui")},
     "fma": {"half": _intrinsic("fma"), "bfloat": _intrinsic("fma")},
     "cmpf": {"half": _compare},
     "divf": {"float": _nvvm("div.full")},
