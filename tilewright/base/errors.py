@@ -206,6 +206,10 @@ class DeviceError(LaunchError, ValueError):
     """An argument lives on a device that the target cannot reach."""
 
 
+class GradientError(TilewrightError, RuntimeError):
+    """A kernel was launched on tensors that require gradients, which do not flow through it."""
+
+
 class ReadOnlyError(LaunchError, ValueError):
     """A kernel stores to an array that is read-only."""
 
