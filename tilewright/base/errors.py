@@ -8,6 +8,8 @@ by wrapping them in :class:`CompilationError` with the original as ``__cause__``
 
 from __future__ import annotations
 
+import ast
+
 from tilewright.base.location import Location as Location  # a public name: `tilewright.errors.Location`
 
 
@@ -80,12 +82,23 @@ class CompilationError(TilewrightError):
     Args:
         message: what is wrong; ``None`` at a call site whose callee failed (see ``__cause__``).
         location: where, with the source excerpt.
+        error_message: what is wrong, for programs that raise it with Triton's three arguments: `message` is the text of
+            the kernel then, `location` a node of its syntax tree, and the error says the line inside that text.
         hint: what to write instead.
     """
 
-    def __init__(self, message: str | None, location: Location | None = None, *, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None,
+        location: Location | ast.AST | None = None,
+        error_message: str | None = None,
+        *,
+        hint: str | None = None,
+    ) -> None:
+        if error_message is not None:
+            message = _at_node(message or "", location, error_message)
         super().__init__(message or "", hint=hint)
-        self.location = location
+        self.location = location if isinstance(location, Location) else None
 
     @property
     def error_message(self) -> str:
@@ -116,6 +129,12 @@ class CompilationError(TilewrightError):
     def __reduce__(self) -> tuple[object, ...]:
         inner = self.__cause__ if isinstance(self.__cause__, CompilationError) else None
         return (_rebuild, (type(self), self.message, self.location, self.hint, inner))
+
+
+def _at_node(text: str, node: object, message: str) -> str:
+    """A message with the line of a kernel's text that it is about."""
+    number, lines = getattr(node, "lineno", 0), text.splitlines()
+    return f"line {number}: {lines[number - 1].strip()}\n{message}" if 0 < number <= len(lines) else message
 
 
 def _rebuild(
@@ -185,6 +204,10 @@ class GridError(LaunchError, ValueError):
 
 class DeviceError(LaunchError, ValueError):
     """An argument lives on a device that the target cannot reach."""
+
+
+class GradientError(TilewrightError, RuntimeError):
+    """A kernel was launched on tensors that require gradients, which do not flow through it."""
 
 
 class ReadOnlyError(LaunchError, ValueError):

@@ -23,8 +23,30 @@ from tilewright.devices.places import place_of
 from tilewright.devices.registry import backend_of
 
 
+class _HooksOfLaunches(type):
+    """Launch hooks as attributes of the class of compiled kernels, where they were before they were knobs."""
+
+    @property
+    def launch_enter_hook(cls) -> Any:
+        """The chain of hooks ahead of launches, which is the knob's."""
+        return knobs.runtime.launch_enter_hook
+
+    @launch_enter_hook.setter
+    def launch_enter_hook(cls, hook: Any) -> None:
+        knobs.runtime.launch_enter_hook = hook
+
+    @property
+    def launch_exit_hook(cls) -> Any:
+        """The chain of hooks behind launches, which is the knob's."""
+        return knobs.runtime.launch_exit_hook
+
+    @launch_exit_hook.setter
+    def launch_exit_hook(cls, hook: Any) -> None:
+        knobs.runtime.launch_exit_hook = hook
+
+
 @dataclass(eq=False)
-class CompiledKernel:
+class CompiledKernel(metaclass=_HooksOfLaunches):
     """A kernel compiled for one specialisation. It can be pickled; the copy loads its code with `_init_handles`.
 
     Args:
@@ -84,6 +106,16 @@ class CompiledKernel:
     def n_max_threads(self) -> int:
         """GPU threads of a program; 1 on a CPU."""
         return int(self.metadata["n_max_threads"])
+
+    @property
+    def launch_enter_hook(self) -> Any:
+        """The chain of hooks ahead of launches."""
+        return knobs.runtime.launch_enter_hook
+
+    @property
+    def launch_exit_hook(self) -> Any:
+        """The chain of hooks behind launches."""
+        return knobs.runtime.launch_exit_hook
 
     @property
     def occupancy(self) -> float:

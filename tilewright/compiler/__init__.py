@@ -7,6 +7,7 @@ from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compiler import errors
 from tilewright.compiler.backends import GPUTarget, make_backend
+from tilewright.compiler.compiler import max_shared_mem
 
 __all__ = [
     "ASTSource",
@@ -20,4 +21,5 @@ __all__ = [
     "compile",
     "errors",
     "make_backend",
+    "max_shared_mem",
 ]

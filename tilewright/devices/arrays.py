@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtypes import dtype
-from tilewright.base.errors import ArgumentError, DeviceError
+from tilewright.base.errors import ArgumentError, DeviceError, GradientError
+from tilewright.base.knobs import knobs
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.devices.registry import gpu
 from tilewright.frontend.records import taken_apart
@@ -41,6 +42,7 @@ _NAMES = {
 }
 _names_of: dict[Any, str] = {}  # dtype object: signature type
 _mentioned: list[str] = []  # the argument of which was said that it requires a gradient
+_left: list[bool] = []  # whether somebody else says that
 HOST = -1
 """Number of the CPU among devices; GPUs count from 0."""
 
@@ -100,6 +102,7 @@ def read(value: Any, name: str) -> Any:
 
     Raises:
         DeviceError: the array is on a device that no back end reaches.
+        GradientError: autograd records it, and the knob `torch.gradients` is "error".
         ArgumentError: its element type is unknown, or it has no memory.
     """
     if value is None or isinstance(value, (int, float, str, np.generic)):
@@ -158,17 +161,32 @@ def _read_tensor(value: Any, name: str) -> Array:
 
 def leave_gradients_to_others() -> None:
     """Say nothing more of gradients here: `tilewright.torch` does, as a knob wants it."""
-    _mentioned.append("")
+    _left.append(True)
+
+
+def is_recorded(value: Any) -> bool:
+    """Whether `value` is a tensor that requires a gradient, and autograd records."""
+    return bool(getattr(value, "requires_grad", False)) and bool(sys.modules["torch"].is_grad_enabled())
+
+
+def are_gradients_refused() -> bool:
+    """Whether a launch on a tensor that autograd records may be an error here."""
+    return not _left and knobs.torch.gradients == "error"
 
 
 def _mention_gradients(name: str) -> None:
-    """Say once that gradients end here, where autograd is recording."""
-    torch = sys.modules["torch"]
-    if (
-        not _mentioned
-        and torch.is_grad_enabled()
-        and not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradCPU)
-    ):
+    """Say once that gradients end here, where autograd is recording; or refuse it, as the knob wants."""
+    torch, wanted = sys.modules["torch"], knobs.torch.gradients
+    if _left or wanted == "silent" or not torch.is_grad_enabled():
+        return
+    if torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradCPU):
+        return
+    if wanted == "error":
+        raise GradientError(
+            f"argument `{name}` requires a gradient: none flows through a kernel",
+            hint="launch in the forward of a torch.autograd.Function or inside torch.no_grad(), or on detached tensors",
+        )
+    if not _mentioned:
         _mentioned.append(name)
         warnings.warn(
             f"argument `{name}` requires a gradient, but autograd does not see what a kernel does: call the kernel in "

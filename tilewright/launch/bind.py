@@ -34,6 +34,13 @@ from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_var
 
 LAUNCH_OPTIONS = frozenset({"num_threads", "target"})
 """Keywords that are no compile options: threads of the launch, and what to compile for."""
+_INSTEAD = {
+    "stream": "launch inside of `with torch.cuda.stream(stream)`: launches go to torch's current stream",
+    "warmup": "kernel.warmup(..., grid=grid) compiles without a launch",
+    "device": "a launch goes where its arrays are",
+    "device_type": "a launch goes where its arrays are",
+}
+"""What to write instead of keywords that launches of older programs have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +316,7 @@ class Binder:
     def _unknown(self, keyword: str) -> UnknownOptionError:
         names = [p.name for p in self.params] + sorted(self._options | LAUNCH_OPTIONS)
         close = difflib.get_close_matches(keyword, names, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        hint = f"{_INSTEAD[keyword]}; " if keyword in _INSTEAD else f"did you mean {close[0]}? " if close else ""
         return UnknownOptionError(
             f"Keyword argument {keyword} was specified but unrecognised",
             hint=f"{hint}the kernel is {self.describe()}; options are {', '.join(sorted(self._options))}",

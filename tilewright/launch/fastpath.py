@@ -25,7 +25,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.compile.grid import grid3
 from tilewright.compile.specialize import Param
-from tilewright.devices.arrays import numpy_address
+from tilewright.devices.arrays import are_gradients_refused, is_recorded, numpy_address
 
 Launch = Callable[..., None]
 
@@ -65,7 +65,8 @@ _INT = (
     f" else ({_WIDTH}, not {{a}} & 15) if -1 << 63 <= {{a}} < 1 << 64 else None"
 )
 _PLACE = "not {v} & 15 if {a}.is_cpu else ({a}.get_device(), not {v} & 15) if {a}.is_cuda else None"
-_TENSOR = _Reader(f"{{a}}.dtype, ({_PLACE}) if {{v}} else None", "{v}", "{v} = {a}.data_ptr()")
+_GRADIENT = "{a}.requires_grad and _tw_gradient({a})"
+_TENSOR = _Reader(f"{{a}}.dtype, ({_PLACE}) if {{v}} else None, {_GRADIENT}", "{v}", "{v} = {a}.data_ptr()")
 _NUMPY = _Reader("{a}.dtype, not {v} & 15, {a}.flags.writeable", "{v}", "{v} = _tw_address({a})")
 _LASTING = (bool, int, str)
 _LASTING_KINDS = (Type, BlockFunction, enum.Enum, type)
@@ -192,6 +193,7 @@ def make_variant(
         "_tw_slow": slow,
         "_tw_grid3": grid3,
         "_tw_address": numpy_address,
+        "_tw_gradient": _gradient_key,
         "_tw_before": before_launch,
         **{f"_tw_T{index}": cls for index, cls in enumerate(classes)},
     }
@@ -199,6 +201,11 @@ def make_variant(
     variant = Variant(text, scope, [index for index, reader in enumerate(known) if reader.value])
     variant.launch.__name__ = variant.launch.__qualname__ = name
     return variant
+
+
+def _gradient_key(tensor: Any) -> bool | None:
+    """Whether autograd records `tensor`; None where launches refuse that."""
+    return None if is_recorded(tensor) and are_gradients_refused() else is_recorded(tensor)
 
 
 def integer_key(param: Param) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.base.callable import every_block_function
-from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile import ast_source, kernel
 from tilewright.compile.serialized import deserialize
 from tilewright.devices.drivers import driver
 from tilewright.frontend.source import replace_source, source_of
@@ -23,15 +23,21 @@ class KernelMembers:
     Attributes:
         cache_hook, compiled_hook: hooks around compilations under their older names; the knobs `jit_cache_hook` and
             `jit_post_compile_hook` come first.
+        ASTSource, CompiledKernel, compile: what a kernel is compiled with, and to.
     """
 
     cache_hook: ClassVar[Callable[..., Any] | None] = None
     compiled_hook: ClassVar[Callable[..., Any] | None] = None
 
-    fn: Any
-    _kernels: dict[Any, CompiledKernel]
+    ASTSource = ast_source.ASTSource
+    CompiledKernel = kernel.CompiledKernel
+    compile = staticmethod(ast_source.compile)
 
-    def preload(self, specialization_data: str) -> CompiledKernel | None:
+    fn: Any
+    repr: Callable[[Any], str]
+    _kernels: dict[Any, kernel.CompiledKernel]
+
+    def preload(self, specialization_data: str) -> kernel.CompiledKernel | None:
         """Compile, or load from the disk cache, what a compile hook has been told of in another process.
 
         Args:
@@ -43,12 +49,16 @@ class KernelMembers:
         request = deserialize(self, specialization_data)  # type: ignore[arg-type]
         return self._kernel_for(request, True)
 
-    def _kernel_for(self, request: Request, warmup: bool) -> CompiledKernel | None:
+    def _kernel_for(self, request: Request, warmup: bool) -> kernel.CompiledKernel | None:
         raise NotImplementedError
 
     def clear(self) -> None:
         """Forget every compiled variant held in memory."""
         raise NotImplementedError
+
+    @property
+    def _repr(self) -> Callable[[Any], str]:
+        return self.repr
 
     def parse(self) -> ast.Module:
         """The syntax tree of the function."""

@@ -7,13 +7,13 @@ With this package imported, `kernel[grid](...)` is recorded by whoever traces: `
 import torch
 
 from tilewright.analysis import effects
+from tilewright.base.errors import GradientError
 from tilewright.devices import arrays, host_descriptor
 from tilewright.frontend import entry
 from tilewright.launch import door
 from tilewright.passes import pipeline
 from tilewright.torch import manifest
 from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
-from tilewright.torch.gradients import GradientError
 from tilewright.torch.manifest import MissingKernelError
 from tilewright.torch.mutation import MutationError
 from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled

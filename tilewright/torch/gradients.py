@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._library.autograd import make_autograd_impl
 
-from tilewright.base.errors import ArgumentError, TilewrightError
+from tilewright.base.errors import ArgumentError, GradientError
 from tilewright.base.knobs import knobs
 from tilewright.launch.jit import JITFunction
 
@@ -17,10 +17,6 @@ log = logging.getLogger("tilewright.torch")
 _advised: set[str] = set()
 below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
 """A context in which operators record no gradients."""
-
-
-class GradientError(TilewrightError, RuntimeError):
-    """A kernel was launched on tensors that require gradients, which do not flow through it."""
 
 
 def advise(kernel: JITFunction) -> None:

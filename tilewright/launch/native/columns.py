@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.compile.specialize import Param, Path
-from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, read
+from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, are_gradients_refused, is_recorded, read
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.bind import Call
 from tilewright.launch.fastpath import is_lasting
@@ -139,7 +139,9 @@ class _Columns:
             key = self._machine.tensor_key(value)
             if key is None:
                 raise _Refused
-            return self.add(t.TENSOR, cls, key=key)
+            found = self.add(t.TENSOR, cls, key=key)
+            self._gradients(value, found, self._machine.sees_gradients)
+            return found
         whole = self.add(t.CLASS, cls)
         if cls is np.ndarray and NUMPY_DATA_OFFSET >= 0:
             self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
@@ -150,14 +152,23 @@ class _Columns:
         if getattr(value, "is_cpu", False) is True and hasattr(value, "data_ptr") and not hasattr(value, "fake_mode"):
             self.add(t.SAME, True, at=(t.ATTRIBUTE, whole, "is_cpu"))
             self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
+            self._gradients(value, whole, not hasattr(value, "requires_grad"))
             return self.add(t.ADDRESS, int, key=_alignment(value.data_ptr()), at=(t.METHOD, whole, "data_ptr"))
         helper = _reader_of(param.name)
         element, device, writable, address, _ = helper(value)
-        found = self.add(t.TUPLE, tuple, key=5, at=(t.HELPER, whole, helper))
-        self.add(t.TEXT, element, at=(t.ITEM, found, 0))
-        self.add(t.NUMBER, int, key=device, at=(t.ITEM, found, 1))
-        self.add(t.SAME, writable, at=(t.ITEM, found, 2))
-        return self.add(t.ADDRESS, int, key=_alignment(address), at=(t.ITEM, found, 3))
+        read_as = self.add(t.TUPLE, tuple, key=5, at=(t.HELPER, whole, helper))
+        self.add(t.TEXT, element, at=(t.ITEM, read_as, 0))
+        self.add(t.NUMBER, int, key=device, at=(t.ITEM, read_as, 1))
+        self.add(t.SAME, writable, at=(t.ITEM, read_as, 2))
+        return self.add(t.ADDRESS, int, key=_alignment(address), at=(t.ITEM, read_as, 3))
+
+    def _gradients(self, value: Any, whole: int, known: bool) -> None:
+        """Asks whether autograd records `value`, unless that is known; what launches refuse then is never learned."""
+        recorded = is_recorded(value)
+        if recorded and are_gradients_refused():
+            raise _Refused
+        if not known:
+            self.add(t.SAME, recorded, at=(t.HELPER, whole, is_recorded))
 
     def _descriptor(self, value: TensorDescriptor, param: Param, path: Path) -> None:
         """The attributes of a descriptor; of strides also what a tensor map asks of them (`specialize._has_map`)."""

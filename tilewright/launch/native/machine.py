@@ -23,11 +23,13 @@ from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
 from tilewright.compile.grid import grid3
+from tilewright.devices.arrays import is_recorded
 from tilewright.launch.subscript import Subscript, subscript_by
 
 _FASTCALL_KEYWORDS = 0x82
 _DLTENSOR_FROM_OBJECT = 5  # word of DLPackExchangeAPI (dlpack.h 1.3): after version, previous and two functions more
 _SHIM = ("data_ptr", "dtype", "device_type", "device_index")  # aoti_torch_get_...: words from SHARED_DATA on
+_REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # bool c10::TensorImpl::requires_grad() const
 
 
 class _MethodDef(ctypes.Structure):
@@ -63,6 +65,11 @@ class Machine:
     def tensor_key(self, tensor: Any) -> int | None:
         """The facts of a torch tensor that `tw_call` compares; None for one that it cannot read."""
         return _facts(self.shared, tensor) if _knows_torch(self.shared) else None
+
+    @property
+    def sees_gradients(self) -> bool:
+        """Whether the facts of a tensor say that autograd records what is done with it."""
+        return bool(self.shared[t.SHARED_REQUIRES])
 
 
 _machines: list[Machine | None] = []  # the one of this process, once it was tried
@@ -123,11 +130,34 @@ def _knows_torch(shared: Any) -> bool:
             shared[t.SHARED_CDATA] = offset
             for index, address in enumerate(addresses):
                 shared[t.SHARED_DATA + index] = address
+            shared[t.SHARED_REQUIRES], shared[t.SHARED_RECORDS] = _gradients()
         elif exchange is not None:
             shared[t.SHARED_EXCHANGE] = exchange
         if (shim or exchange) and not _agrees(shared):
-            shared[t.SHARED_DATA] = shared[t.SHARED_EXCHANGE] = 0
+            shared[t.SHARED_DATA] = shared[t.SHARED_EXCHANGE] = shared[t.SHARED_REQUIRES] = 0
     return bool(shared[t.SHARED_DATA] or shared[t.SHARED_EXCHANGE])
+
+
+@functools.cache
+def _torch_library() -> ctypes.CDLL:
+    torch = sys.modules["torch"]
+    return ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
+
+
+@functools.cache
+def _gradients() -> tuple[int, int]:
+    """Addresses of torch's functions that say whether a tensor requires a gradient, and whether autograd records."""
+    torch = sys.modules["torch"]
+    try:
+        requires, records = (getattr(_torch_library(), n) for n in (_REQUIRES_GRAD, "aoti_torch_grad_mode_is_enabled"))
+    except AttributeError:  # a compiler that names C++ functions otherwise
+        return 0, 0
+    requires.restype = records.restype = ctypes.c_bool
+    probes = [torch.empty(3), torch.nn.Parameter(torch.empty(1)), torch.empty(4, requires_grad=True)]
+    if any(requires(ctypes.c_void_p(probe._cdata)) is not probe.requires_grad for probe in probes):
+        return 0, 0
+    address, mode = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (requires, records))
+    return (address, mode) if records() is torch.is_grad_enabled() else (0, 0)
 
 
 @functools.cache
@@ -135,7 +165,7 @@ def _shim() -> tuple[int, list[int]] | None:
     """Where a tensor object has its tensor, and the addresses of torch's functions; None where there are none."""
     torch = sys.modules["torch"]
     try:
-        library = ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
+        library = _torch_library()
         functions = [getattr(library, f"aoti_torch_get_{name}") for name in _SHIM]
     except (StopIteration, OSError, AttributeError):
         return None
@@ -194,5 +224,7 @@ def _facts(shared: Any, tensor: Any) -> int | None:
         kind, index, element = described[1] & 0xFFFFFFFF, described[1] >> 32, described[2] >> 32
     if not address or address != tensor.data_ptr():
         return None
-    aligned = 0 if address & 15 else t.FACT_ALIGNED
-    return int((element & 0xFFFFFFFF) | aligned | kind << t.SHIFT_KIND | index << t.SHIFT_INDEX)
+    more = 0 if address & 15 else t.FACT_ALIGNED
+    if shared[t.SHARED_REQUIRES] and is_recorded(tensor):
+        more |= t.FACT_GRADIENT
+    return int((element & 0xFFFFFFFF) | more | kind << t.SHIFT_KIND | index << t.SHIFT_INDEX)

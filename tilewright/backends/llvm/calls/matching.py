@@ -175,6 +175,20 @@ shim:
 where:
   %kind = load i32, ptr %kind.at
   %type = load i32, ptr %type.at
+  %requires.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_REQUIRES})
+  %blind = icmp eq ptr %requires.f, null
+  br i1 %blind, label %placed, label %gradient
+gradient:
+  %inner = load ptr, ptr %handle
+  %requires = call zeroext i1 %requires.f(ptr %inner)
+  br i1 %requires, label %mode, label %placed
+mode:
+  %records.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_RECORDS})
+  %records = call zeroext i1 %records.f()
+  %recorded = select i1 %records, i64 {t.FACT_GRADIENT}, i64 0
+  br label %placed
+placed:
+  %flows = phi i64 [ 0, %where ], [ 0, %gradient ], [ %recorded, %mode ]
   %host = icmp eq i32 %kind, 0            ; the CPU has no number
   br i1 %host, label %read, label %numbered
 numbered:
@@ -202,9 +216,10 @@ taken:
   %type.x = load i32, ptr %type.p
   br label %read
 read:
-  %kind.r = phi i32 [ %kind, %where ], [ %kind, %numbered ], [ %kind.x, %taken ]
-  %index.r = phi i32 [ 0, %where ], [ %index.n, %numbered ], [ %index.x, %taken ]
-  %type.r = phi i32 [ %type, %where ], [ %type, %numbered ], [ %type.x, %taken ]
+  %kind.r = phi i32 [ %kind, %placed ], [ %kind, %numbered ], [ %kind.x, %taken ]
+  %index.r = phi i32 [ 0, %placed ], [ %index.n, %numbered ], [ %index.x, %taken ]
+  %type.r = phi i32 [ %type, %placed ], [ %type, %numbered ], [ %type.x, %taken ]
+  %flows.r = phi i64 [ %flows, %placed ], [ %flows, %numbered ], [ 0, %taken ]
   %address = load i64, ptr %out
   %nowhere = icmp eq i64 %address, 0
   br i1 %nowhere, label %no, label %facts
@@ -218,7 +233,8 @@ facts:
   %f.1 = or i64 %type.64, %aligned
   %f.2 = or i64 %f.1, %kind.s
   %f.3 = or i64 %f.2, %index.s
-  ret i64 %f.3
+  %f.4 = or i64 %f.3, %flows.r
+  ret i64 %f.4
 clear:
   call void @PyErr_Clear()
   br label %no

@@ -22,7 +22,7 @@ STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STAT
 how many launches are in an entry."""
 
 SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, SHARED_EXCHANGE, SHARED_CDATA = range(8)
-SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_WORDS = range(8, 13)
+SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_RECORDS, SHARED_WORDS = range(8, 15)
 """Of the process: objects of Python, and functions of torch that read a tensor."""
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
@@ -50,6 +50,8 @@ FACTS_OF_STEPS = 16 | 32 | 64
 addresses: bit 32, divisible by 16; of tensors also the element type (bits 0 to 31) and the device (bits 33 up)."""
 FACT_ALIGNED = 1 << 32
 SHIFT_KIND, SHIFT_INDEX = 33, 41
+FACT_GRADIENT = 1 << 62
+"""Of a tensor: it requires a gradient, and autograd is recording."""
 
 SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 """Size 0, for CALL: the object itself; else its value, of so many bytes."""

@@ -7,8 +7,10 @@ __tilewright__ = True
 import sys as _sys
 
 from tilewright import (
+    AsyncCompileMode,
     CompilationError,
     Config,
+    FutureKernel,
     InterpreterError,
     JITFunction,
     KernelInterface,
@@ -46,8 +48,10 @@ _switch.share()  # a shared module may lie in a package that has just been loade
 
 __all__ = [
     "_C",
+    "AsyncCompileMode",
     "CompilationError",
     "Config",
+    "FutureKernel",
     "InterpreterError",
     "JITFunction",
     "KernelInterface",
