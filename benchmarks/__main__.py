@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from benchmarks import hl, report
 from benchmarks.compile_time import growth_times
 from benchmarks.contests import CONTESTS, Outcome, decide
+from benchmarks.launch_race import race
 from benchmarks.startup import Timing, compile_times, import_time, launch_time
 from benchmarks.torch_ops import torch_times
 
@@ -50,6 +51,7 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
             timings.extend(torch_times(seconds))
         if only in "launch":
             timings.append(launch_time(seconds))
+            timings.extend(race(seconds))
         if only in "import":
             timings.append(import_time(runs))
         if only in "compile":

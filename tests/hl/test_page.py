@@ -6,6 +6,8 @@ import re
 
 from tests.meta.sources import ROOT
 from tilewright.hl import language
+from tilewright.hl.settings import WITHOUT_MEANING
+from tilewright.hl.tune.keys import KEYS, Ignored
 
 HELION = (ROOT / "docs" / "hl_helion.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "hl.md").read_text(encoding="utf-8")
@@ -20,3 +22,10 @@ def test_python_runs(tmp_path):
 def test_every_name_has_a_state():
     named = set(re.findall(r"`(\w+)`", HELION.split("## Every name")[1]))
     assert not set(language.__all__) - named
+
+
+def test_what_is_accepted_without_effect_is_listed():
+    listed = PAGE.split("## Accepted and without effect")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in listed.splitlines() if line.startswith("| `")]
+    named = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    assert named == WITHOUT_MEANING | {name for name, key in KEYS.items() if isinstance(key, Ignored)}

@@ -227,7 +227,7 @@ def installed(fake: FakeCuda | None) -> Iterator[FakeCuda | None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(libcuda, "open_library", lambda name: load())
-        if "torch" in sys.modules:  # one with CUDA tells the streams of the real GPUs
+        if sys.modules.get("torch") is not None:  # one with CUDA tells the streams of the real GPUs
             patch.delattr("torch._C._cuda_getCurrentRawStream", raising=False)
         for cache in _CACHES:
             cache.cache_clear()

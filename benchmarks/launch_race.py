@@ -1,0 +1,110 @@
+"""Forms of launches against torch.add(out=) and a binder in plain Python: `python -m benchmarks.launch_race`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import tilewright
+import tilewright.language as tl
+from benchmarks.startup import Timing
+from tilewright.tools.tensor_descriptor import TensorDescriptor
+from tilewright.tools.timing import compare
+
+_PEER = "torch.add(out=), 8 elements"
+
+
+@tilewright.jit
+def nine(a, b, c, d, e, f, n, m, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Six arrays, two integers and a constant."""
+
+
+@tilewright.jit
+def nineteen(a, b, c, d, e, f, g, h, i, j, k, l, n, m, o, p, q, r, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: E741
+    """Twelve arrays, six integers and a constant."""
+
+
+@tilewright.jit
+def packed(arrays, n, m, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A tuple of arrays, two integers and a constant."""
+
+
+class PythonBinder:
+    """What a launcher in plain Python has to do at least: bind, classify each argument, look the key up, call."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._signature = inspect.signature(fn)
+        self._known: dict[Any, Callable[..., None]] = {}
+
+    def launch(self, grid: tuple[int, ...], *args: Any, **kwargs: Any) -> None:
+        """Launch a kernel that does nothing."""
+        bound = self._signature.bind(*args, **kwargs).arguments
+        key: list[Any] = []
+        values: list[int] = []
+        for value in bound.values():
+            if isinstance(value, torch.Tensor):
+                address = value.data_ptr()
+                key.append((value.dtype, value.device, address % 16 == 0))
+                values.append(address)
+            else:
+                key.append((value == 1, value % 16 == 0))
+                values.append(value)
+        self._known.setdefault(tuple(key), _nothing)(*grid, *values)
+
+
+def _nothing(*values: int) -> None:
+    """The kernel of `PythonBinder`."""
+
+
+def _bodies() -> dict[str, Callable[[], Any]]:
+    tensors, x, grid = [torch.zeros(64) for _ in range(12)], torch.zeros(8), (1,)
+    a, b, c, d, e, f = tensors[:6]
+    box = TensorDescriptor.from_tensor(torch.zeros(16, 16), [4, 4])
+    configs = [tilewright.Config({"BLOCK": block}) for block in (64, 32)]
+    tuned = tilewright.autotune(configs, key=["n"], do_bench=lambda call, quantiles: [1.0, 1.0, 1.0])(
+        tilewright.jit(nine.fn)
+    )
+    kept, binder = nine[grid], PythonBinder(nine.fn)
+    return {
+        _PEER: lambda: torch.add(x, x, out=x),
+        "9 arguments": lambda: nine[grid](a, b, c, d, e, f, 100, 9, BLOCK=64),
+        "19 arguments": lambda: nineteen[grid](*tensors, 1, 2, 3, 4, 5, 6, BLOCK=64),
+        "kept from the start": lambda: kept(a, b, c, d, e, f, 100, 9, BLOCK=64),
+        "6 arrays in a tuple": lambda: packed[grid]((a, b, c, d, e, f), 100, 9, BLOCK=64),
+        "a descriptor": lambda: nine[grid](box, b, c, d, e, f, 100, 9, BLOCK=64),
+        "grid function": lambda: nine[lambda meta: (1,)](a, b, c, d, e, f, 100, 9, BLOCK=64),
+        "autotuned": lambda: tuned[grid](a, b, c, d, e, f, 100, 9),
+        "binder in plain Python": lambda: binder.launch(grid, a, b, c, d, e, f, 100, 9, BLOCK=64),
+    }
+
+
+_MOST = {
+    "9 arguments": 1e-6,
+    "19 arguments": 2e-6,
+    "kept from the start": 3e-6,
+    "6 arrays in a tuple": 3e-6,
+    "a descriptor": 3e-6,
+}
+
+
+def race(seconds: float = 1.5) -> Iterator[Timing]:
+    """The medians of all forms, taken in turns."""
+    bodies = _bodies()
+    for body in bodies.values():
+        for _ in range(3):
+            body()
+    for name, sample in compare(bodies, seconds=seconds).items():
+        yield Timing("launch", name, sample.median, _MOST.get(name))
+
+
+def main() -> None:
+    """Print the table."""
+    for timing in race():
+        print(f"{timing.case:32}{timing.seconds * 1e6:8.2f} µs")
+
+
+if __name__ == "__main__":
+    main()
