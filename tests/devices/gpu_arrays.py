@@ -30,6 +30,8 @@ class Tensor:
         pinned: whether a GPU reaches it although it is on the CPU.
     """
 
+    requires_grad = False
+
     def __init__(self, values: np.ndarray[Any, Any], device: int | None = 0, pinned: bool = False) -> None:
         self.values, self.dtype, self.pinned = values, f"torch.{values.dtype}", pinned
         self.is_cpu, self.is_cuda = device is None, device is not None

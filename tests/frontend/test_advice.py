@@ -233,6 +233,7 @@ def test_a_loop_unrolled_many_times_warns_at_once_with_the_line() -> None:
 
 def test_a_tensor_that_requires_a_gradient_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "_mentioned", [])
+    monkeypatch.setattr(arrays, "_left", [])  # `tilewright.torch` says it otherwise, if a test has imported it
     value = torch.zeros(4, requires_grad=True)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")

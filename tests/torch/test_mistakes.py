@@ -201,6 +201,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules["twtest_module"]
 
 
+@pytest.mark.xfail(
+    torch.__version__ < "2.12", strict=True, reason="Dynamo of torch 2.11 does not see that (docs/torch.md)"
+)
 def test_a_module_that_is_loaded_again(module: Any) -> None:
     x = torch.ones(40)
     calls = {

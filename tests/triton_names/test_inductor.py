@@ -64,4 +64,6 @@ def test_compile_workers_and_a_warm_cache(tmp_path):
 
 @pytest.mark.slow
 def test_kernels_of_users_in_torchs_own_integration(tmp_path):
+    if pytest.importorskip("torch").__version__ < "2.12":
+        pytest.skip("torch 2.11 has another analysis of what a kernel writes")
     assert len(posing(tmp_path, "-m", "tests.triton_names.user_kernels").splitlines()) == 10
