@@ -33,8 +33,7 @@ def note(*_):
         raise Stop
 
 
-if quiet is not None:
-    signal.signal(signal.SIGINT, note)
+signal.signal(signal.SIGINT, signal.default_int_handler if quiet is None else note)  # it may have been ignored
 
 
 @tilewright.jit
