@@ -144,6 +144,14 @@ def _histogram(n: int, bins: int, device: str) -> Family:
     return Family(f"histogram {n} of {bins}", forms, out, rival, out.zero_, 0.0)
 
 
+def _segments(n: int, segments: int, device: str) -> Family:
+    x, ids = torch.randn(n, device=device), torch.randint(0, segments, (n,), device=device, dtype=torch.int32)
+    out = torch.zeros(segments, device=device)
+    forms = {name: _launch(fn, (-(-n // 4096),), x, ids, out, n, 4096) for name, fn in _of(others.SEGMENTS).items()}
+    rival = lambda: torch.zeros_like(out).index_add_(0, ids, x)  # noqa: E731
+    return Family(f"sums of {segments} segments of {n}", forms, out, rival, out.zero_)
+
+
 def _running(rows: int, columns: int, dtype: torch.dtype, device: str) -> Family:
     x = (torch.rand(rows, columns, device=device) * 0.02 + 0.99).to(dtype)
     out, block = torch.zeros_like(x), 1 << (columns - 1).bit_length()
@@ -180,6 +188,8 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _columns(4096 * scale, 1024, device)
     yield lambda: _stencil(1026 * (4 if cuda else 1), 1026, device)
     yield lambda: _histogram((1 << 20) * scale, 256, device)
+    for segments in (64, 8192, 262144):
+        yield lambda segments=segments: _segments((1 << 20) * scale, segments, device)  # type: ignore[misc]
     yield lambda: _running(500 * scale, 4000, torch.float32, device)
     yield lambda: _running(500 * scale, 4000, torch.float64, device)
     for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
