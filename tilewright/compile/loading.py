@@ -6,17 +6,29 @@ Hooks are called as `hook(module, function, name, metadata_group, hash)`, as Tri
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tilewright.base.cache_layers import disk_cache
 from tilewright.base.knobs import knobs
+from tilewright.base.target import Target
 from tilewright.devices.registry import backend_of
 
-if TYPE_CHECKING:
-    from tilewright.compile.kernel import CompiledKernel
+
+class Loadable(Protocol):
+    """A compiled kernel, as far as loading it goes."""
+
+    name: str
+    target: Target
+    metadata: dict[str, Any]
+    hash: str
+    module: Any
+
+    @property
+    def binary(self) -> bytes:
+        """The object file, or the cubin."""
 
 
-def load_code(kernel: CompiledKernel) -> None:
+def load_code(kernel: Loadable) -> None:
     """Load the binary of a kernel.
 
     Raises:
