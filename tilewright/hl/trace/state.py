@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +14,13 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
-from tilewright.hl.symbols import Atom, Sym, same, show, substitute
+from tilewright.hl.symbols import Atom, Sym, show, substitute
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 
 _LOCAL = threading.local()
+
+Place = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
 
 
 class Trace:
@@ -44,6 +47,8 @@ class Trace:
         captured: those of them that the launcher must have, by the names that it gives them.
         drawn: how many calls drew random numbers with a seed of the launcher.
         repeats: how many loops of unknown length (`while`) are open.
+        file: path of the user's file.
+        read: names of the numbers that host code reads from tensors, by the place of the expression.
     """
 
     def __init__(self, sampling: Sampling, device: Any) -> None:
@@ -67,6 +72,8 @@ class Trace:
         self.drawn = self.repeats = 0
         self.outside: dict[int, Read] = {}
         self.captured: dict[str, Any] = {}
+        self.file = ""
+        self.read: dict[Place, str] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
@@ -206,13 +213,18 @@ class Trace:
         dim = self.factors.dim(extent)
         total: Any = dim.static
         for atom in dim.atoms:
-            if atom.kind == "block" and self.axes[int(atom.key)].kind == "jagged":
+            axis = self.axis_of(atom)
+            if axis is not None and axis.kind == "jagged":
                 raise exc.UnsupportedOperation(
-                    f"how many elements {self.axes[int(atom.key)].name} has differs from row to row",
-                    hint="divide a sum by the lengths",
+                    f"how many elements {axis.name} has differs from row to row", hint="divide a sum by the lengths"
                 )
-            total = Sym.of(self.axes[int(atom.key)].valid if atom.kind == "block" else atom) * total
+            total = Sym.of(atom if axis is None else axis.valid) * total
         return total
+
+    def axis_of(self, atom: Atom) -> Axis | None:
+        """The axis of an open loop whose block size `atom` is: several loops may share one, each at its time."""
+        axes = (axis for loop in reversed(self.loops) for axis in loop.kwargs["axes"])
+        return next((axis for axis in axes if axis.size == atom), None)
 
     def number(self, number: Any) -> Any:
         """A number or symbol as a 0-d tensor with the type that PyTorch gives it."""
@@ -247,10 +259,13 @@ class Trace:
 
     def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
         """A new axis with a prime of its own and, where the configuration sizes it, a slot."""
+        block = self._settled(name, block)
         axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, self.sampling.extent(), top)
-        if isinstance(block, Sym) and len(block.terms) == 1 and same(block, Sym.of(next(iter(block.terms)))):
-            axis.shared = next(iter(block.terms))
-            axis.prime = axis.shared.sample
+        if isinstance(block, Sym) and (one := block.atom) is not None and one.kind != "op":
+            axis.shared = one
+            axis.prime = one.sample
+        elif type(block) is int and block == 1:
+            axis.prime = 1  # a fact of the program: it broadcasts, and `squeeze` removes it
         elif kind != "grid":
             axis.prime = self.sampling.axis()
             self.factors.atoms[axis.prime] = axis.size
@@ -259,6 +274,23 @@ class Trace:
                 self.slots.append(axis)
         self.axes.append(axis)
         return axis
+
+    def _settled(self, name: str, block: Any) -> Any:
+        """A block size without numbers of the host: they become constants, of which calls bind anew.
+
+        Raises:
+            IncorrectTileUsage: it is known only when the kernel runs.
+        """
+        for atom in list(block.atoms()) if isinstance(block, Sym) else ():
+            if atom.kind == "host":
+                number = self.decide(Sym.of(atom))
+                block = substitute(block, {atom: number}.get)
+            elif atom.kind not in ("block", "tunable", "op"):
+                raise exc.IncorrectTileUsage(
+                    f"the block size of {name} is {block!r}, which is known only when the kernel runs",
+                    hint="let the configuration choose it with block_size=None, and bound the loop instead",
+                )
+        return block
 
     def host_symbol(self, name: str, text: str, actual: int | None = None) -> Sym:
         """A number that the launcher knows.
@@ -277,6 +309,26 @@ class Trace:
         self.actual[atom] = actual
         self.host_symbols[text] = Sym.of(atom)
         return self.host_symbols[text]
+
+    def read_number(self) -> Sym:
+        """A number that host code reads from a tensor, in the expression of its text that runs now.
+
+        Raises:
+            HostValueNotAvailable: the expression is not the kernel's own, or runs more than once.
+        """
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        if frame is not None and frame.f_code.co_name == "<module>":  # a statement of the kernel
+            line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+            place = line, end_line, column, end_column
+            if None not in place and place not in self.read:
+                name = self.read[place] = f"number_{len(self.read)}"
+                return self.host_symbol(name, name)
+        raise exc.HostValueNotAvailable(
+            "a number is read from a tensor in a loop or a function of the host",
+            hint="read it in a statement of the kernel itself, once, or give it as an argument",
+        )
 
     def tunable(self, name: str, fragment: Any) -> Sym:
         """A number that the configuration chooses among the values of a fragment."""
