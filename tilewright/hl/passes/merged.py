@@ -1,8 +1,8 @@
 """Dimensions that merge a tile with something else: of which parts they are made, in order.
 
 `x.reshape(tile_m.block_size * 4)` of a tile [tile_m, 4] has lanes that are valid in groups of 4; a slice
-`a[2 * tile.begin : 2 * tile.begin + 2 * tile.block_size]` has twice as many valid ones as the tile, all in front. Which of
-the two it is, the extent does not say, so the nodes that made the value are followed back.
+`a[2 * tile.begin : 2 * tile.begin + 2 * tile.block_size]` has twice as many valid ones as the tile, all in front. Which
+of the two it is, the extent does not say, so the nodes that made the value are followed back.
 """
 
 from __future__ import annotations

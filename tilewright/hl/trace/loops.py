@@ -132,7 +132,7 @@ def _open(
         )
     names = _names(node.target, len(items.end))
     begins, ends = bounds
-    axes = []
+    axes: list[Axis] = []
     for at, name in enumerate(names):
         axis = trace.add_axis(name, items.kind, begins[at], ends[at], items.block[at], top)
         if axis.shared is not None and (trace.axis_of(axis.size) or any(axis.size == one.size for one in axes)):
