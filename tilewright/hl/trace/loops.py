@@ -15,7 +15,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
-from tilewright.hl.symbols import Sym, same
+from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace, raw_shape
@@ -134,7 +134,8 @@ def _open(
     begins, ends = bounds
     axes: list[Axis] = []
     for at, name in enumerate(names):
-        axis = trace.add_axis(name, items.kind, begins[at], ends[at], items.block[at], top)
+        block = _block(trace, name, items.block[at])
+        axis = trace.add_axis(name, items.kind, begins[at], ends[at], block, top)
         if axis.shared is not None and (trace.axis_of(axis.size) or any(axis.size == one.size for one in axes)):
             raise exc.NestedDeviceLoopsConflict(
                 f"{name} has the block size of a loop around it: tiles of the two could not be told apart",
@@ -144,6 +145,24 @@ def _open(
         trace.bounds[axis.id] = items.begin[at], items.end[at]
         axes.append(axis)
     return Node("loop", (), {"axes": axes, "begin": begins, "end": ends}, node.lineno), axes
+
+
+def _block(trace: Trace, name: str, block: Any) -> Any:
+    """A block size without numbers of the host: they become constants, of which calls bind anew.
+
+    Raises:
+        IncorrectTileUsage: it is known only when the kernel runs.
+    """
+    for atom in list(block.atoms()) if isinstance(block, Sym) else ():
+        if atom.kind == "host":
+            number = trace.decide(Sym.of(atom))
+            block = substitute(block, {atom: number}.get)
+        elif atom.kind not in ("block", "tunable", "op"):
+            raise exc.IncorrectTileUsage(
+                f"the block size of {name} is {block!r}, which is known only when the kernel runs",
+                hint="let the configuration choose it with block_size=None, and bound the loop instead",
+            )
+    return block
 
 
 def _target(items: Range, axes: list[Axis]) -> Any:

@@ -7,6 +7,7 @@ the aten operations below and writes them down, or runs the recipe that a table 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -165,7 +166,28 @@ def _item(trace: Trace, tensor: Any) -> Any:
     """A number that the host reads from a tensor: known when the kernel is launched."""
     if trace.region is not None or not tensor.is_meta or tensor.dtype.is_floating_point or tensor.dtype == torch.bool:
         return NotImplemented
-    return trace.read_number()
+    return _read_number(trace)
+
+
+def _read_number(trace: Trace) -> Sym:
+    """A symbol for a number that host code reads, in the expression of its text that runs now.
+
+    Raises:
+        HostValueNotAvailable: the expression is not the kernel's own, or runs more than once.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != trace.file:
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_name == "<module>":  # a statement of the kernel
+        line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+        place = line, end_line, column, end_column
+        if None not in place and place not in trace.read:
+            name = trace.read[place] = f"number_{len(trace.read)}"
+            return trace.host_symbol(name, name)
+    raise exc.HostValueNotAvailable(
+        "a number is read from a tensor in a loop or a function of the host",
+        hint="read it in a statement of the kernel itself, once, or give it as an argument",
+    )
 
 
 def _product(name: str) -> Handler:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -259,7 +258,6 @@ class Trace:
 
     def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
         """A new axis with a prime of its own and, where the configuration sizes it, a slot."""
-        block = self._settled(name, block)
         axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, self.sampling.extent(), top)
         if isinstance(block, Sym) and (one := block.atom) is not None and one.kind != "op":
             axis.shared = one
@@ -274,23 +272,6 @@ class Trace:
                 self.slots.append(axis)
         self.axes.append(axis)
         return axis
-
-    def _settled(self, name: str, block: Any) -> Any:
-        """A block size without numbers of the host: they become constants, of which calls bind anew.
-
-        Raises:
-            IncorrectTileUsage: it is known only when the kernel runs.
-        """
-        for atom in list(block.atoms()) if isinstance(block, Sym) else ():
-            if atom.kind == "host":
-                number = self.decide(Sym.of(atom))
-                block = substitute(block, {atom: number}.get)
-            elif atom.kind not in ("block", "tunable", "op"):
-                raise exc.IncorrectTileUsage(
-                    f"the block size of {name} is {block!r}, which is known only when the kernel runs",
-                    hint="let the configuration choose it with block_size=None, and bound the loop instead",
-                )
-        return block
 
     def host_symbol(self, name: str, text: str, actual: int | None = None) -> Sym:
         """A number that the launcher knows.
@@ -309,26 +290,6 @@ class Trace:
         self.actual[atom] = actual
         self.host_symbols[text] = Sym.of(atom)
         return self.host_symbols[text]
-
-    def read_number(self) -> Sym:
-        """A number that host code reads from a tensor, in the expression of its text that runs now.
-
-        Raises:
-            HostValueNotAvailable: the expression is not the kernel's own, or runs more than once.
-        """
-        frame: Any = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename != self.file:
-            frame = frame.f_back
-        if frame is not None and frame.f_code.co_name == "<module>":  # a statement of the kernel
-            line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-            place = line, end_line, column, end_column
-            if None not in place and place not in self.read:
-                name = self.read[place] = f"number_{len(self.read)}"
-                return self.host_symbol(name, name)
-        raise exc.HostValueNotAvailable(
-            "a number is read from a tensor in a loop or a function of the host",
-            hint="read it in a statement of the kernel itself, once, or give it as an argument",
-        )
 
     def tunable(self, name: str, fragment: Any) -> Sym:
         """A number that the configuration chooses among the values of a fragment."""
