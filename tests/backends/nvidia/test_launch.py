@@ -194,7 +194,9 @@ def test_a_failed_assertion(fake: FakeCuda) -> None:
     assert fake.names().count("cuStreamSynchronize") == 3  # forbidden while a graph is captured
 
 
-def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda) -> None:
+def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.backends.llvm.codegen._provided", {})  # bundles that were loaded bring it along
+
     class Cache(dict[str, bytes]):
         get_bytes = dict.get
         put_bytes = dict.__setitem__
