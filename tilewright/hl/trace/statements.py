@@ -26,6 +26,10 @@ class _Continue(Exception):
     """`continue` in an unrolled loop."""
 
 
+class _Return(Exception):
+    """`return` of the host."""
+
+
 class Interpreter:
     """Runs the statements of one kernel for a trace.
 
@@ -37,7 +41,8 @@ class Interpreter:
     Attributes:
         device_names: variables that existed only inside a loop that has ended.
         one_arm: variables that only one arm of a branch assigned.
-        folded: lines of host `if` statements that hold loops, with the arm that was taken.
+        folded: lines of host `if` statements that hold loops or return, with the arm that was taken.
+        has_returned: whether a `return` ended the run.
     """
 
     def __init__(self, trace: Trace, source: Source, scope: dict[str, Any]) -> None:
@@ -45,11 +50,19 @@ class Interpreter:
         self.device_names: set[str] = set()
         self.one_arm: set[str] = set()
         self.folded: dict[int, list[ast.stmt]] = {}
+        self.has_returned = False
 
     @property
     def variables(self) -> dict[str, Any]:
         """The function's variables that are bound now."""
         return {name: self.scope[name] for name in sorted(self.source.locals) if name in self.scope}
+
+    def run_function(self, statements: list[ast.stmt]) -> None:
+        """Run the body of the function, to its end or to a `return`."""
+        try:
+            self.run(statements)
+        except _Return:
+            self.has_returned = True
 
     def run(self, statements: list[ast.stmt]) -> None:
         """Run statements in order."""
@@ -193,8 +206,17 @@ def _for(interpreter: Interpreter, node: ast.For) -> None:
     interpreter.unrolled(node, items)
 
 
+def _returns(node: ast.stmt) -> bool:
+    """Whether a statement may return from the kernel."""
+    if isinstance(node, ast.FunctionDef):
+        return False
+    children = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
+    return isinstance(node, ast.Return) or any(map(_returns, children))
+
+
 def _if(interpreter: Interpreter, node: ast.If) -> None:
-    if interpreter.trace.region is None and not has_loop(interpreter, [*node.body, *node.orelse]):
+    is_whole = not has_loop(interpreter, [*node.body, *node.orelse]) and not _returns(node)
+    if interpreter.trace.region is None and is_whole:
         exec(interpreter.source.statement(node), interpreter.scope)
         return
     test = interpreter.evaluate(node.test)
@@ -230,6 +252,7 @@ def _return(interpreter: Interpreter, node: ast.Return) -> None:
         raise exc.NotAllowedOnDevice("`return` inside a loop over tiles", hint="return behind the loop")
     if node.value is not None:
         interpreter.evaluate(node.value)
+    raise _Return
 
 
 def _break(interpreter: Interpreter, node: ast.stmt) -> None:
