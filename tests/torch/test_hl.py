@@ -18,6 +18,7 @@ from tests.torch.hl_kernels import PROGRAMS, doubled, pair
 from tests.torch.observers import Seen
 from tilewright import hl
 from tilewright.base.errors import ArgumentError
+from tilewright.hl.runtime import door
 from tilewright.torch import hl_operators, triton_op
 
 Program = Callable[..., Any]
@@ -123,6 +124,14 @@ def test_fake_tensors() -> None:
     with FakeTensorMode():
         out = doubled(torch.empty(1000, dtype=torch.float16))
     assert out.shape == (1000,) and out.dtype == torch.float16
+
+
+def test_nobody_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "_tracer", None)
+    with FakeTensorMode():
+        x = torch.empty(10)
+    with pytest.raises(hl.exc.TracerNeeded, match=r"import tilewright\.torch"):
+        doubled(x)
 
 
 def test_vmap() -> None:
