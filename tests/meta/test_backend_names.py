@@ -21,7 +21,7 @@ ALLOWED = {
     "tilewright/language/extra/__init__.py": 1,
     "tilewright/language/extra/libdevice.py": 1,
     "tilewright/language/extra/cuda/__init__.py": 2,
-    "tilewright/language/extern.py": 1,
+    "tilewright/language/extra/symbols.py": 1,
     "tilewright/language/polling.py": 1,
     "tilewright/passes/decompose.py": 1,
 }

@@ -99,6 +99,48 @@ def test_version_metadata_and_specs():
     )
 
 
+def test_modules_and_members_that_programs_reach_for():
+    run(
+        POSE
+        + """if 1:
+        from triton.compiler.compiler import ASTSource, CompiledKernel, triton_key
+        from triton.compiler.errors import CompilationError
+        from triton.backends.compiler import GPUTarget
+        from triton.backends.nvidia.driver import CudaDriver
+        from triton.runtime import _allocation, build, cache, driver, interpreter
+        from triton.errors import TritonError
+        from triton.tools.mxfp import MXFP4Tensor
+        from triton.tools.ragged_tma import create_ragged_descriptor
+        from triton.language.core import _unwrap_if_constexpr, view
+        from triton.language.standard import _log2
+        from triton.language.semantic import TritonSemantic
+        import triton.knobs, triton.language.semantic, triton.language.math
+        import triton.language.extra.libdevice as plain
+        for vendor in ("cpu", "cuda", "hip"):
+            exec(f"from triton.language.extra.{vendor} import libdevice as again")
+            exec(f"import triton.language.extra.{vendor}.libdevice")
+            assert again.tanh is plain.tanh, vendor
+        import sys
+        assert "torch" not in sys.modules  # mxfp loads it when a tensor is made
+    """
+    )
+
+
+def test_a_kernel_of_a_worker_without_the_switch_is_told():
+    run(POSE + """if 1:
+        import pickle
+        from triton.compiler.compiler import CompiledKernel
+        real = CompiledKernel.__new__(CompiledKernel)  # as Triton's class of this name arrives from another process
+        real.__dict__.update(src=None, hash="a1", name="kernel", asm={})
+        try:
+            pickle.loads(pickle.dumps(real))
+        except ImportError as error:
+            assert "real Triton" in str(error) and "TILEWRIGHT_AS_TRITON=1" in str(error), error
+        else:
+            raise AssertionError
+    """)  # fmt: skip
+
+
 def test_what_cannot_be_is_refused_with_a_reason():
     run(
         POSE

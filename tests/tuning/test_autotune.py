@@ -251,6 +251,61 @@ def test_interpreted_kernels_take_the_first_configuration():
     assert tuned.best_config is BLOCKS[0]
 
 
+def test_candidates_of_equal_code_are_timed_once(monkeypatch):
+    timed = []
+    bench = lambda call, quantiles: timed.append(call) or [1.0 + len(timed)] * 3
+    configs = [Config({"BLOCK": block}, num_warps=warps) for block in (16, 32) for warps in (2, 4, 8)]
+    tuned = tilewright.autotune(configs, key=[], do_bench=bench)(double)
+    launch_double(tuned)
+    assert len(timed) == 2 and [tuned.configs_timings[config][0] for config in configs] == [2.0] * 3 + [3.0] * 3
+    hooked = [Config({"BLOCK": 16}, num_warps=warps, pre_hook=lambda args: None) for warps in (2, 4)]
+    launch_double(tilewright.autotune(hooked, key=[], do_bench=bench)(double))
+    assert len(timed) == 4  # a hook may make a difference
+
+
+# --- subclasses, as libraries have them ------------------------------------------------------------
+
+
+class Counted(tilewright.Autotuner):
+    def run(self, *args, **kwargs):
+        self.calls = [*getattr(self, "calls", []), sorted(kwargs)]
+        return super().run(*args, **kwargs)
+
+    def _bench(self, *args, config, **meta):
+        self.benched = [*getattr(self, "benched", []), config]
+        return super()._bench(*args, config=config, **meta)
+
+
+def test_what_a_subclass_puts_before_a_launch_and_a_measurement_is_called():
+    tuned = Counted(double, double.arg_names, BLOCKS, ["n"], None, None, None, None, None, 1, 1, False)
+    for _ in range(2):
+        launch_double(tuned)
+    assert tuned.calls == [["grid", "warmup"]] * 2 and tuned.benched == BLOCKS
+    assert tuned.best_config in BLOCKS and set(tuned.configs_timings) == set(BLOCKS)
+
+
+def test_a_subclass_that_measures_by_itself_is_told_what_cannot_run():
+    class Policy(tilewright.Autotuner):
+        def run(self, *args, **kwargs):
+            self.nargs = dict(zip(self.arg_names, args))
+            self.times = {config: self._bench(*args, config=config, **kwargs) for config in self.prune_configs(kwargs)}
+            config = min(self.times, key=lambda config: self.times[config])
+            return self.fn.run(*args, **kwargs, **config.all_kwargs())
+
+    tuned = Policy(only_small, only_small.arg_names, BLOCKS, [], None, None, warmup=1, rep=1)
+    x = np.zeros(64, np.int32)
+    tuned[(1,)](x)
+    assert x[15] == 16 and tuned.times[BLOCKS[2]] == [float("inf")] * 3 and tuned.times[BLOCKS[0]][0] > 0
+
+
+def test_anything_with_run_can_be_launched():
+    class Noted(tilewright.KernelInterface):
+        def run(self, *args, **kwargs):
+            return args, kwargs
+
+    assert Noted()[(3,)](1, n=2) == ((1,), {"grid": (3,), "warmup": False, "n": 2})
+
+
 def test_heuristics_compute_parameters_in_order():
     rules = {"n": lambda args: args["x_ptr"].size, "BLOCK": lambda args: tilewright.next_power_of_2(args["n"])}
     kernel = tilewright.heuristics(rules)(double)

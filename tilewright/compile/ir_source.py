@@ -13,12 +13,14 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
 from tilewright.base.errors import TilewrightError, UnsupportedError
-from tilewright.compile.late import pipeline
+from tilewright.compile.late import ordered, pipeline
 from tilewright.compile.request import Request
 from tilewright.compile.sources import simplify
 from tilewright.compile.specialize import Specialization
 from tilewright.ir.types import TilePointerType, dtype_of
 from tilewright.ops.function import FuncOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
 
@@ -77,6 +79,7 @@ class IRSource:
             metadata["params"] = list(request.specialization.names)
             # parsed once more: the passes work in place, and a source may be compiled twice
             module = parse_module(source.text, str(source.path))
+            _refuse_effects(module)
             return simplify(module, metadata, pipeline.SIMPLIFY_TEXT)
 
         return Stage(run, print_module)
@@ -88,6 +91,16 @@ def _public_function(module: ModuleOp) -> FuncOp:
     if len(public) != 1:
         raise TilewrightError(f"a module to compile has one public tt.func, this one has {len(public)}")
     return public[0]
+
+
+def _refuse_effects(module: ModuleOp) -> None:
+    """Raise UnsupportedError for reductions and scans that print or assert: the front end makes loops of these."""
+    for op in module.walk():
+        if isinstance(op, (ReduceOp, ScanOp)) and ordered.has_effects(op.regions[0]):
+            raise UnsupportedError(
+                f"{op.name} with a function that prints or asserts is not compiled from text",
+                hint="compile the kernel from its Python source, or take the print out of the text",
+            )
 
 
 def _signature(kind: Attribute) -> str:

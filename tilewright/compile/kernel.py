@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tilewright.backends.protocol import Launch
 from tilewright.base.decision import Decision, from_records
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, PosingError
 from tilewright.base.hooks import LazyDict
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
@@ -192,6 +192,15 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
             self.metadata = Metadata(cast(Any, self.metadata)._asdict())
         if self.module is None:
             self.module = backend_of(self.target).load(self.binary, self.metadata)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "specialization" not in state:  # Triton's class of this name, by whose name Tilewright poses
+            raise PosingError(
+                "a worker process has compiled a kernel with the real Triton: it imports triton without the switch",
+                hint="start workers after tilewright.as_triton(), or with TILEWRIGHT_AS_TRITON=1 and tilewright "
+                "imported ahead of triton; the distribution tilewright-triton does that for a whole environment",
+            )
+        self.__dict__.update(state)
 
     def __repr__(self) -> str:
         return f"<CompiledKernel {self.name} for {self.target}>"

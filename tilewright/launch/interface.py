@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -29,8 +30,13 @@ class KernelInterface(Subscript, InPython, Generic[T]):
         return self.launcher(grid)(*args, **kwargs)
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
-        """What launches over `grid` when it is called with the arguments; no tracer is asked."""
-        raise NotImplementedError
+        """What launches over `grid` when it is called with the arguments; no tracer is asked.
+
+        By default that is `run`, where a subclass in a library has one of its own.
+        """
+        if type(self).run is KernelInterface.run:
+            raise NotImplementedError(f"{type(self).__name__} has neither `launcher` nor `run`")
+        return functools.partial(self.run, grid=grid, warmup=False)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch over `grid`, or with `warmup` only compile."""

@@ -110,7 +110,7 @@ class Autotuner(KernelInterface[Any]):
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.nargs: dict[str, Any] = {}
-        self._known = KnownChoices()
+        self._known, self._has_own_run = KnownChoices(), type(self).run is not Autotuner.run
         self.number = give_number(self)
         named_after(self, self.base_fn)
 
@@ -154,7 +154,13 @@ class Autotuner(KernelInterface[Any]):
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` with the best configuration for the arguments that it is called with."""
-        return functools.partial(self._launch, grid)
+        return super().launcher(grid) if self._has_own_run else functools.partial(self._launch, grid)
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch over `grid`, or with `warmup` only compile; subclasses in libraries put their own before it."""
+        if self._has_own_run and not warmup:
+            return self._launch(grid, *args, **kwargs)
+        return super().run(*args, grid=grid, warmup=warmup, **kwargs)
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args))
@@ -164,7 +170,8 @@ class Autotuner(KernelInterface[Any]):
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
             launched = self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
-            self._known.remember(self, self.tuning_key(kwargs), config, args, kwargs)
+            if not self._has_own_run:
+                self._known.remember(self, self.tuning_key(kwargs), config, args, kwargs)
             return launched
         finally:
             self.nargs = {}
@@ -203,7 +210,10 @@ class Autotuner(KernelInterface[Any]):
         outcomes = results.load(id, len(candidates)) if self._keeps_results() else None
         from_disk = outcomes is not None
         if outcomes is None:
-            timings = self._time_all(candidates, args, kwargs, grid)
+            if type(self)._bench is Autotuner._bench:
+                timings = self._time_all(candidates, args, kwargs, grid)
+            else:
+                timings = {config: self._bench(*args, config=config, grid=grid, **kwargs) for config in candidates}
             if self._keeps_results():
                 rows = [(config.all_kwargs(), self.failures.get(config, timings[config])) for config in candidates]
                 results.store(id, facts, rows)
@@ -241,18 +251,24 @@ class Autotuner(KernelInterface[Any]):
         Raises:
             Exception: of the first candidate, if none can run.
         """
-        if self.use_cuda_graph and gpu_of([*self.nargs.values(), *kwargs.values()]) is None:
-            warnings.warn("autotune: use_cuda_graph means nothing on a CPU, which has no graphs", stacklevel=5)
-        elif self.use_cuda_graph and self.changes_arguments:
-            warnings.warn("autotune: use_cuda_graph is not done where hooks must run between launches", stacklevel=5)
-        race: Race[Config] = Race(self.base_fn, self._measure, self._executor(), self.check)
-        for config in candidates:
-            race.enter(config, self._candidate(config, args, kwargs, grid), *self._offers(config, args, kwargs, grid))
+        race = self._race(candidates, args, kwargs, grid)
         timings = race.run()
         self.failures = {config: Failure.of(error) for config, error in race.errors.items()}
         if len(race.errors) == len(candidates):
             raise race.errors[candidates[0]]
         return {config: timings.get(config, list(_NEVER)) for config in candidates}
+
+    def _race(self, candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Race[Config]:
+        """The race of these candidates, which has not begun."""
+        if self.use_cuda_graph and gpu_of([*self.nargs.values(), *kwargs.values()]) is None:
+            warnings.warn("autotune: use_cuda_graph means nothing on a CPU, which has no graphs", stacklevel=6)
+        elif self.use_cuda_graph and self.changes_arguments:
+            warnings.warn("autotune: use_cuda_graph is not done where hooks must run between launches", stacklevel=6)
+        race: Race[Config] = Race(self.base_fn, self._measure, self._executor(), self.check)
+        for config in candidates:
+            candidate, offers = self._candidate(config, args, kwargs, grid), self._offers(config, args, kwargs, grid)
+            race.enter(config, candidate, *offers, config.pre_hook)
+        return race
 
     def _executor(self) -> Executor | None:
         return knobs.autotuning.executor if self.executor is None else self.executor
@@ -268,10 +284,10 @@ class Autotuner(KernelInterface[Any]):
         elsewhere = functools.partial(remote_launch, self.fn, args, current, grid, *lists)
         return compile, (lambda: None) if own else elsewhere, {**self.nargs, **current}
 
-    def _bench(self, *args: Any, config: Config, grid: Any, **meta: Any) -> list[float]:
-        """Times of one candidate, under the name by which subclasses in libraries call it."""
+    def _bench(self, *args: Any, config: Config, grid: Any, warmup: bool = False, **meta: Any) -> list[float]:
+        """Times of one candidate, infinite if it cannot run; for subclasses in libraries to call or to replace."""
         self.nargs = dict(zip(self.arg_names, args))
-        return self._time_all([config], args, meta, grid)[config]
+        return self._race([config], args, meta, grid).run().get(config, list(_NEVER))
 
     def _candidate(self, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Candidate:
         clash = kwargs.keys() & config.kwargs.keys()

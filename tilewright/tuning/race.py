@@ -23,6 +23,7 @@ from tilewright.base.errors import (
 )
 from tilewright.base.knobs import knobs
 from tilewright.compile.forks import ForkExecutor, can_fork
+from tilewright.compile.kernel import CompiledKernel
 from tilewright.devices.places import gpu_of
 from tilewright.launch import asynchronous
 from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
@@ -54,6 +55,7 @@ class _Entry:
     compile: Callable[[], Any]
     elsewhere: Callable[[], RemoteLaunch | None]
     arguments: dict[str, Any]
+    own: Any
 
 
 class Race(Generic[C]):
@@ -87,6 +89,7 @@ class Race(Generic[C]):
         compile: Callable[[], Any],
         elsewhere: Callable[[], RemoteLaunch | None],
         arguments: dict[str, Any],
+        own: Any = None,
     ) -> None:
         """Add a candidate.
 
@@ -96,8 +99,9 @@ class Race(Generic[C]):
             compile: compiles it without launching.
             elsewhere: gives its launch for another process; None if it must be measured here.
             arguments: of the launch by name.
+            own: what only candidates that have it in common may share a measurement for.
         """
-        self._entries[name] = _Entry(candidate, compile, elsewhere, arguments)
+        self._entries[name] = _Entry(candidate, compile, elsewhere, arguments, own)
 
     def run(self) -> dict[C, list[float]]:
         """[median, 20 %, 80 %] in milliseconds of every candidate that has not failed."""
@@ -115,7 +119,7 @@ class Race(Generic[C]):
     def _compile(self, step: Callable[[str], None]) -> None:
         """Compile all; where that would be no faster the first launch of each does it."""
         executor = self._executor or _processes(len(self._entries))
-        if executor is None or knobs.runtime.no_jit or self._kernel.is_interpreted or asynchronous.active():
+        if executor is None or not self._may_compile():
             return
         made: dict[C, Any] = {}
         try:
@@ -129,6 +133,9 @@ class Race(Generic[C]):
         finally:
             if executor is not self._executor:
                 executor.shutdown()
+
+    def _may_compile(self) -> bool:
+        return not (knobs.runtime.no_jit or self._kernel.is_interpreted or asynchronous.active())
 
     def _attempt(self, name: C, do: Callable[[], Any]) -> Any:
         try:
@@ -159,7 +166,27 @@ class Race(Generic[C]):
     # --- timing --------------------------------------------------------------------------------------
 
     def _time(self, step: Callable[[str], None]) -> dict[C, list[float]]:
-        how, left = self._how, self._left()
+        same = self._same_code()
+        timings = self._measured({name: self._entries[name] for name in dict.fromkeys(same.values())}, step)
+        for name, first in same.items():
+            if first in self.errors:
+                self.errors[name] = self.errors[first]
+        return {name: timings[first] for name, first in same.items() if first in timings}
+
+    def _same_code(self) -> dict[C, C]:
+        """Each candidate that is left, with the first that is the same code: on a CPU most options change nothing."""
+        found: dict[C, C] = {}
+        firsts: dict[Any, C] = {}
+        for name, entry in self._left().items() if self._may_compile() else ():
+            made = self._attempt(name, entry.compile)
+            kernels = made if isinstance(made, list) else [made]
+            if all(isinstance(kernel, CompiledKernel) for kernel in kernels):
+                found[name] = firsts.setdefault((*(kernel.hash for kernel in kernels), entry.own), name)
+        return {name: found.get(name, name) for name in self._left()}
+
+    def _measured(self, left: dict[C, _Entry], step: Callable[[str], None]) -> dict[C, list[float]]:
+        """Times of these candidates, by the way that was asked for."""
+        how = self._how
         if how.do_bench is not None:
             return self._time_by(how.do_bench, left, step)
         if self._executor is not None:

@@ -86,7 +86,7 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
         metadata.update(
             symbol=kernel.symbol,
             shared=kernel.shared_bytes,
-            num_warps=kernel.num_warps,
+            block_warps=kernel.num_warps,
             cluster=kernel.cluster,
             asserts=list(kernel.asserts),
             needs_log=kernel.needs_log,
@@ -104,7 +104,7 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
         )
         if made is None:
             return text.encode() + b"\0"
-        warps, shared = metadata["num_warps"], metadata["shared"] + made.shared_bytes
+        warps, shared = metadata["block_warps"], metadata["shared"] + made.shared_bytes
         metadata.update(
             n_regs=made.registers,
             n_spills=made.spill_bytes,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tilewright.language.extra import cuda, libdevice
+from tilewright.language.extra import cpu, cuda, hip, libdevice
 
-__all__ = ["cuda", "libdevice"]
+__all__ = ["cpu", "cuda", "hip", "libdevice"]

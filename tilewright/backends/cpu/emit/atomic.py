@@ -2,7 +2,7 @@
 
     for each element where the mask holds: old = atomicrmw / cmpxchg at its pointer
 
-Half-precision sums have no instruction and run as a compare-and-swap loop on their bits.
+Half-precision sums have no instruction and run as a compare-and-swap loop on their bits; extrema are those of integers.
 """
 
 from __future__ import annotations

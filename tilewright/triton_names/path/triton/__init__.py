@@ -4,8 +4,6 @@
 
 __tilewright__ = True
 
-import sys as _sys
-
 from tilewright import (
     AsyncCompileMode,
     CompilationError,
@@ -38,8 +36,6 @@ from tilewright.triton_names import switch as _switch
 
 __version__ = "3.9.0"
 
-if _switch.FOLDER not in _sys.path:  # this package was installed by itself: its metadata are beside Tilewright's copy
-    _sys.path.append(_switch.FOLDER)
 _switch.share()
 
 from . import _C, backends, errors, knobs, tools
