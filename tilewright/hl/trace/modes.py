@@ -24,7 +24,7 @@ from tilewright.hl.trace import shape_arguments
 from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.indexing import load, store
 from tilewright.hl.trace.parts import assign_part, part
-from tilewright.hl.trace.state import Trace, raw_shape
+from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 Handler = Callable[..., Any]
@@ -306,7 +306,7 @@ def _host_operation(trace: Trace, function: Any, name: str, args: tuple[Any, ...
         if argument.alias_info is not None and argument.alias_info.is_write:
             changed = args[at] if at < len(args) else kwargs.get(argument.name)
             for _, tensor in tensors(changed):
-                trace.wrote(tensor)
+                trace.written.add(memory_of(tensor))
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd

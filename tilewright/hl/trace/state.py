@@ -258,10 +258,6 @@ class Trace:
             self.hosts[id(tensor)] = found
         return found
 
-    def wrote(self, tensor: Any) -> None:
-        """Note that memory of a tensor of the host is written."""
-        self.written.add(memory_of(tensor))
-
     # --- axes ----------------------------------------------------------------------------------------
 
     def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
