@@ -153,6 +153,10 @@ class FailedToUnpackTile(IncorrectTileUsage):
     """Several loop variables, one range."""
 
 
+class NestedDeviceLoopsConflict(IncorrectTileUsage):
+    """A loop has the registered block size of a loop around it."""
+
+
 class BarrierOnlyAllowedAtTopLevel(Error):
     """`hl.barrier()` inside a loop."""
 

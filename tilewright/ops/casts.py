@@ -153,6 +153,7 @@ ExtUIOp = _conversion(
     "wider",
     ref.extend(ref.unsigned),
     _cast_samples(_WIDEN, ("i32", "i8", "wider")),
+    facts.zero_extend,
 )
 TruncIOp = _conversion(
     "trunci", "The low bits.", _INT_INT, "narrower", ref.truncate, _cast_samples(_NARROW, ("i8", "i32", "narrower"))

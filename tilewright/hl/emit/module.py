@@ -111,6 +111,10 @@ class _Launcher(ast.NodeTransformer):
         self.constants = iter(traced.constants)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        place = node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+        if place in self.traced.read:
+            target = ast.Name(self.traced.read[place], ast.Store())
+            return ast.copy_location(ast.NamedExpr(target, node), node)
         if self._marked(node.func, "host_constant"):
             value = self._constant(next(self.constants))
             return ast.copy_location(ast.parse(value, mode="eval").body, node)
