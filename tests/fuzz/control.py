@@ -149,9 +149,26 @@ def while_loop(g: Generator) -> None:
     statement = g.add(f"while {name} < {limit}:")
     with g.block(statement.body, loop=True):
         g.scopes[-1].append(Value(name, (), "int32", frozen=True))
+        place = g.random.choice(("head", "end", "", ""))
+        if place == "head":
+            _break(g, name)
         g.fill(g.random.randint(1, 3))
         change_some(g, g.random.randint(1, 2))
+        if place == "end":
+            _break(g, name)
         g.add(f"{name} += {step}")
+
+
+def _break(g: Generator, counter: str) -> None:
+    """Leave the loop beyond some number, in one of many spellings."""
+    limit, least = g.scalar(g.random.choice((0, 1, 2, 3))), g.random.randint(0, 3)
+    spellings = (
+        f"{counter} >= {limit}", f"not ({counter} < {limit})", f"{limit} - {counter} < 1", f"2 * {counter} > {least}",
+        f"({counter} > {limit}) | ({counter} >= {least})", f"{counter} == {least}",
+    )  # fmt: skip
+    statement = g.add(f"if {g.random.choice(spellings)}:")
+    with g.block(statement.body):
+        g.add("break")
 
 
 def _condition(g: Generator) -> str:
