@@ -51,8 +51,8 @@ fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interprete
 fuzz-hl: $(VENV)/.test ## run CASES random hl kernels under three configurations each against the tiled reference
 	@$(BIN)/python -m tests.hl.fuzz --cases $(CASES) $(FUZZ)
 
-stress: $(VENV)/.test ## hammer the caches at length: threads, processes that are killed, damaged files
-	@TILEWRIGHT_STRESS=1 $(BIN)/python -m pytest -q tests/stress
+stress: $(VENV)/.test ## hammer the caches at length: threads, processes that are killed, damaged files and object files
+	@TILEWRIGHT_STRESS=1 $(BIN)/python -m pytest -q tests/stress tests/backends/llvm/test_objectfile.py
 
 test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front end and run them here, and the other way round
 	@$(VENV)-interop/bin/python -m pytest -q -p no:cacheprovider tests/interop

@@ -107,10 +107,54 @@ def test_what_is_assumed_not_to_be_negative_wraps_in_runs(predicate: str, bound:
     assert facts_of(body, "x").contiguity == ((16,) if known else (1,))
 
 
+FLAT = """
+  %c1024 = arith.constant 1024 : i32
+  %pid = tt.get_program_id x : i32
+  %base = arith.muli %pid, %c1024 : i32
+  %r = tt.make_range {start = 0 : i32, end = 1024 : i32} : tensor<1024xi32>
+  %bs = tt.splat %base : i32 -> tensor<1024xi32>
+  %e = arith.addi %bs, %r : tensor<1024xi32>
+  %cols = arith.constant dense<768> : tensor<1024xi32>
+  %low = arith.constant dense<255> : tensor<1024xi32>
+  %by = arith.constant dense<8> : tensor<1024xi32>
+  %row = arith.divsi %e, %cols : tensor<1024xi32>
+  %col = arith.remsi %e, %cols : tensor<1024xi32>
+  %and = arith.andi %e, %low : tensor<1024xi32>
+  %shr = arith.shrsi %e, %by : tensor<1024xi32>
+  %start = arith.subi %e, %col : tensor<1024xi32>
+  %ps = tt.splat %p : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %cp = tt.bitcast %ps : tensor<1024x!tt.ptr<f32>> -> tensor<1024x!tt.ptr<i32>>
+  %at = tt.addptr %cp, %row : tensor<1024x!tt.ptr<i32>>, tensor<1024xi32>
+  %id = tt.load %at : tensor<1024x!tt.ptr<i32>>
+  %far = arith.muli %id, %cols : tensor<1024xi32>
+  %flat = arith.addi %far, %col : tensor<1024xi32>
+  %again = tt.load %at {isVolatile = true} : tensor<1024x!tt.ptr<i32>>
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "contiguity", "constancy"),
+    [
+        ("row", 1, 256),
+        ("col", 256, 1),
+        ("and", 256, 1),
+        ("shr", 1, 256),
+        ("start", 1, 256),
+        ("id", 1, 256),
+        ("flat", 256, 1),
+        ("again", 1, 1),
+    ],
+)
+def test_rows_of_a_flat_block_are_runs(value: str, contiguity: int, constancy: int) -> None:
+    found = facts_of(FLAT, value)
+    assert (found.contiguity, found.constancy) == ((contiguity,), (constancy,))
+
+
 # --- brute force -------------------------------------------------------------------------------------------
 
-LEAVES = ["%r", "%rev", "%c", "%k", "%ns", "%ms"]
+LEAVES = ["%r", "%rev", "%c", "%k", "%two", "%low", "%ns", "%ms"]
 OPS = ["arith.addi", "arith.subi", "arith.muli", "arith.divsi", "arith.remsi", "arith.minsi", "arith.maxsi"]
+OPS += ["arith.andi", "arith.shrsi", "arith.shrui", "arith.shli", "arith.divui", "arith.remui"]
 
 
 @st.composite
@@ -118,7 +162,9 @@ def expressions(draw: st.DrawFn) -> tuple[str, int]:
     lines, values = [], list(LEAVES)
     for index in range(draw(st.integers(1, 6))):
         a, b = draw(st.sampled_from(values)), draw(st.sampled_from(values))
-        lines.append(f"%v{index} = {draw(st.sampled_from(OPS))} {a}, {b} : tensor<32xi32>")
+        op = draw(st.sampled_from(OPS))
+        b = "%two" if op == "arith.shli" else b  # nothing may overflow
+        lines.append(f"%v{index} = {op} {a}, {b} : tensor<32xi32>")
         values.append(f"%v{index}")
     return "\n".join(lines), len(lines)
 
@@ -140,6 +186,8 @@ def test_facts_hold_for_every_lane(
       %r = tt.make_range {{start = {start} : i32, end = {start + size} : i32}} : tensor<32xi32>
       %c = arith.constant dense<{constant}> : tensor<32xi32>
       %k = arith.constant dense<4> : tensor<32xi32>
+      %two = arith.constant dense<2> : tensor<32xi32>
+      %low = arith.constant dense<7> : tensor<32xi32>
       %ns = tt.splat %n : i32 -> tensor<32xi32>
       %ms = tt.splat %m : i32 -> tensor<32xi32>
       %rev = arith.subi %c, %r : tensor<32xi32>

@@ -147,6 +147,50 @@ def early_exit(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr,
 
 
 @spelled(MATMUL, _USUAL)
+def left_for_ever(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    k = tl.arange(0, BK)
+    a, b = a_ptr + m[:, None] * K + k[None, :], b_ptr + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    i = 0
+    while True:
+        if i >= K:
+            break
+        acc = tl.dot(tl.load(a), tl.load(b), acc)
+        a += BK
+        b += BK * N
+        i += BK
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def left_at_the_end(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    k = tl.arange(0, BK)
+    a, b = a_ptr + m[:, None] * K + k[None, :], b_ptr + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        acc = tl.dot(tl.load(a), tl.load(b), acc)
+        if i + BK >= K:
+            break
+        a += BK
+        b += BK * N
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def skipped_trips(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for t in range(0, K):
+        if t * BK >= K:
+            continue
+        k = t * BK + tl.arange(0, BK)
+        acc = tl.dot(tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :]), acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
 def block_pointers(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     pm, pn = tl.program_id(0) * BM, tl.program_id(1) * BN
     a = tl.make_block_ptr(a_ptr, (M, K), (K, 1), (pm, 0), (BM, BK), (1, 0))

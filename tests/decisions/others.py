@@ -15,6 +15,7 @@ GATHERS: list[Spelling] = []
 COLUMN_SUMS: list[Spelling] = []
 STENCILS: list[Spelling] = []
 HISTOGRAMS: list[Spelling] = []
+SEGMENTS: list[Spelling] = []
 RUNNING_PRODUCTS: list[Spelling] = []
 SMALL_PRODUCTS: list[Spelling] = []
 
@@ -46,6 +47,23 @@ def flat_elements(table, ids, out, rows, COLUMNS: tl.constexpr):
     tl.store(out + e, tl.load(table + picked * COLUMNS + j, inside), inside)
 
 
+@spelled(GATHERS, "*fp32:16, *i64:16, *fp32:16, i32, 256")
+def flat_bits(table, ids, out, rows, COLUMNS: tl.constexpr):
+    e = tl.program_id(0) * 64 * COLUMNS + tl.arange(0, 64 * COLUMNS)
+    inside = e < rows * COLUMNS
+    picked = tl.load(ids + (e >> 8), inside, 0)
+    tl.store(out + e, tl.load(table + (picked << 8) + (e & 255), inside), inside)
+
+
+@spelled(GATHERS, "*fp32:16, *i64:16, *fp32:16, i32, 256")
+def flat_whole_blocks(table, ids, out, rows, COLUMNS: tl.constexpr):
+    e = tl.program_id(0) * 64 * COLUMNS + tl.arange(0, 64 * COLUMNS)[:]
+    j, r = e % COLUMNS, e // COLUMNS
+    picked = tl.load(ids + r, None, eviction_policy="evict_last")
+    picked = tl.where(picked < 0, picked + 4096, picked)
+    tl.store(out + e, tl.load(table + (j + COLUMNS * picked), None), None)
+
+
 # --- out[j] = sum of x[:, j] ----------------------------------------------------------------------------------
 
 
@@ -74,6 +92,27 @@ def row_after_row(x, out, rows, columns, COLUMNS: tl.constexpr):
     j, total = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.zeros((COLUMNS,), tl.float32)
     for i in range(rows):
         total += tl.load(x + i * columns + j, j < columns, 0.0)
+    tl.store(out + j, total, j < columns)
+
+
+@spelled(COLUMN_SUMS, "*fp32:16, *fp32:16, i32, i32:16, 128")
+def chosen_sums(x, out, rows, columns, COLUMNS: tl.constexpr):
+    j, i = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[:, None], tl.arange(0, 32)[None, :]
+    total = tl.full((COLUMNS, 32), 0.0, tl.float32)
+    for start in tl.range(0, rows, 32):
+        inside = (start + i < rows) & (j < columns)
+        value = tl.load(x + (j + columns * (start + i)), inside, 0.0, eviction_policy="evict_first")
+        total = tl.where(inside, total + value, total)
+    tl.store(out + j, tl.sum(total, 1)[:, None], j < columns)
+
+
+@spelled(COLUMN_SUMS, "*fp32:16, *fp32:16, i32, i32:16, 128")
+def columns_first(x, out, rows, columns, COLUMNS: tl.constexpr):
+    j, total = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.zeros((COLUMNS,), tl.float32)
+    for start in range(0, rows, 32):
+        i = start + tl.arange(0, 32)
+        inside = (j < columns)[:, None] & (i < rows)[None, :]
+        total += tl.sum(tl.load(x + j[:, None] + i[None, :] * columns, inside, 0.0), 1)
     tl.store(out + j, total, j < columns)
 
 
@@ -126,6 +165,28 @@ def atomics(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
 def relaxed_atomics(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(out + tl.load(x + i, i < n, 0), 1, mask=i < n, sem="relaxed")
+
+
+@spelled(SEGMENTS, "*fp32:16, *i32:16, *fp32:16, i32, 1024")
+def segments(x, ids, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.atomic_add(out + tl.load(ids + i, inside, 0), tl.load(x + i, inside, 0.0), mask=inside)
+
+
+@spelled(SEGMENTS, "*fp32:16, *i32:16, *fp32:16, i32, 1024")
+def relaxed_segments_of_a_tile(x, ids, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    at = out + tl.load(ids + i, i < n, 0)
+    tl.atomic_add(at, tl.load(x + i, i < n, 0.0), i < n, "relaxed")
+
+
+@spelled(SEGMENTS, "*fp32:16, *i32:16, *fp32:16, i32, 1024")
+def segments_of_the_device(x, ids, out, n, BLOCK: tl.constexpr):
+    for part in range(2):
+        i = tl.program_id(0) * BLOCK + part * (BLOCK // 2) + tl.arange(0, BLOCK // 2)
+        if part * (BLOCK // 2) < n:
+            tl.atomic_add(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0.0), i < n, scope="gpu")
 
 
 # --- running products of the rows ---------------------------------------------------------------------------------
@@ -187,4 +248,4 @@ def columns_in_a_loop(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK
     tl.store(out + z * m * n + i * n + j, acc, (i < m) & (j < n))
 
 
-OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + RUNNING_PRODUCTS + SMALL_PRODUCTS
+OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS

@@ -47,6 +47,22 @@ def test_arguments_of_builtins() -> None:
     failure(unknown, F32, marked="tl.store(p, 1.0, maks=None)", match="unexpected keyword argument 'maks'")
 
 
+@pytest.mark.parametrize(("other", "named"), [("-0.0", "-0.0"), ("float('nan')", "NaN")])
+@pytest.mark.parametrize("function", ["min", "max"])
+def test_extremes_of_constants_that_have_no_order(tmp_path, function: str, other: str, named: str) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(f"def kernel(p):\n    tl.store(p, {function}(1.0, {other}))\n")
+    namespace: dict[str, object] = {"tl": tl}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    error = failure(
+        jit(namespace["kernel"]),
+        F32,
+        marked=f"{function}(1.0, {other})",
+        match=f"{function}() of constants does not take {named}",
+    )
+    assert f"tl.{function}imum" in str(error)
+
+
 def test_errors_in_a_callee_show_the_calls() -> None:
     @jit
     def inner(x):

@@ -166,6 +166,25 @@ add("atomics", read_modify_write, integers(), zeros(dtype=np.int32), N=N)
 
 
 @tw.jit
+def extremes_of_halves(x, memory, rows, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value = tl.load(x + i)
+    tl.atomic_max(memory + i % 8, value, mask=i < 50)
+    tl.atomic_min(memory + 8 + i % 8, value, sem="relaxed")
+    target = tl.make_tensor_descriptor(rows, [N // 8, 8], [8, 1], [4, 8])
+    for row in range(0, N // 8, 4):
+        block = tl.reshape(value, (N // 8, 8))
+        target.atomic_max([row, 0], tl.max(block, 0)[None, :] + tl.zeros((4, 8), tl.float16))
+        target.atomic_add([row, 0], tl.full((4, 8), 2.0, tl.float16))
+
+
+add(
+    "atomics of halves", extremes_of_halves, floats().astype(np.float16), zeros(16, dtype=np.float16),
+    zeros(8, 8, dtype=np.float16), N=N,
+)  # fmt: skip
+
+
+@tw.jit
 def wait_for_others(flags, out, N: tl.constexpr):
     i = tl.arange(0, N)
     if tl.program_id(0) == 0:

@@ -193,18 +193,17 @@ def test_a_condition_of_many_elements():
         kernel(torch.randn(3))
 
 
-def test_break_out_of_a_branch_on_values():
+def test_break_out_of_the_grid():
     @hl.kernel
     def kernel(x):
         out = torch.empty_like(x)
         for i in hl.grid(x.size(0)):
-            for j in range(3):
-                if x[i] > 0:
-                    break
+            if x[i] > 0:
+                break
             out[i] = x[i]
         return out
 
-    with pytest.raises(exc.NotAllowedOnDevice, match="break"):
+    with pytest.raises(exc.NotAllowedOnDevice, match=r"break[\s\S]*`continue`"):
         kernel(torch.randn(3))
 
 
@@ -460,3 +459,22 @@ def test_functions_are_called():
     x = torch.randn(9)
     close(kernel, torch.relu(x * 2) + 3, x, torch.relu)
     close(kernel, torch.exp(x * 2) + 3, x, lambda value: value.exp())
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_returns_inside_branches_of_the_host(static):
+    @hl.kernel(static_shapes=static)
+    def kernel(x, wants_both):
+        out = torch.empty_like(x)
+        if x.size(0) == 0:
+            return out
+        for tile in hl.tile(x.size(0)):
+            out[tile] = x[tile] * 2
+        if wants_both:
+            return out, x
+        return out
+
+    x = torch.randn(9)
+    close(kernel, x * 2, x, False)
+    torch.testing.assert_close(kernel(x, True), (x * 2, x))
+    assert kernel(x[:0], True).shape == (0,)

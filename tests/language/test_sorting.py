@@ -88,11 +88,18 @@ def test_bitonic_merge_orders_a_rise_and_a_fall() -> None:
     np.testing.assert_array_equal(out, values)
 
 
-def bad_axis_kernel(x, M: tl.constexpr):
+def axis_kernel(x, M: tl.constexpr, AXIS: tl.constexpr, F: tl.constexpr):
     i = tl.arange(0, M)
-    tl.store(x + i[:, None] * M + i[None, :], tl.sort(tl.load(x + i[:, None] * M + i[None, :]), 0))
+    F(tl.load(x + i[:, None] * M + i[None, :]), dim=AXIS)
 
 
-def test_only_the_last_dimension() -> None:
+@pytest.mark.parametrize("axis", [0, 2, 3, -2, -3])
+@pytest.mark.parametrize("function", [tl.sort, tl.bitonic_merge])
+def test_only_the_last_dimension(function: object, axis: int) -> None:
     with pytest.raises(CompilationError, match="only minor dimension"):
-        build(bad_axis_kernel, np.zeros((4, 4), np.float32), M=4)
+        build(axis_kernel, np.zeros((4, 4), np.float32), M=4, AXIS=axis, F=function)
+
+
+@pytest.mark.parametrize("axis", [None, -1, 1])
+def test_the_last_dimension_has_three_names(axis: int | None) -> None:
+    build(axis_kernel, np.zeros((4, 4), np.float32), M=4, AXIS=axis, F=tl.sort)

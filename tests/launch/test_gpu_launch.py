@@ -54,6 +54,18 @@ def test_a_launch_on_a_gpu(fake: FakeCuda) -> None:
     assert len(fake.launches) == 2
 
 
+def test_a_program_of_several_blocks_is_one(fake: FakeCuda) -> None:
+    """`num_ctas` changes neither the grid nor what the metadata say of the options."""
+    scale.clear()
+    kernel = scale[(3,)](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64, num_warps=2, num_ctas=2)
+    told = fake.launches[-1]
+    assert (told["grid"], told["block"], told["attributes"]) == ((3, 1, 1), (128, 1, 1), [])
+    assert kernel.packed_metadata == (2, 2, 0) and kernel.n_max_threads == 128
+    assert (kernel.metadata.num_warps, kernel.metadata.num_ctas, kernel.metadata.cluster_dims) == (2, 2, (2, 1, 1))
+    usual = scale[(3,)](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64, num_warps=2)
+    assert usual.hash != kernel.hash and fake.launches[-1]["block"] == (64, 1, 1)
+
+
 def test_one_kernel_serves_cpu_and_gpu(fake: FakeCuda) -> None:
     X[:] = range(64)
     Y[:] = 0

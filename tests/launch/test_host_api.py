@@ -121,9 +121,9 @@ def test_a_written_signature_must_be_complete():
         tilewright.compile(tilewright.compiler.ASTSource(fill, {"out_ptr": "*i32", "value": "i32"}, {"BLOCK": 16}))
     with pytest.raises(ArgumentError, match="no parameter 'm'"):
         tilewright.compiler.ASTSource(fill, {}, {"m": 16})
-    with pytest.raises(ArgumentError, match="takes an ASTSource or a .ttir file, got JITFunction"):
+    with pytest.raises(ArgumentError, match="takes an ASTSource or the file of a stage, got JITFunction"):
         tilewright.compile(fill)
-    with pytest.raises(UnsupportedError, match="only tile IR files"):
+    with pytest.raises(ArgumentError, match=r"no file kernel\.ptx"):
         tilewright.compile("kernel.ptx")
 
 
@@ -137,6 +137,28 @@ def test_a_file_of_tile_ir_compiles_and_runs(tmp_path):
         kernel = tilewright.compile(made, options={"num_warps": 8})
         kernel[(1,)](out, 7, 9)
         assert out.tolist() == [7] * 9 + [0] and kernel.metadata.num_warps == 8
+
+
+def test_a_reduction_of_text_that_prints_is_refused(tmp_path):
+    """The front end makes loops of these; what Triton writes has the print inside of the reduction."""
+    path = tmp_path / "printing.ttir"
+    path.write_text("""
+module {
+  tt.func public @printing(%out: !tt.ptr<i32>) {
+    %x = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>
+    %sum = "tt.reduce"(%x) <{axis = 0 : i32}> ({
+    ^bb0(%a: i32, %b: i32):
+      %c = arith.addi %a, %b : i32
+      tt.print " partial: " {hex = false, isSigned = array<i32: 1>} : %c : i32
+      tt.reduce.return %c : i32
+    }) : (tensor<8xi32>) -> i32
+    tt.store %out, %sum : !tt.ptr<i32>
+    tt.return
+  }
+}
+""")
+    with pytest.raises(UnsupportedError, match="tt.reduce with a function that prints or asserts"):
+        tilewright.compile(path)
 
 
 # --- stand-ins, allocators ----------------------------------------------------------------------------

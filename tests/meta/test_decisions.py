@@ -35,6 +35,7 @@ PLANNERS = {
     "nvidia/plan/conversions.py": {"conversion": "IN_WARP"},
     "nvidia/plan/barriers.py": {"_waits": "NO_BARRIER"},
     "nvidia/plan/ordering.py": {"_waits": "UNORDERED"},
+    "nvidia/pipeline.py": {"_shared_out": "CLUSTER"},
 }
 ALWAYS = {"PRODUCT"}  # noted where it is planned: there is no No
 ALIASES = {"Loads"}  # types that hold answers

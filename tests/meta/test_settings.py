@@ -18,7 +18,7 @@ KNOBS = [(group.name, knob.name) for group in fields(Knobs) for knob in fields(g
 OPTIONS = sorted({option.name for entry in BACKENDS.values() for option in fields(entry.options)})
 # Taken for programs of Triton: what it asks for holds in any case (`CudaOptions` says so).
 HOLD_ANYWAY = {"enable_reflect_ftz"}
-PROPERTIES = {"extern_libs": "libdevice"}  # read by way of a property of the options
+PROPERTIES = {"extern_libs": "libdevice", "num_warps": "block_warps"}  # read by way of a property of the options
 
 
 def reads() -> dict[str, set[str]]:

@@ -107,6 +107,21 @@ def test_small_floats_add(type_: Any) -> None:
     assert memory.values.tolist() == [2.5, 5.5]
 
 
+@pytest.mark.parametrize("type_", [tl.float16, tl.bfloat16])
+@pytest.mark.parametrize("name", ["atomic_max", "atomic_min"])
+def test_extremes_of_small_floats(name: str, type_: Any, backend: str) -> None:
+    values = np.float32(RNG.integers(-200, 200, N) / 2)
+    start = np.float32([-1000, 1000, 0, -0.0, np.inf, -np.inf, 3, -3])
+    memory, brought, old = Held(start, type_), Held(values, type_), Held(np.zeros(N, np.float32), type_)
+    run(rmw_kernel, memory, brought, old, N - 5, F=getattr(tl, name), N=N, BINS=BINS)
+    wanted, seen = start.copy(), np.zeros(N, np.float32)
+    for i in range(N - 5):
+        seen[i] = wanted[i % BINS]
+        wanted[i % BINS] = OPERATIONS[name](wanted[i % BINS], values[i])
+    np.testing.assert_array_equal(memory.values, wanted)
+    assert np.isin(old.values[: N - 5], [*values, *start]).all() and not old.values[N - 5 :].any()
+
+
 def cas_kernel(mem, old, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(old + i, tl.atomic_cas(mem + i, i, i * 10))
@@ -160,8 +175,8 @@ def small_integers(x):
     tl.atomic_add(x.to(tl.pointer_type(tl.int16)), 1)
 
 
-def half_maximum(x):
-    tl.atomic_max(x.to(tl.pointer_type(tl.float16)), 1.0)
+def small_maximum(x):
+    tl.atomic_max(x.to(tl.pointer_type(tl.int16)), 1)
 
 
 def cas_of_another_type(x):
@@ -199,7 +214,7 @@ def test_poll_waits_for_the_values_of_another_program() -> None:
         (bad_scope, "Memory semantic world not supported"),
         (bits_of_floats, "atomic_and does not support fp32"),
         (small_integers, "atomic_add does not support int16"),
-        (half_maximum, "atomic_max does not support fp16"),
+        (small_maximum, "atomic_max does not support int16"),
         (cas_of_another_type, "cmp of atomic_cas has type fp32 where int32 is needed"),
         (poll_with_a_clock, "timeout_ns is None or 0"),
         (poll_floats, "atomic_poll takes pointers to integers"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright.language as tl
-from tests.language.kernel_runner import build, run
+from tests.language.kernel_runner import Held, build, run
 from tests.ops.test_block_pointers import block_of
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import CompilationError
@@ -126,6 +126,24 @@ def test_atomics(kind: str) -> None:
     want[2:, 4:] = combine.get(kind, np.bitwise_xor)(want[2:, 4:], value)
     run(atomic_kernel, x, 5, 8, KIND=f"atomic_{kind}", B=4)
     np.testing.assert_array_equal(x, want)
+
+
+def half_atomic_kernel(x, M, N, KIND: tl.constexpr, B: tl.constexpr):
+    d = tl.make_tensor_descriptor(x, [M, N], [N, 1], [B, B])
+    value = tl.arange(0, B)[:, None] * 3.5 - tl.arange(0, B)[None, :]
+    getattr(d, KIND)([2, 8], value.to(d.dtype))
+
+
+@pytest.mark.parametrize("type_", [tl.float16, tl.bfloat16])
+@pytest.mark.parametrize("kind", ["add", "min", "max"])
+def test_atomics_of_halves(kind: str, type_: Any) -> None:
+    want = np.random.default_rng(4).integers(-20, 20, (5, 16)).astype(np.float32)
+    x = Held(want, type_)
+    value = (np.arange(8)[:, None] * 3.5 - np.arange(8)[None, :])[:3]
+    combine = {"add": np.add, "min": np.minimum, "max": np.maximum}
+    want[2:, 8:] = combine[kind](want[2:, 8:], value)
+    run(half_atomic_kernel, x, 5, 16, KIND=f"atomic_{kind}", B=8)
+    np.testing.assert_array_equal(x.values, want)
 
 
 def short_row(x):

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import Coord, Index
+from tilewright.analysis.index import Coord, Index, bits_of, cut, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
@@ -120,6 +121,7 @@ class Poly:
 
 
 ZERO = Poly({})
+_MOST_BITS = 63  # of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
 
 
@@ -198,10 +200,11 @@ class AffineAnalysis:
 
     Args:
         opaque: says of a tile value whether it lives in scratch, where it must be read rather than recomputed.
+        facts: of the function; without them nothing is known of what is not affine.
     """
 
-    def __init__(self, opaque: Callable[[SSAValue], bool]) -> None:
-        self._opaque = opaque
+    def __init__(self, opaque: Callable[[SSAValue], bool], facts: ElementFacts | None = None) -> None:
+        self._opaque, self._facts = opaque, facts
         self._ints: dict[tuple[SSAValue, Index], Form] = {}
         self._pointers: dict[tuple[SSAValue, Index], PointerForm] = {}
 
@@ -244,7 +247,26 @@ class AffineAnalysis:
             return Form(Poly.atom(value))
         rule = self._rule(value)
         found = rule(self, value, index) if rule is not None else None
-        return Form(residual=[(value, index, Poly.of(1))]) if found is None else found
+        return self._in_runs(value, index) if found is None else found
+
+    def _in_runs(self, value: SSAValue, index: Index) -> Form:
+        """The element with which a run of equal elements, or of ascending ones, begins, plus the place in such a run.
+
+        So `e // 768` is one scalar for 256 elements of a block, and `e % 768` a scalar plus the place in it.
+        """
+        facts = None if self._facts is None else self._facts[value]
+        if facts is None or facts.rank != len(index):
+            return Form(residual=[(value, index, Poly.of(1))])
+        starts, coords = list(index), dict[Coord, Poly]()
+        counts = bit_width(element_type(value.type)) >= 32  # narrower sums may wrap
+        for dim, coord in enumerate(index):
+            equal, ascending = facts.constancy[dim], facts.contiguity[dim] if counts else 1
+            if not (bits := bits_of(max(equal, ascending))):
+                continue
+            starts[dim] = normal(shifted(cut(coord, bits, _MOST_BITS), bits))
+            if ascending > equal and (place := normal(cut(coord, 0, bits))):
+                coords[place] = coords.get(place, ZERO) + Poly.of(1)
+        return Form(coords=coords, residual=[(value, tuple(starts), Poly.of(1))])
 
     def operands(self, result: SSAValue, index: Index) -> list[Form]:
         """Forms of the operands of the operation whose result is wanted at `index`."""

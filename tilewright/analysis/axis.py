@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.solver import Facts
 from tilewright.ir.types import shape_of
+from tilewright.ir.values import is_tile
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.elementwise_base import CompareOp
@@ -32,6 +33,8 @@ class AxisAnalysis:
         return unknown(type_)
 
     def argument(self, function: FuncOp, index: int) -> AxisFacts:
+        if is_tile(function.body.blocks[0].args[index]):
+            return unknown(function.body.blocks[0].args[index].type)
         promise = function.arg_attributes(index).get("tt.divisibility")
         divisor = int(promise.value.data) if isinstance(promise, IntegerAttr) else 1
         return _with_assumptions(function.body.block.args[index], of_argument(divisor))
@@ -42,8 +45,16 @@ class AxisAnalysis:
             return [unknown(result.type) for result in op.results]
         facts = spec.facts(op, operands)
         results = [facts] if isinstance(facts, AxisFacts) else list(facts)
-        hinted = (_with_hints(op, fact) for fact in results)
+        hinted = (self.hinted(op, fact) for fact in results)
         return [_with_assumptions(value, fact) for value, fact in zip(op.results, hinted, strict=True)]
+
+    def hinted(self, op: Operation, facts: AxisFacts) -> AxisFacts:
+        """What is known of a result with what the user promises of it."""
+        return _with_hints(op, facts)
+
+    def carried(self, facts: Sequence[AxisFacts], values: Sequence[SSAValue]) -> Sequence[AxisFacts]:
+        """What may be said of values with which a loop begins."""
+        return facts
 
     def induction(self, loop: ForOp, bounds: Sequence[AxisFacts]) -> AxisFacts:
         lower, _, step = bounds
@@ -86,6 +97,39 @@ def _means_nonnegative(test: CompareOp) -> bool:
         return False
     number = bound.splat_value
     return number is not None and number >= least
+
+
+class _ElementFacts(AxisAnalysis):
+    """Facts for who computes elements of tiles alone, at places of its choosing.
+
+    Only what is proven counts: kernels promise contiguous runs of indices that wrap in the middle of a block. And
+    nothing is known of tiles that loops carry: an element may have been replaced when another is asked for.
+    """
+
+    def hinted(self, op: Operation, facts: AxisFacts) -> AxisFacts:
+        return facts if shape_of(op.results[0].type) else _with_hints(op, facts)
+
+    def carried(self, facts: Sequence[AxisFacts], values: Sequence[SSAValue]) -> Sequence[AxisFacts]:
+        return [unknown(v.type) if is_tile(v) else fact for v, fact in zip(values, facts, strict=True)]
+
+
+class ElementFacts:
+    """Axis facts of the elements of a function's tiles, found when the first is asked for.
+
+    Args:
+        function: a `tt.func`; of one with several blocks nothing is known.
+    """
+
+    def __init__(self, function: FuncOp) -> None:
+        self.function = function
+        self._facts: Facts[AxisFacts] | None = None
+
+    def __getitem__(self, value: SSAValue) -> AxisFacts:
+        if len(self.function.body.blocks) > 1:
+            return unknown(value.type)
+        if self._facts is None:
+            self._facts = Facts(self.function, _ElementFacts())
+        return self._facts[value]
 
 
 def axis_facts(function: FuncOp) -> Facts[AxisFacts]:

@@ -37,6 +37,7 @@ class Analysis(Protocol[_E]):
     def unknown(self, type_: Attribute) -> _E: ...
     def argument(self, function: FuncOp, index: int) -> _E: ...
     def transfer(self, op: Operation, operands: Sequence[_E]) -> Sequence[_E]: ...
+    def carried(self, facts: Sequence[_E], values: Sequence[SSAValue]) -> Sequence[_E]: ...
     def induction(self, loop: ForOp, bounds: Sequence[_E]) -> _E: ...
 
 
@@ -82,7 +83,7 @@ class Facts(Generic[_E]):
         body = loop.body.block
         bounds = self._all(loop.operands[:3])
         self._known[body.args[0]] = self._analysis.induction(loop, bounds)
-        initial = self._all(loop.operands[3:])
+        initial = list(self._analysis.carried(self._all(loop.operands[3:]), loop.operands[3:]))
         carried = self._fixpoint(body, body.args[1:], initial)
         self._set(loop.results, carried)
 

@@ -42,7 +42,8 @@ def describe_kernel(
     """
     common = {"hash": hash, "target": target, "warp_size": target.warp_size, "tilewright_version": __version__}
     usual = {**dict.fromkeys(_NONE_ON_CPU, 0), **dict.fromkeys(_ONE_ON_CPU, 1)}
-    return Metadata({**usual, **USUAL, **asked, **asdict(options), **common, **found})
+    facts = {**usual, **USUAL, **asked, **asdict(options), **common, **found}
+    return Metadata({**facts, "cluster_dims": (facts["num_ctas"], 1, 1)})
 
 
 class StageTexts(dict[str, str | bytes]):

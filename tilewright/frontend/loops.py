@@ -440,7 +440,7 @@ def _emit_for_with_exits(
     builder.finish(ConditionOp, [BUILTINS["logical_and"].fn(builder, inside, go).handle, *before.args])
     builder.position, frame.scope = outer, base
     firsts = [limits.lower.handle, *(carried.flat[k].handle for k in kept.indices), *flags.first(frame)]
-    results = _while_op(frame, firsts, before, block, {})
+    results = _while_op(frame, firsts, before, block, limits.attributes)
     split = 1 + len(kept.indices)
     _leave(frame, carried, kept, results[1:split], body.after)
     return _behind(frame, carried.node, flags.behind(results[split:]))

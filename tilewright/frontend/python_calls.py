@@ -41,8 +41,8 @@ def _extreme(name: str, python: Callable[..., Any]) -> Callable[..., Any]:
         values = list(args[0]) if len(args) == 1 and isinstance(args[0], builtins.tuple) else list(args)
         if all(is_static(v) for v in values):
             result = python(*(unwrap(v) for v in values)) if len(values) > 1 else unwrap(*values)
-            if isinstance(result, float) and any(v != v for v in map(unwrap, values)):
-                raise LanguageValueError(f"{python.__name__}() of constants does not take NaN")
+            if isinstance(result, float):
+                _check_order(python.__name__, [unwrap(v) for v in values])
             return wrap(result)
         result = values[0]
         for value in values[1:]:
@@ -50,6 +50,16 @@ def _extreme(name: str, python: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return call
+
+
+def _check_order(name: str, values: Sequence[Any]) -> None:
+    """Raise LanguageValueError for what Python and the language put in another order."""
+    for value in values:
+        if value != value or (value == 0 and math.copysign(1.0, value) < 0):
+            raise LanguageValueError(
+                f"{name}() of constants does not take {'NaN' if value else '-0.0'}",
+                hint=f"leave it out, or write tl.{name}imum, which says what becomes of it",
+            )
 
 
 def _abs(frame: Frame, value: Any) -> Any:

@@ -16,13 +16,13 @@ what PyTorch computes on the valid part of its tiles.
 
 from __future__ import annotations
 
-from tilewright import cdiv, next_power_of_2
 from tilewright.hl import autotuner, exc, language
 from tilewright.hl.config import Config
 from tilewright.hl.language import *  # noqa: F403  (its __all__ is the list of names)
 from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.kernel import Kernel, kernel
 from tilewright.hl.settings import RefMode, Settings
+from tilewright.hl.symbols import cdiv, next_power_of_2
 
 jit = kernel
 

@@ -94,6 +94,10 @@ class EmptyDeviceLoopAfterDCE(Error):
     """Nothing in a loop has an effect."""
 
 
+class TracerNeeded(Error):
+    """A kernel is called where PyTorch traces, and nothing tells PyTorch what it is."""
+
+
 class NestedKernelCallsNotSupported(Error):
     """A kernel was called inside a kernel."""
 
@@ -151,6 +155,10 @@ class InvalidTileRange(Error, ValueError):
 
 class FailedToUnpackTile(IncorrectTileUsage):
     """Several loop variables, one range."""
+
+
+class NestedDeviceLoopsConflict(IncorrectTileUsage):
+    """A loop has the registered block size of a loop around it."""
 
 
 class BarrierOnlyAllowedAtTopLevel(Error):

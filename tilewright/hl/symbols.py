@@ -8,18 +8,20 @@ symbols are opaque atoms.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.hl import exc
 
-_RUN: dict[str, Callable[[int, int], int]] = {
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+_RUN: dict[str, Callable[..., int]] = {
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
     "min": min,
     "max": max,
+    "next_power_of_2": lambda n: 1 << max(0, n - 1).bit_length(),
 }
 
 
@@ -81,6 +83,12 @@ class Sym(int):
             for arg in atom.args:
                 if isinstance(arg, Sym):
                     yield from arg.atoms()
+
+    @property
+    def atom(self) -> Atom | None:
+        """The atom that this symbol is, unless it is something else or more."""
+        ((atom, factor), *rest) = self.terms.items()
+        return None if rest or factor != 1 or self.constant else atom
 
     def is_multiple(self, factor: Sym | int) -> bool:
         """Whether `factor` provably divides this symbol."""
@@ -168,12 +176,22 @@ class Sym(int):
     __str__ = __repr__
 
 
+class ChosenLater(exc.SizeUsedAsNumber):
+    """A number is needed that the configuration chooses."""
+
+
 def number_needed(value: object) -> exc.SizeUsedAsNumber:
     """The error for a symbol that is needed as a plain number."""
-    return exc.SizeUsedAsNumber(
+    kind = ChosenLater if isinstance(value, Sym) and is_chosen(value) else exc.SizeUsedAsNumber
+    return kind(
         f"{value!r} is not known while the kernel is traced, and a Python number is needed here",
         hint="compute with it directly, decide with torch.where, or make it a constant with hl.specialize on the host",
     )
+
+
+def is_chosen(value: Sym) -> bool:
+    """Whether a configuration chooses something that `value` is made of."""
+    return any(atom.kind in ("block", "tunable") for atom in value.atoms())
 
 
 # Comparison and true division of symbols depend on whether host or device code is traced; `trace` puts them in.
@@ -268,11 +286,20 @@ def _common(left: Sym, right: Sym) -> bool:
     )
 
 
-def _opaque(op: str, left: Any, right: Any) -> Any:
-    if not isinstance(left, int) or not isinstance(right, int) or isinstance(left, bool) or isinstance(right, bool):
+def cdiv(value: Any, size: Any) -> Any:
+    """How many parts of `size` cover `value`."""
+    return (value + size - 1) // size
+
+
+def next_power_of_2(value: Any) -> Any:
+    """The smallest power of two that is not below a size."""
+    return _opaque("next_power_of_2", value) if isinstance(value, Sym) else _RUN["next_power_of_2"](value)
+
+
+def _opaque(op: str, *args: Any) -> Any:
+    if any(not isinstance(arg, int) or isinstance(arg, bool) for arg in args):
         return NotImplemented
-    value = _RUN[op](sample(left), sample(right))
-    return Sym.of(Atom("op", op, args=(left, right), sample=value))
+    return Sym.of(Atom("op", op, args=args, sample=_RUN[op](*map(sample, args))))
 
 
 def at_least_zero(value: Any) -> bool:
@@ -321,8 +348,10 @@ def _term(atom: Atom, factor: int, name: Callable[[Atom], str]) -> str:
 def _atom(atom: Atom, name: Callable[[Atom], str]) -> str:
     if atom.kind != "op":
         return name(atom)
-    left, right = (text(arg, name) for arg in atom.args)
-    return f"{atom.key}({left}, {right})" if atom.key in ("min", "max") else f"({left} {atom.key} {right})"
+    args = [text(arg, name) for arg in atom.args]
+    if atom.key == "next_power_of_2":
+        return f"tilewright.next_power_of_2({args[0]})"  # the launcher's: kernels have it as a number
+    return f"{atom.key}({', '.join(args)})" if atom.key in ("min", "max") else f"({args[0]} {atom.key} {args[1]})"
 
 
 def show(value: Any) -> str:
@@ -342,11 +371,9 @@ def substitute(value: Any, number: Callable[[Atom], int | None]) -> Any:
     for atom, n in value.terms.items():
         known: Any
         if atom.kind == "op":
-            left, right = (substitute(arg, number) for arg in atom.args)
-            if isinstance(left, Sym) or isinstance(right, Sym):
-                known = _rebuild(str(atom.key), left, right)
-            else:
-                known = _RUN[str(atom.key)](left, right)
+            args = [substitute(arg, number) for arg in atom.args]
+            rebuilt = any(isinstance(arg, Sym) for arg in args)
+            known = _REBUILD[str(atom.key)](*args) if rebuilt else _RUN[str(atom.key)](*args)
         else:
             found = number(atom)
             known = Sym.of(atom) if found is None else found
@@ -354,11 +381,11 @@ def substitute(value: Any, number: Callable[[Atom], int | None]) -> Any:
     return total
 
 
-def _rebuild(op: str, left: Any, right: Any) -> Any:
-    if op == "*":
-        return left * right
-    if op == "//":
-        return left // right
-    if op == "%":
-        return left % right
-    return minimum(left, right) if op == "min" else maximum(left, right)
+_REBUILD: dict[str, Callable[..., Any]] = {
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": minimum,
+    "max": maximum,
+    "next_power_of_2": next_power_of_2,
+}

@@ -27,7 +27,8 @@ from tilewright.base.dtypes import (
     uint64,
     void,
 )
-from tilewright.language.extern import builtin, extern, extern_elementwise
+from tilewright.language.extern import builtin, extern
+from tilewright.language.extra.symbols import extern_elementwise
 from tilewright.language.library import constexpr_function
 from tilewright.ops import families
 from tilewright.ops.builtin import BUILTINS, Builtin

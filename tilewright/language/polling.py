@@ -11,6 +11,7 @@ from tilewright.language.standard import reduce_or
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.functions.atomic import atomic_load
 from tilewright.ops.functions.debug import static_assert
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 
@@ -27,7 +28,7 @@ def _limited(b: Emitter, timeout_ns: Any) -> constexpr:
     limit = unwrap(timeout_ns)
     if limit is None or (not isinstance(limit, tensor) and limit == 0):
         return constexpr(False)
-    if b.target.backend != "cuda":
+    if not is_cuda(b.target):
         raise UnsupportedError(
             f"atomic_poll with a time limit is not available on {b.target.backend}, which has no clock",
             hint="timeout_ns is None or 0 there",

@@ -72,7 +72,7 @@ def _log2(i: Any) -> Any:
 @constexpr_function
 def last_axis(rank: Any, dim: Any) -> Any:
     """Whether `dim` is the last dimension; `None` stands for it."""
-    return dim is None or dim % rank == rank - 1
+    return dim in (None, -1, rank - 1)
 
 
 @constexpr_function

@@ -43,6 +43,7 @@ from tilewright.ops.memory import expect, load_elements, padded, pointee_tile, s
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 KINDS = ("and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin", "exch")
+_NARROW = ("fadd", "max", "min", "umax", "umin")  # what elements of 16 bits take too
 SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 SCOPES = ("gpu", "cta", "sys")
 
@@ -180,7 +181,7 @@ def _infer_rmw(call: Call) -> Sequence[Attribute]:
     expect("mask of tt.atomic_rmw", mask, with_element(pointer, i1))
     if kind != "exch" and is_float(element) != (kind == "fadd"):
         raise DTypeError(f"tt.atomic_rmw {kind} does not take elements of type {element}")
-    if bit_width(element) < (16 if kind == "fadd" else 32):
+    if bit_width(element) < (16 if kind in _NARROW else 32):
         raise DTypeError(f"tt.atomic_rmw {kind} does not take elements of {bit_width(element)} bits")
     return (value,)
 

@@ -176,6 +176,7 @@ AndIOp = _integer(
     "andi",
     "Bitwise and.",
     _signed(np.bitwise_and),
+    facts.bit_and,
     fold=folds.first_of(folds.unit(-1, commutative=True, zero=0), _and_true, folds.idempotent),
     identity=_ones,
 )
@@ -193,19 +194,22 @@ ShLIOp = _integer(
     "shli",
     "Shift left; 0 when the amount reaches the width.",
     ref.shift_reference("left", view=ref.unsigned),
-    fold=_ZERO,
+    facts.shift_left,
+    _ZERO,
 )
 ShRSIOp = _integer(
     "shrsi",
     "Shift right copying the sign; amounts past the width give the sign.",
     ref.shift_reference("right", view=ref.signed),
-    fold=_ZERO,
+    facts.shift_right,
+    _ZERO,
 )
 ShRUIOp = _integer(
     "shrui",
     "Shift right filling with 0; 0 when the amount reaches the width.",
     ref.shift_reference("right", view=ref.unsigned),
-    fold=_ZERO,
+    facts.shift_right,
+    _ZERO,
 )
 MinSIOp = _integer("minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent, _most)
 MaxSIOp = _integer("maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent, _least)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.ir import Attribute, Operation
@@ -144,11 +144,17 @@ def add(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
 
 
 def sub(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a - b: runs of `a` survive over constant runs of `b`; runs of `b` turn backwards and are lost."""
+    """a - b: runs of `a` survive over constant runs of `b`, and where both ascend the difference is one number.
+
+    Runs of `b` over constant runs of `a` turn backwards and are lost.
+    """
     known = _folded(op, args, lambda x, y: x - y)
     a, b = args
-    runs = _gcds(a.contiguity, b.constancy)
-    return known or AxisFacts(runs, _gcds(a.divisors(runs), b.divisors(runs)), _gcds(a.constancy, b.constancy))
+    ascending, together = _gcds(a.contiguity, b.constancy), _gcds(a.contiguity, b.contiguity)
+    runs = tuple(run if run >= other else 1 for run, other in zip(ascending, together, strict=True))
+    same = _longer(ascending, together)
+    divisors = _gcds(a.divisors(same), b.divisors(same))
+    return known or AxisFacts(runs, divisors, _longer(_gcds(a.constancy, b.constancy), together))
 
 
 def addptr(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
@@ -180,7 +186,7 @@ def mul(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
 
 
 def div(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
-    """a / b: dividing a run without negative numbers by a power of two makes constant runs.
+    """a / b: a run without negative numbers has one quotient up to the next multiple of b, whatever its sign.
 
     A scalar that divides is taken to be positive, as sizes and numbers of blocks are: the usual numbering of programs
     by groups leaves nothing known of the sign of a block's number otherwise.
@@ -192,13 +198,7 @@ def div(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     if b.constant == 1:
         return a
     divisor = b.constant or 0
-    splits = a.nonnegative and divisor > 0
-    constancy = tuple(
-        max(math.gcd(ak, bk), math.gcd(math.gcd(ac, ad), bd) if splits else 1)
-        for ac, ad, ak, bd, bk in zip(
-            a.contiguity, a.divisibility, a.constancy, b.divisibility, b.constancy, strict=True
-        )
-    )
+    constancy = _longer(_gcds(a.constancy, b.constancy), _between_multiples(a, b))
     exact = divisor > 0 and power_of_two_divisor(divisor) == divisor
     ones = (1,) * a.rank
     divisibility = tuple(max(1, d // divisor) if exact else 1 for d in a.divisors(ones))
@@ -213,13 +213,61 @@ def rem(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     known = _folded(op, args, lambda x, y: x - y * _quotient(x, y) if y else 0)
     if known:
         return known
-    runs = tuple(
-        math.gcd(math.gcd(ac, ad), bd) if a.nonnegative and b.divisibility[0] > 1 and bk >= ac else 1
-        for ac, ad, bd, bk in zip(a.contiguity, a.divisibility, b.divisibility, b.constancy, strict=True)
-    )
+    runs = _between_multiples(a, b)
     return AxisFacts(
         runs, _gcds(a.divisors(runs), b.divisors(runs)), _gcds(a.constancy, b.constancy), None, a.nonnegative
     )
+
+
+def _between_multiples(a: AxisFacts, b: AxisFacts) -> tuple[int, ...]:
+    """Per dim, runs in which `a` counts up, from a multiple of the run that divides a constant run of `b` too."""
+    if not a.nonnegative:
+        return (1,) * a.rank
+    parts = zip(a.contiguity, a.divisibility, b.divisibility, b.constancy, strict=True)
+    return tuple(math.gcd(ac, ad, bd, bk) for ac, ad, bd, bk in parts)
+
+
+def _longer(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(max, a, b))
+
+
+def bit_and(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """a & b: with 2**n - 1 the remainder of a division that rounds down, so that the sign of `a` does not matter."""
+    a, b = args if args[0].constant is None else (args[1], args[0])
+    mask = b.constant
+    if mask is None or mask < 0 or mask & (mask + 1) or bit_width(element_type(_result(op))) == 1:
+        return replace(lanewise(op, args), nonnegative=a.nonnegative or b.nonnegative)
+    runs = _aligned(a, mask + 1)
+    return AxisFacts(runs, _gcds(a.divisors(runs), (mask + 1,) * a.rank), a.constancy, None, True)
+
+
+def shift_right(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """a >> n: a division by 2**n that rounds down."""
+    a, by = args[0], _shift(op, args)
+    if by is None:
+        return lanewise(op, args)
+    divisors = tuple(max(1, d >> by) for d in a.divisors((1,) * a.rank))
+    return AxisFacts((1,) * a.rank, divisors, _longer(a.constancy, _aligned(a, 1 << by)), None, a.nonnegative)
+
+
+def shift_left(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """a << n: a product with 2**n."""
+    a, by = args[0], _shift(op, args)
+    if by is None:
+        return lanewise(op, args)
+    divisors = tuple(_capped(d << by) for d in a.divisors((1,) * a.rank))
+    return AxisFacts((1,) * a.rank, divisors, a.constancy, None, a.nonnegative)
+
+
+def _shift(op: Operation, args: Sequence[AxisFacts]) -> int | None:
+    """A known number of bits, more than none and fewer than there are."""
+    by = args[1].constant
+    return by if by is not None and 0 < by < bit_width(element_type(_result(op))) else None
+
+
+def _aligned(a: AxisFacts, size: int) -> tuple[int, ...]:
+    """Per dim, runs of `a` that lie between two multiples of the power of two `size`."""
+    return tuple(math.gcd(ac, ad, size) for ac, ad in zip(a.contiguity, a.divisibility, strict=True))
 
 
 _CHANGES_AT_RUN_OF_LEFT = frozenset({"slt", "sge", "ult", "uge"})
@@ -291,6 +339,11 @@ def maximum(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
 def same(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """The value itself (sign extension, hints)."""
     return args[0]
+
+
+def zero_extend(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """The value itself, if it is not negative."""
+    return args[0] if args[0].nonnegative else lanewise(op, args)
 
 
 def splat(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:

@@ -43,6 +43,7 @@ from tilewright.ir.types import (
     tile_type,
     with_element,
 )
+from tilewright.ops.facts import AxisFacts, lanewise, unknown
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
 # --- cache policy --------------------------------------------------------------------------------------------
@@ -253,6 +254,11 @@ def _reference_store(call: Call, ptr: Array, value: Array, mask: Array | None = 
     store_elements(call, ptr, value, mask)
 
 
+def _facts_load(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """One element of memory where the address, the mask and what stands in for masked elements are the same."""
+    return unknown(op.results[0].type) if _is_volatile(op) else lanewise(op, args)
+
+
 # --- samples ---------------------------------------------------------------------------------------------------
 
 
@@ -274,5 +280,5 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (pointers, values, tile_type((8,), i32)), error="mask of tt.store has type")
 
 
-register(OpSpec(LoadOp, _infer_load, _reference_load, _samples_load, summary="read memory, masked"))
+register(OpSpec(LoadOp, _infer_load, _reference_load, _samples_load, _facts_load, summary="read memory, masked"))
 register(OpSpec(StoreOp, _infer_store, _reference_store, _samples_store, summary="write memory, masked"))

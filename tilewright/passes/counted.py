@@ -6,25 +6,27 @@
                                                    }
 
 The condition compares a carried integer, which each trip advances by one step of known sign, with something that stays
-the same; `n - i > 0`, `i <= n` and loops that count down are of this kind. A loop that counts down counts its distance
-from the start upward. Index arithmetic is taken not to wrap, as everywhere.
+the same; `n - i > 0`, `i <= n` and loops that count down are of this kind, and so are several such conditions, also
+those that a trip asks at its end and hands on as a flag (`counting.py`). A loop that counts down counts its distance
+from the start upward.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import is_side_effect_free
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from tilewright.ir.types import i32, i64
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.ir.values import owner_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
-from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
+from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
 from tilewright.ops.signs import never_negative
+from tilewright.passes.counting import COUNTS, Ahead, Bound, Counted, conjuncts, end_of, is_free, move_before, stays
 from tilewright.passes.rewriting import replace
-
-_MIRRORED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle"}
 
 
 def count_loops(root: Operation) -> bool:
@@ -40,31 +42,18 @@ def count_loops(root: Operation) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
-    """sign * counter + the values of `plus` - those of `minus`."""
-
-    sign: int = 0
-    plus: tuple[SSAValue, ...] = ()
-    minus: tuple[SSAValue, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Counting:
     """How a loop counts.
 
     Args:
         number: of the counter among the carried values.
-        bound: what it is compared with.
-        inclusive: whether the loop still runs where it is equal.
         step: of a trip, as a value that is known before the loop; or its number, which may be negative.
-        test: operations of the first region, in their order.
+        bounds: of the counter, or of its distance from the start.
     """
 
     number: int
-    bound: _Sum
-    inclusive: bool
     step: SSAValue | int
-    test: list[Operation]
+    bounds: Sequence[Bound]
 
     @property
     def down(self) -> bool:
@@ -72,167 +61,103 @@ class _Counting:
 
 
 def _recognise(loop: WhileOp) -> _Counting | None:
-    before, after = loop.before.block, loop.after.block
-    end, last = before.last_op, after.last_op
+    before, last = loop.before.block, loop.after.block.last_op
+    end = before.last_op
     assert isinstance(end, ConditionOp) and isinstance(last, YieldOp)
-    test = [op for op in before.ops if op is not end]
     passed = list(end.operands[1:])
-    if passed != list(before.args) or not all(is_side_effect_free(op) and not op.regions for op in test):
+    if passed != list(before.args) or not all(is_free(op) for op in before.ops if op is not end):
         return None
-    compare = end.operands[0].owner
-    if not isinstance(compare, CmpIOp) or compare.parent is not before:
-        return None
-    for number, counter in enumerate(before.args):
-        step = _step(loop, last.operands[number], after.args[number]) if counter.type in (i32, i64) else None
-        found = _counting(compare, counter, number, step, test) if step is not None else None
-        if found is not None:
-            return found
+    steps = {n: step for n in range(len(before.args)) if (step := _step(loop, n)) is not None}
+    for number, step in steps.items():
+        bounds = _bounds(loop, number, steps)
+        if bounds:
+            return _Counting(number, step, bounds)
     return None
 
 
-def _step(loop: WhileOp, value: SSAValue, counter: SSAValue) -> SSAValue | int | None:
-    """What a trip adds to its counter: a number, or a value from outside of the loop that is not negative."""
-    op = value.owner
-    if not isinstance(op, AddIOp | SubIOp):
+def _step(loop: WhileOp, number: int) -> SSAValue | int | None:
+    """What a trip adds to a carried value: a number, or a value from outside of the loop that is not negative."""
+    block = loop.after.block
+    assert block.last_op is not None
+    counter, op = block.args[number], block.last_op.operands[number].owner
+    if counter.type not in COUNTS or not isinstance(op, AddIOp | SubIOp):
         return None
     sides = list(op.operands) if isinstance(op, SubIOp) or op.operands[0] is counter else list(op.operands)[::-1]
     if sides[0] is not counter:
         return None
     if isinstance(sides[1].owner, ConstantOp):
-        number = int(sides[1].owner.splat_value or 0)
-        return (-number if isinstance(op, SubIOp) else number) or None
-    if not isinstance(op, AddIOp) or not never_negative(sides[1]):
-        return None
-    return sides[1] if not _is_inside(sides[1], loop) or _could_stand_before(sides[1].owner, loop) else None
+        by = int(sides[1].owner.splat_value or 0)
+        return (-by if isinstance(op, SubIOp) else by) or None
+    known = isinstance(op, AddIOp) and never_negative(sides[1]) and stays(sides[1], block)
+    return sides[1] if known else None
 
 
-def _could_stand_before(op: Operation | Block, loop: WhileOp) -> bool:
-    """Whether an operation of the loop computes the same in every trip, from values that are known before."""
-    pure = isinstance(op, Operation) and is_side_effect_free(op) and not op.regions
-    return pure and not any(_is_inside(operand, loop) for operand in op.operands)  # type: ignore[union-attr]
+def _bounds(loop: WhileOp, number: int, steps: Mapping[int, SSAValue | int]) -> list[Bound]:
+    """Under which conditions on the counter the loop goes on; none if there are others."""
+    before, after = loop.before.block, loop.after.block
+    assert before.last_op is not None and after.last_op is not None
+    tested = Counted(before, before.args[number], _places(loop, before, before.args[number], number, steps))
+    left = Counted(after, before.args[number], _places(loop, after, before.args[number], number, steps))
+    bounds: list[Bound | None] = []
+    for value, negated in conjuncts(before.last_op.operands[0]):
+        if value.owner is not before:
+            owner = owner_of(value)
+            bounds.append(None if owner is None else tested.bound(owner, negated=negated, behind=False))
+            continue
+        assert isinstance(value, BlockArgument)
+        first, following = constant_of(loop.operands[value.index]), after.last_op.operands[value.index]
+        if first is None or bool(first) is negated:
+            return []
+        for part, wrong in conjuncts(following, negated=negated):
+            owner = owner_of(part)
+            bounds.append(None if owner is None else left.bound(owner, negated=wrong, behind=True))
+    found = [bound for bound in bounds if bound is not None]
+    return found if len(found) == len(bounds) else []
 
 
-def _is_inside(value: SSAValue, loop: WhileOp) -> bool:
-    block = value.owner if isinstance(value.owner, Block) else value.owner.parent_block()
-    while block is not None and block.parent_op() is not None:
-        if block.parent_op() is loop:
-            return True
-        block = block.parent_op().parent_block()  # type: ignore[union-attr]
-    return False
+def _places(
+    loop: WhileOp, block: Block, counter: SSAValue, number: int, steps: Mapping[int, SSAValue | int]
+) -> dict[SSAValue, Poly]:
+    """Carried integers as sums in the counter: those that a trip advances by a multiple of its step.
 
-
-def _counting(
-    compare: Operation, counter: SSAValue, number: int, step: SSAValue | int, test: list[Operation]
-) -> _Counting | None:
-    """The loop, if `compare` says that `counter` has not come to a bound."""
-    predicate = compare.attr_values()["predicate"]  # type: ignore[attr-defined]
-    left, right = (_sum(side, counter) for side in compare.operands)
-    if left is None or right is None or predicate not in _MIRRORED:
-        return None
-    rest = _Sum(left.sign - right.sign, left.plus + right.minus, left.minus + right.plus)
-    if rest.sign == 1:  # counter + rest < 0
-        bound = _Sum(0, rest.minus, rest.plus)
-    elif rest.sign == -1:  # rest - counter < 0
-        bound, predicate = _Sum(0, rest.plus, rest.minus), _MIRRORED[predicate]
-    else:
-        return None
-    down = isinstance(step, int) and step < 0
-    if predicate not in (("sgt", "sge") if down else ("slt", "sle")):
-        return None
-    return _Counting(number, bound, predicate in ("sle", "sge"), step, test)
-
-
-def _sum(value: SSAValue, counter: SSAValue) -> _Sum | None:
-    """A value as a sum in which the counter occurs once at most; None if something else depends on the counter."""
-    if value is counter:
-        return _Sum(1)
-    op, block = value.owner, counter.owner
-    if not isinstance(op, Operation) or op.parent is not block:
-        return None if value.owner is block else _Sum(0, (value,))
-    if isinstance(op, AddIOp | SubIOp):
-        parts = [_sum(operand, counter) for operand in op.operands]
-        a, b = parts
-        if a is None or b is None:
-            return None
-        if isinstance(op, SubIOp):
-            b = _Sum(-b.sign, b.minus, b.plus)
-        return _Sum(a.sign + b.sign, a.plus + b.plus, a.minus + b.minus)
-    return _Sum(0, (value,)) if _stays(op, block) else None
-
-
-def _stays(op: Operation, block: object) -> bool:
-    """Whether an operation of the first region depends on nothing that the loop carries."""
-    todo = [op]
-    while todo:
-        for operand in todo.pop().operands:
-            if operand.owner is block:
-                return False
-            if isinstance(operand.owner, Operation) and operand.owner.parent is block:
-                todo.append(operand.owner)
-    return True
+    A loop that counts down has the distance from its first number as its counter.
+    """
+    own, first = steps[number], Poly.atom(loop.operands[number])
+    down = isinstance(own, int) and own < 0
+    distance = Poly.atom(counter) if down else Poly.atom(counter) + -first
+    places: dict[SSAValue, Poly] = {block.args[number]: first + -distance if down else Poly.atom(counter)}
+    for other, step in steps.items():
+        if other != number and isinstance(own, int) and isinstance(step, int) and step % own == 0:
+            places[block.args[other]] = Poly.atom(loop.operands[other]) + Poly.of(step // abs(own)) * distance
+    return places
 
 
 # --- rewriting ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """Puts integer arithmetic of one type in front of an operation."""
-
-    anchor: Operation
-    type_: Attribute
-
-    def put(self, op: Operation) -> SSAValue:
-        block = self.anchor.parent_block()
-        assert block is not None
-        op.location = self.anchor.location
-        block.insert_op_before(op, self.anchor)
-        return op.results[0]
-
-    def apply(self, kind: type[Operation], a: SSAValue, b: SSAValue | int) -> SSAValue:
-        return self.put(kind.create(operands=[a, self.known(b)], result_types=[self.type_]))
-
-    def known(self, value: SSAValue | int) -> SSAValue:
-        return value if isinstance(value, SSAValue) else self.put(ConstantOp.of(value, self.type_))
-
-    def sum(self, of: _Sum) -> SSAValue:
-        total = of.plus[0] if of.plus else self.known(0)
-        for value in of.plus[1:]:
-            total = self.apply(AddIOp, total, value)
-        for value in of.minus:
-            total = self.apply(SubIOp, total, value)
-        return total
-
-
 def _rewrite(loop: WhileOp, counting: _Counting) -> None:
-    block, number, test = loop.parent_block(), counting.number, loop.before.block
+    block, number = loop.parent_block(), counting.number
     assert block is not None
     first = loop.operands[number]
-    ahead = _Ahead(loop, first.type)
-    for op in [op for op in counting.test if _stays(op, test)]:
-        _move_before(op, loop)
-    if isinstance(counting.step, SSAValue) and _is_inside(counting.step, loop):
-        _move_before(counting.step.owner, loop)
-    lower, upper = first, ahead.sum(counting.bound)
-    if counting.down:
-        lower, upper = ahead.known(0), ahead.apply(SubIOp, first, upper)
-    if counting.inclusive:
-        upper = ahead.apply(AddIOp, upper, 1)
-    step = ahead.known(abs(counting.step) if isinstance(counting.step, int) else counting.step)
+    ahead = Ahead(loop, first.type)
+    if isinstance(counting.step, SSAValue):
+        move_before(counting.step, loop)
+    size = abs(counting.step) if isinstance(counting.step, int) else counting.step
+    lower = ahead.known(0) if counting.down else first
+    upper = end_of(counting.bounds, loop, lower, size)
+    step = ahead.known(size)
     others = [value for n, value in enumerate(loop.operands) if n != number]
-    made = ForOp.build_op([lower, upper, step, others], [v.type for v in others], regions=[_body(loop, counting)])
+    made = ForOp.create(
+        operands=[lower, upper, step, *others],
+        result_types=[v.type for v in others],
+        attributes=loop.attributes.copy(),
+        regions=[_body(loop, counting)],
+    )
     results: list[SSAValue] = list(made.results)
     made.location = loop.location
     block.insert_op_before(made, loop)
     results.insert(number, _last(ahead, counting, loop, lower, upper, step))
     replace(loop, results)
-
-
-def _move_before(op: Operation | Block, loop: WhileOp) -> None:
-    block = loop.parent_block()
-    assert block is not None and isinstance(op, Operation)
-    op.detach()  # type: ignore[no-untyped-call]
-    block.insert_op_before(op, loop)
 
 
 def _body(loop: WhileOp, counting: _Counting) -> Region:
@@ -246,9 +171,12 @@ def _body(loop: WhileOp, counting: _Counting) -> Region:
     following = [value for n, value in enumerate(last.operands) if n != number]
     last.operands = following
     if counting.down:
+        place = SubIOp.create(operands=[first, index], result_types=[first.type])
+        place.location = loop.location
         start = body.first_op
         assert start is not None
-        counter.replace_all_uses_with(_Ahead(start, first.type).apply(SubIOp, first, index))
+        body.insert_op_before(place, start)
+        counter.replace_all_uses_with(place.results[0])
     else:
         counter.replace_all_uses_with(index)
     body.erase_arg(counter)
@@ -256,7 +184,7 @@ def _body(loop: WhileOp, counting: _Counting) -> Region:
 
 
 def _last(
-    ahead: _Ahead, counting: _Counting, loop: WhileOp, lower: SSAValue, upper: SSAValue, step: SSAValue
+    ahead: Ahead, counting: _Counting, loop: WhileOp, lower: SSAValue, upper: SSAValue, step: SSAValue
 ) -> SSAValue:
     """The counter behind the loop: its first value advanced by all trips."""
     first = loop.operands[counting.number]

@@ -16,6 +16,8 @@ from tilewright.passes.counted import count_loops
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.decompose import decompose
+from tilewright.passes.exits import move_exits_to_tests
+from tilewright.passes.guards import narrow_loops
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.masks import simplify_masks
@@ -36,10 +38,12 @@ STRUCTURE = Pass("structure", structure_branches)
 INLINE = Pass("inline", inline_calls)
 DECOMPOSE = Pass("decompose", decompose)
 DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
+EXITS = Pass("exits", move_exits_to_tests)
 CANONICALIZE = Pass("canonicalize", canonicalize)
 MASKS = Pass("masks", simplify_masks)
 CSE = Pass("cse", eliminate_common_subexpressions)
 COUNTED = Pass("counted", count_loops)
+GUARDS = Pass("guards", narrow_loops)
 ACCUMULATE = Pass("accumulate", accumulate_in_products)
 LICM = Pass("licm", hoist_loop_invariants)
 DCE = Pass("dce", eliminate_dead_code)
@@ -49,10 +53,12 @@ SIMPLIFY: tuple[Pass, ...] = (
     STRUCTURE,
     INLINE,
     DECOMPOSE,
+    EXITS,
     CANONICALIZE,
     MASKS,
     CSE,
     COUNTED,
+    GUARDS,
     ACCUMULATE,
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it

@@ -281,7 +281,7 @@ int {symbol}_unload({symbol}_kernel *kernel) {{ return cuModuleUnload(kernel->mo
 {declared} {{
     void *parameters[] = {{{passed}{", " if passed else ""}NULL}};
 {"".join(_on_gpu(parameter).check(-1) for parameter in parameters)}\
-    return cuLaunchKernel(kernel->function, gx, gy, gz, {int(facts["num_warps"]) * WARP}, 1, 1, {shared}, stream,
+    return cuLaunchKernel(kernel->function, gx, gy, gz, {int(facts["block_warps"]) * WARP}, 1, 1, {shared}, stream,
                           parameters, NULL);
 }}
 """

@@ -72,6 +72,21 @@ CASES = (
         """,
     ),
     Case(
+        "Nested loops with one registered block size",
+        """
+        @hl.kernel
+        def kernel(y):
+            block = hl.register_block_size(32)
+            out = torch.empty_like(y)
+            for a in hl.tile(y.size(0), block_size=block):
+                for b in hl.tile(y.size(1), block_size=block):
+                    out[a, b] = y[a, b]
+            return out
+
+        kernel(y)
+        """,
+    ),
+    Case(
         "hl.tile outside of a for",
         """
         @hl.kernel
@@ -181,7 +196,7 @@ CASES = (
 
         kernel(x)
         """,
-        "`continue` works: what is behind it becomes the other branch.",
+        "Inner loops can be left: the passes that remain do nothing. `continue` works everywhere.",
     ),
     Case(
         "return inside a loop",

@@ -249,12 +249,28 @@ CASES = (
             out = torch.empty_like(y)
             for tile in hl.tile(y.size(0)):
                 row = y[tile, :]
-                row[:, 0] = 1
+                row[:, tile.id] = 1
                 out[tile, :] = row
             return out
 
         kernel(y)
         """,
+        "What is assigned to is said by constants, or by a mask of the tile's shape.",
+    ),
+    Case(
+        "A number read from a tensor again and again",
+        """
+        @hl.kernel
+        def kernel(x, counts):
+            total = 0
+            for at in range(2):
+                total += counts[at].item()
+            for tile in hl.tile(total):
+                x[tile] = 0
+
+        kernel(x, torch.tensor([2, 3]))
+        """,
+        "`n = counts[0].item()` in a statement of its own works: `n` is an argument of the compiled kernel.",
     ),
     Case(
         "Memory changed under a view",

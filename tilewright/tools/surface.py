@@ -80,9 +80,8 @@ REFUSED_ON: dict[str, dict[str, str]] = {
 REMARKS: dict[str, dict[str, str]] = {
     "float8e4nv": {"cuda": "compute capability 8.9 or more"},
     "atomic_poll": {"cpu": _CLOCK},
-    "core.builtin": {"": "the function's first parameter is the emitter, as in this library"},
     "core.extern_elementwise": {
-        "cpu": "symbols of libdevice that have a mathematical operation",
+        "cpu": "symbols of libdevice, but for those that are refused there; no other library",
         "cuda": "symbols of libdevice",
     },
     "dot_scaled": {"": "decoded and multiplied in bfloat16 (float16 beside float16)"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 import struct
 import threading
 from typing import Any
@@ -17,14 +18,14 @@ from tilewright.base.errors import DeviceAssertionError, DriverError, GridError,
 
 def kernel(*types: str, **facts: Any) -> LoadedKernel:
     usual = {
-        "name": "add", "symbol": "add", "types": list(types), "shared": 0, "num_warps": 4, "cluster": 1, "asserts": [],
-        "needs_log": False,
+        "name": "add", "symbol": "add", "types": list(types), "shared": 0, "block_warps": 4, "cluster": 1,
+        "asserts": [], "needs_log": False,
     }  # fmt: skip
     return LoadedKernel(b"\x7fELF", {**usual, **facts})
 
 
 def test_a_launch(fake: FakeCuda) -> None:
-    launch = make_launch(kernel("*fp32", "i32", "fp32", shared=70_000, num_warps=8), 1)
+    launch = make_launch(kernel("*fp32", "i32", "fp32", shared=70_000, block_warps=8), 1)
     launch(7, 3, 2, 0xDEAD_BEEF_F00D, -5, 1.5)
     assert fake.launches == [
         {
@@ -171,7 +172,7 @@ def test_more_shared_memory_than_the_gpu_has(fake: FakeCuda) -> None:
 def test_more_registers_than_a_block_may_have(fake: FakeCuda) -> None:
     fake.facts |= {0: 512, 4: 128}
     with pytest.raises(OutOfResources, match="threads, Required: 1024, Hardware limit: 512") as raised:
-        make_launch(kernel(num_warps=32), 0)
+        make_launch(kernel(block_warps=32), 0)
     assert "128 registers" in str(raised.value) and "num_warps" in str(raised.value)
 
 
@@ -188,13 +189,57 @@ def test_a_failed_assertion(fake: FakeCuda) -> None:
     with pytest.raises(DeviceAssertionError, match="device-side assert in add: n is small"):
         launch(1, 1, 1, 102)
     launch(1, 1, 1, 4)  # the log is clean again
-    assert fake.names().count("cuStreamSynchronize") == 3 and fake.current == [0]
+    asked = fake.names().count("cuStreamQuery")
+    assert asked == 6 and fake.current == [0]  # for the kernel, and for the copy of the log
     fake.captures = True
     launch(1, 1, 1, 102)
-    assert fake.names().count("cuStreamSynchronize") == 3  # forbidden while a graph is captured
+    assert fake.names().count("cuStreamQuery") == asked  # forbidden while a graph is captured
 
 
-def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda) -> None:
+def test_ctrl_c_ends_the_wait_for_a_launch(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU is never done: between two questions the signal comes, and its handler raises."""
+    launch = make_launch(kernel("i32", asserts=["n is even"], needs_log=True), 1)
+    launch(1, 1, 1, 2)
+    fake.acts["cuStreamQuery"] = lambda stream: 600
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(driver.time, "sleep", nap)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for wait in (lambda: launch(1, 1, 1, 2), lambda: driver.synchronize(1), lambda: driver.wait_for_stream(0)):
+            naps.clear()
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+            assert len(naps) == 5 and 0 < max(naps) <= 1e-3 and fake.current == [0]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    del fake.acts["cuStreamQuery"]
+    launch(1, 1, 1, 4)
+
+
+def test_the_wait_of_another_thread_is_the_driver_s(fake: FakeCuda) -> None:
+    worker = threading.Thread(target=driver.wait_for_stream, args=(7,))
+    worker.start()
+    worker.join()
+    assert [name for name in fake.names() if name.startswith("cuStream")] == ["cuStreamSynchronize"]
+
+
+def test_what_the_wait_finds_is_raised(fake: FakeCuda) -> None:
+    launch = make_launch(kernel("i32", asserts=["n is even"], needs_log=True), 1)
+    answers = [600, 600, 700]
+    fake.acts["cuStreamQuery"] = lambda stream: answers.pop(0)
+    with pytest.raises(DriverError, match="running kernel `add`: an illegal memory access"):
+        launch(1, 1, 1, 2)
+
+
+def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.backends.llvm.codegen._provided", {})  # bundles that were loaded bring it along
+
     class Cache(dict[str, bytes]):
         get_bytes = dict.get
         put_bytes = dict.__setitem__

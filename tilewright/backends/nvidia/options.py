@@ -20,7 +20,7 @@ class CudaOptions(Options):
         default_dot_input_precision: as for all targets; usually "tf32" here.
         num_warps: warps per program, a power of two.
         num_stages: software pipeline depth.
-        num_ctas: programs per cluster.
+        num_ctas: blocks of the cluster that Triton would share a program out to; see `block_warps`.
         maxnreg: register limit per thread.
         launch_cooperative_grid: all programs must be resident at once.
         launch_pdl: the kernel may start before the one ahead of it in the stream has ended.
@@ -30,7 +30,7 @@ class CudaOptions(Options):
     The other options of Triton's CUDA back end are known, and refused with the reason unless they say what holds here.
 
     Raises:
-        ArgumentError: `num_warps` is no power of two, or a library is no file.
+        ArgumentError: `num_warps` or `num_ctas` is not what a program can have, or a library is no file.
         UnsupportedError: a value that this back end does not have.
     """
 
@@ -57,6 +57,7 @@ class CudaOptions(Options):
 
     def __post_init__(self) -> None:
         check_warps(self.num_warps)
+        _check_blocks(self.num_ctas)
         object.__setattr__(self, "extern_libs", _libraries(self.extern_libs))
         for name, (held, reason) in _ONE_VALUE.items():
             value = getattr(self, name)
@@ -64,10 +65,18 @@ class CudaOptions(Options):
                 raise UnsupportedError(f"option {name}={value!r}: {reason}", hint=f"leave out {name}")
 
     @property
+    def block_warps(self) -> int:
+        """Warps of the block that a program is: those of its cluster, as long as each adds registers (0035)."""
+        return max(self.num_warps, min(self.num_warps * self.num_ctas, _WARPS_WITH_ALL_REGISTERS))
+
+    @property
     def libdevice(self) -> Path | None:
         """The file to link as libdevice, if the options name one."""
         return next((Path(path) for name, path, _ in self.extern_libs if name == "libdevice"), None)
 
+
+_WARPS_WITH_ALL_REGISTERS = 8  # 255 registers for each thread are all that a multiprocessor has
+_MOST_BLOCKS = 16  # of a cluster
 
 _ONE_VALUE: dict[str, tuple[tuple[Any, ...], str]] = {
     "warp_size": ((32,), "a warp of an NVIDIA GPU has 32 threads"),
@@ -108,6 +117,11 @@ def check_warps(warps: object) -> None:
     """Raise ArgumentError where `warps` is no number of warps that a program can have."""
     if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
         raise ArgumentError(f"num_warps must be a power of 2, got {warps!r}", hint="write 1, 2, 4, 8, ...")
+
+
+def _check_blocks(blocks: object) -> None:
+    if not isinstance(blocks, int) or not 1 <= blocks <= _MOST_BLOCKS or blocks & (blocks - 1):
+        raise ArgumentError(f"num_ctas must be a power of 2 up to {_MOST_BLOCKS}, got {blocks!r}", hint="write 1")
 
 
 def parse_arch(text: str) -> Target | None:

@@ -20,7 +20,8 @@ from tilewright.backends.nvidia.plan.dots import plan_dot
 from tilewright.backends.nvidia.plan.locks import order_locks
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
-from tilewright.base.errors import UnsupportedError
+from tilewright.backends.nvidia.plan.subjects import CLUSTER
+from tilewright.base.decision import Answer, No
 from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
@@ -40,17 +41,13 @@ def lay_out_module(
         options: compile options.
         target: a CUDA target.
         decisions: what the planners answer is kept there, if it is given.
-
-    Raises:
-        UnsupportedError: options that this back end does not have.
     """
-    if options.num_ctas != 1:
-        raise UnsupportedError(f"num_ctas={options.num_ctas}: clusters are not supported yet", hint="use num_ctas=1")
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
+    _note_cluster(module, options, decisions)
     _inline_everything(module)
     order_locks(module)
     choose_descriptors(module, arch, decisions)
-    module = lay_out(module, options.num_warps, lambda op: plan_dot(op, options.num_warps, arch, decisions))
+    module = lay_out(module, options.block_warps, lambda op: plan_dot(op, options.block_warps, arch, decisions))
     pipeline_loops(module, options.num_stages, arch, decisions)
     hoist_loop_invariants(module)
     eliminate_common_subexpressions(module)
@@ -59,6 +56,18 @@ def lay_out_module(
     place_barriers(module, decisions)
     note_conversions(module, decisions)
     return module
+
+
+def _note_cluster(module: ModuleOp, options: CudaOptions, decisions: Decisions) -> None:
+    if options.num_ctas > 1:
+        for op in module.ops:
+            if isinstance(op, FuncOp) and op.is_kernel:
+                decisions.note(CLUSTER, op, _shared_out(options))
+
+
+def _shared_out(options: CudaOptions) -> Answer[int]:
+    """How many blocks share a program."""
+    return No(f"it is one block of {options.block_warps} warps", instead="num_ctas=1, and num_warps as is fastest")
 
 
 def _inline_everything(module: ModuleOp) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.hl import exc
 from tilewright.hl.dims import Dim
 from tilewright.hl.emit.kernel import Kernel, placed
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value, accessed
+from tilewright.hl.passes.merged import Parts
 from tilewright.hl.rows.dtypes import literal
 from tilewright.hl.symbols import Atom, Sym, at_least_zero, at_most
 
@@ -19,7 +21,7 @@ def emit_load(kernel: Kernel, node: Node) -> None:
     out = node.out
     pointer, covered = _pointer(kernel, tensor, entries, out.dims, node.kwargs.get("base"))
     text = pointer
-    masks = _masks(kernel, entries, out.dims, node.kwargs.get("mask"), covered)
+    masks = _masks(kernel, node, out.dims, covered)
     if masks:
         text += f", mask={' & '.join(masks)}, other={literal(node.kwargs.get('other', 0))}"
     text = f"tl.load({text}{hints(kernel, node)})"
@@ -33,7 +35,7 @@ def emit_store(kernel: Kernel, node: Node) -> None:
     tensor, entries, value = node.args
     dims = accessed(node)
     pointer, covered = _pointer(kernel, tensor, entries, dims, node.kwargs.get("base"), reading=False)
-    masks = _masks(kernel, entries, dims, node.kwargs.get("mask"), covered, reading=False)
+    masks = _masks(kernel, node, dims, covered)
     mask = f", mask={' & '.join(masks)}" if masks else ""
     kernel.lines.write(f"tl.store({pointer}, {kernel.operand(value, tensor.dtype)}{mask}{hints(kernel, node)})")
 
@@ -53,7 +55,7 @@ def emit_atomic(kernel: Kernel, node: Node) -> None:
     tensor, entries, *given = node.args
     dims = node.out.dims
     pointer, covered = _pointer(kernel, tensor, entries, dims, reading=False)
-    masks = _masks(kernel, entries, dims, None, covered, reading=False)
+    masks = _masks(kernel, node, dims, covered)
     texts = [pointer, *(_given(kernel, value, tensor, dims) for value in given)]
     if masks and node.op != "atomic_cas":
         texts.append(f"mask={' & '.join(masks)}")
@@ -140,34 +142,68 @@ def _moved(index: str, offset: str) -> str:
     return index if offset == "0" else f"({index} + {offset})"
 
 
-def _masks(
-    kernel: Kernel, entries: list[Subscript], dims: tuple[Dim, ...], extra: Any, covered: set[int], reading: bool = True
-) -> list[str]:
+def _masks(kernel: Kernel, node: Node, dims: tuple[Dim, ...], covered: set[int]) -> list[str]:
     """The conditions of an access, joined by the caller."""
-    masks = [
-        mask_text(kernel, dims, [at]) for at in range(len(dims)) if at in covered and kernel.decision.masks([dims[at]])
-    ]
-    for entry in entries:
+    reading, parts = node.op == "load", node.kwargs.get("parts", {})
+    masked = [at for at in range(len(dims)) if at in covered and kernel.decision.masks([dims[at]])]
+    masks = [mask_text(kernel, dims, [at], parts) for at in masked]
+    for entry in node.args[1]:
         masks += _bounds(kernel, entry, dims, reading)
+    extra = node.kwargs.get("mask")
     if isinstance(extra, Value):
         masks.append(kernel.operand(extra))
     return masks
 
 
-def mask_text(kernel: Kernel, dims: tuple[Dim, ...], ats: list[int]) -> str:
-    """The mask of some dimensions of a tile with the dimensions `dims`."""
-    return " & ".join(
-        _mask_of(kernel, dims, at, atom) for at in ats for atom in dims[at].atoms if kernel.decision.masked(atom)
-    )
+def mask_text(kernel: Kernel, dims: tuple[Dim, ...], ats: list[int], parts: dict[int, Parts | None]) -> str:
+    """The mask of some dimensions of a tile.
+
+    Args:
+        kernel: what is written.
+        dims: the dimensions of the tile.
+        ats: which of them.
+        parts: what those that merge an axis with something else are made of.
+    """
+    texts: list[str] = []
+    for at in ats:
+        if at in parts:
+            texts.append(placed(_merged_mask(kernel, parts[at]), at, 1, len(dims)))
+        else:
+            texts += [_mask_of(kernel, dims, at, atom) for atom in dims[at].atoms if kernel.decision.masked(atom)]
+    return " & ".join(texts)
+
+
+def _merged_mask(kernel: Kernel, parts: Parts | None) -> str:
+    """The mask of a dimension that merges an axis with something else."""
+    if parts is None or any(len(part.atoms) > 1 for part in parts):
+        raise exc.UnsupportedOperation(
+            "a subscript whose dimension merges a tile with something else, where the block size does not divide the "
+            "range",
+            hint="subscript before the dimensions are merged",
+        )
+    texts = []
+    for at, part in enumerate(parts):
+        for atom in part.atoms:
+            if not kernel.decision.masked(atom):
+                continue
+            if part.atom is not None:
+                texts.append(_mask_of(kernel, parts, at, atom))
+            else:
+                valid = f"{kernel.valid(kernel.axis(atom))} * {part.static}"
+                texts.append(placed(f"({kernel.index(part)} < {valid})", at, 1, len(parts)))
+    if len(parts) == 1:
+        return texts[0]
+    whole = f"tl.broadcast_to({' & '.join(texts)}, {kernel.shape(parts)})"
+    return f"tl.reshape({whole}, [{' * '.join(str(kernel.extent(part)) for part in parts)}])"
 
 
 def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
     """The mask of one axis; of a jagged one, lane by lane of its parent where the tile has the parent's dimensions."""
-    parent = kernel.axis(atom).parent if atom.kind == "block" else None
+    parent = kernel.axis(atom).parent if atom.kind != "host" else None
     if parent is not None:
         first = next((place for place in range(len(dims)) if dims[place:][: len(parent.dims)] == parent.dims), None)
         if first is not None:
-            index = placed(kernel.index(int(atom.key)), at, 1, len(dims))
+            index = placed(kernel.index(kernel.axis(atom).id), at, 1, len(dims))
             return f"({index} < {placed(kernel.operand(parent), first, len(parent.dims), len(dims))})"
     return placed(kernel.mask(atom), at, 1, len(dims))
 

@@ -30,6 +30,7 @@ class Kernel:
         tensors: host tensors in the order of their first use.
         scalars: numbers of the host that the kernel takes, name -> expression of the launcher.
         indices: names of offsets, indices and masks that exist at this point, by what they are.
+        current: the axis that a size of blocks is of, at this point: several loops may share one.
         head: lines that come before the body.
         descriptors: names of the tensor descriptors in it, by their text.
         functions: functions of the module that the kernel calls.
@@ -44,6 +45,7 @@ class Kernel:
         self.values: dict[int, Any] = {}
         self.offsets: dict[int, str] = {}
         self.indices: dict[Any, str] = {}
+        self.current: dict[Atom, Axis] = {}
         self.masks: dict[Any, str] = {}
         self.wanted: set[Any] = set()
         self.readers: Counter[int] = Counter()
@@ -81,11 +83,14 @@ class Kernel:
         if atom.kind == "host":
             self.scalars.setdefault(str(atom.key), atom.text)
             return str(atom.key)
-        offset = self.offsets[int(atom.key)]
+        axis = self.decision.axes[int(atom.key)]
         if atom.kind == "valid":
-            axis = self.axis(atom)
-            return f"min({self.decision.block(axis)}, {self.symbol(axis.end)} - {offset})"
-        return offset
+            return self.valid(axis)
+        return self.offsets[axis.id]
+
+    def valid(self, axis: Axis) -> str:
+        """How many lanes of the current tile of an axis are valid."""
+        return f"min({self.decision.block(axis)}, {self.symbol(axis.end)} - {self.offsets[axis.id]})"
 
     def extent(self, dim: Dim) -> int | str:
         """The number of lanes of a dimension."""
@@ -166,7 +171,7 @@ class Kernel:
 
     def axis(self, atom: Atom) -> Axis:
         """The axis whose block size `atom` is."""
-        return self.decision.axes[int(atom.key)]
+        return self.current[atom]
 
     def index(self, key: Any) -> str:
         """The name of a vector of indices, marked as used; `key` is the number of an axis or a dimension."""

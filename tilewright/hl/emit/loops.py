@@ -23,6 +23,7 @@ def emit_body(kernel: Kernel, axes: list[Axis], region: Region) -> None:
     place = kernel.lines.here()
     origin = kernel.lines.origin
     for axis in axes:
+        kernel.current[axis.size] = axis
         if axis.kind != "grid":
             kernel.indices[axis.id] = kernel.names.new(stem("index", axis))
             kernel.masks[axis.size] = kernel.names.new(stem("mask", axis))

@@ -111,6 +111,10 @@ class _Launcher(ast.NodeTransformer):
         self.constants = iter(traced.constants)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        place = node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+        if place in self.traced.read:
+            target = ast.Name(self.traced.read[place], ast.Store())
+            return ast.copy_location(ast.NamedExpr(target, node), node)
         if self._marked(node.func, "host_constant"):
             value = self._constant(next(self.constants))
             return ast.copy_location(ast.parse(value, mode="eval").body, node)
@@ -161,10 +165,12 @@ def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[
         for statement in tree.body:
             launched = isinstance(statement, ast.For) and statement.lineno in launches  # nothing of it is left
             visited = launcher.visit(statement if launched else copy.deepcopy(statement))
-            for made in visited if isinstance(visited, list) else [visited]:
-                lines.origin = statement.lineno
-                for text in ast.unparse(made).splitlines():
-                    lines.write(text)
+            made = visited if isinstance(visited, list) else [visited]
+            lines.origin = statement.lineno
+            for text in "\n".join(map(ast.unparse, made)).splitlines():
+                lines.write(text)
+            if any(isinstance(one, ast.Return) for one in made):
+                break
     return lines.lines
 
 

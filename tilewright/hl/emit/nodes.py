@@ -48,7 +48,7 @@ def _load(kernel: Kernel, node: Node) -> None:
         text = f"tl.reshape({text}, {kernel.shape(out.dims)})"
     other = node.kwargs.get("other", 0)
     if other and block.checked:
-        text = f"tl.where({mask_text(kernel, out.dims, list(range(len(out.dims))))}, {text}, {literal(other)})"
+        text = f"tl.where({mask_text(kernel, out.dims, list(range(len(out.dims))), {})}, {text}, {literal(other)})"
     kernel.assign(out, text)
 
 
@@ -92,7 +92,7 @@ def _part(kernel: Kernel, node: Node) -> None:
 
 def _mask_to(kernel: Kernel, node: Node) -> None:
     value, dims, neutral = node.args
-    mask = mask_text(kernel, value.dims, list(dims))
+    mask = mask_text(kernel, value.dims, list(dims), node.kwargs.get("parts", {}))
     kernel.assign(node.out, f"tl.where({mask}, {kernel.operand(value)}, {literal(neutral)})")
 
 

@@ -95,7 +95,7 @@ def jagged_tile(parent: Any) -> Any:
     """
     trace = current()
     value = trace.value(parent) if trace is not None and isinstance(parent, torch.Tensor) else None
-    if value is None or not value.dims or any(dim.atom is None for dim in value.dims):
+    if value is None or not value.dims or any(dim.atom is None and not dim.is_one for dim in value.dims):
         raise exc.InvalidJaggedTileUsage(
             "hl.jagged_tile takes a tile of lengths, one for each lane of enclosing tiles",
             hint="load them first: ends = offsets[tile.index + 1] - offsets[tile.index]",

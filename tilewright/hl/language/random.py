@@ -45,9 +45,10 @@ def rand4x(seed: Any, offsets: Any, device: Any = None) -> tuple[Any, Any, Any, 
 
 def _drawn(name: str, op: str, shape: Sequence[Any], seed: Any, offsets: Any, dtype: Any, rest: Any = ()) -> Any:
     trace = device_trace(name)
-    extents = [sample_of(extent) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
+    entries = list(shape) if isinstance(shape, list | tuple) else [shape]
+    extents = [sample_of(entry) for entry in entries]
     if offsets is None:
-        offsets = random.counter(trace, extents, False)
+        offsets = random.counter(trace, extents, False, entries)
     elif raw_shape(offsets) != tuple(extents):
         offsets = offsets.expand(extents)
     return random.drawn(op, extents, seed, offsets, dtype, 1, rest)

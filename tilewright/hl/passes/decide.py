@@ -72,8 +72,8 @@ class Decision:
 
     def masked(self, atom: Atom) -> bool:
         """Whether lanes of the last tile along `atom` may be invalid."""
-        if atom.kind != "block":
-            return atom.kind != "tunable"
+        if atom.kind not in ("block", "tunable"):
+            return True
         return any(self._cut(axis) for axis in self.axes if axis.size == atom and axis.kind != "block")
 
     def _cut(self, axis: Axis) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.hl import exc
-from tilewright.hl.graph.nodes import Node, Region, Subscript, Value, operands, replace, walk
+from tilewright.hl.dims import Dim
+from tilewright.hl.graph.nodes import Node, Region, Subscript, Value, accessed, operands, replace, walk
 from tilewright.hl.passes.decide import Decision
+from tilewright.hl.passes.merged import Merged
 from tilewright.hl.rows.table import ROWS, UNKNOWN, Need
 from tilewright.hl.symbols import Atom
 
@@ -55,6 +57,7 @@ class _Placer:
         bodies = [body for node in walk(region) for body in node.regions]
         made = [out for node in walk(region) for out in node.outs] + [param for body in bodies for param in body.params]
         self.next = 1 + max((value.id for value in made), default=0)
+        self.merged = Merged(region)
         self.made: dict[tuple[int, tuple[int, ...], str], Value] = {}
 
     def run(self, region: Region) -> None:
@@ -66,6 +69,8 @@ class _Placer:
         self.made = scope
 
     def _node(self, region: Region, node: Node) -> None:
+        if node.op in ("load", "store") or node.op.startswith("atomic_"):
+            self._access(node)
         if node.op == "load":
             self._load(node)
         elif node.regions and node.op not in ROWS:
@@ -79,6 +84,17 @@ class _Placer:
                 for _, atom in self.decision.masks(out.dims):
                     self.state.put(out, atom, row.pads(node, self.state, out, atom))
         region.nodes.append(node)
+
+    def _access(self, node: Node) -> None:
+        """Write down what merged dimensions of an access are made of: its masks depend on it."""
+        dims = accessed(node)
+        found = {at: self.merged.accessed(node, dims, at) for at in self._merged(dims)}
+        if found:
+            node.kwargs["parts"] = found
+
+    def _merged(self, dims: tuple[Dim, ...]) -> list[int]:
+        """The dimensions that merge a masked axis with something else."""
+        return [at for at, dim in enumerate(dims) if dim.atom is None and self.decision.masks([dim])]
 
     def _load(self, node: Node) -> None:
         """Choose the load's `other`: what all its readers need, else 0."""
@@ -94,30 +110,32 @@ class _Placer:
             self.state.put(node.out, atom, other)
 
     def _fill(self, region: Region, node: Node, need: Need) -> None:
-        dims = []
-        for at in need.dims:
-            for atom in need.value.dims[at].atoms:
-                if self.decision.masked(atom) and not self._holds(need, atom):
-                    if need.value.dims[at].atom is None:
-                        raise exc.UnsupportedOperation(
-                            f"{node.op} over a dimension that merges a tile with another one, where the block size "
-                            "does not divide the range",
-                            hint="reduce the dimensions one by one, before they are merged",
-                        )
-                    dims.append(at)
+        dims = [at for at in need.dims if self._is_wrong(need, at)]
         if not dims:
             return
+        parts = {at: self.merged.of(need.value, at) for at in self._merged(need.value.dims) if at in dims}
+        if None in parts.values():
+            raise exc.UnsupportedOperation(
+                f"{node.op} over a dimension that merges a tile with something else, where the block size does not "
+                "divide the range",
+                hint="reduce the dimensions one by one, before they are merged",
+            )
         key = need.value.id, tuple(dims), repr(need.neutral)
         filled = self.made.get(key)
         if filled is None:
             filled = self.made[key] = Value(self.next, need.value.dims, need.value.dtype)
             self.next += 1
-            mask = Node("mask_to", (need.value, tuple(dims), need.neutral), {}, node.line, [filled])
+            named = {"parts": parts} if parts else {}
+            mask = Node("mask_to", (need.value, tuple(dims), need.neutral), named, node.line, [filled])
             for _, atom in self.decision.masks(filled.dims):
                 self.state.put(filled, atom, ROWS["mask_to"].pads(mask, self.state, filled, atom))
             region.nodes.append(mask)
         source = need.value
         node.args = replace(node.args, lambda arg: filled if arg is source else arg)
+
+    def _is_wrong(self, need: Need, at: int) -> bool:
+        """Whether masked lanes of a dimension may hold something else than what is needed."""
+        return any(self.decision.masked(atom) and not self._holds(need, atom) for atom in need.value.dims[at].atoms)
 
     def _holds(self, need: Need, atom: Atom) -> bool:
         known = self.state.of(need.value, atom)

@@ -81,6 +81,14 @@ class Pointwise(Row):
 class Where(Pointwise):
     """`torch.where`: its condition keeps its own type."""
 
+    def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
+        known = super().pads(node, pads, out, atom)
+        if known is not UNKNOWN:
+            return known
+        arms = [pads.of(arg, atom) if isinstance(arg, Value) else arg for arg in node.args[1:]]
+        same = UNKNOWN not in arms and arms[0] == arms[1]  # whatever the condition is
+        return arms[0] if same else UNKNOWN
+
     def operand(self, emitter: Emitter, node: Node, at: int) -> str:
         return emitter.operand(node.args[at], None if at == 0 else node.compute)
 

@@ -8,7 +8,9 @@ counter runs over the ranges of the loops around it too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -67,15 +69,19 @@ def drawn(op: str, shape: list[int], seed: Any, counter: Any, dtype: Any, count:
     return made if count > 1 else made[0]
 
 
-def counter(trace: Trace, shape: list[int], loops: bool) -> Any:
+def counter(trace: Trace, shape: list[int], loops: bool, entries: Sequence[Any] = ()) -> Any:
     """The place of every element in the whole range, row after row; 32 bits where that is enough.
 
     Args:
         trace: the running trace.
         shape: extents of samples.
         loops: whether the loops around count too, outermost first, where they are no dimension of `shape`.
+        entries: what the program gave as extents, where it gave them: a tile of one lane is told from a 1 by it.
     """
-    dims = [_place(trace, shape, at) for at in range(len(shape))]
+    dims = [
+        _of_tile(trace, entry) if isinstance(entry, Tile) and extent == 1 else _place(trace, shape, at)
+        for at, (extent, entry) in enumerate(zip_longest(shape, entries))
+    ]
     places = [(index, extent) for index, extent, _ in dims]
     if loops:
         used = {axis.id for _, _, axis in dims if axis is not None}
@@ -112,6 +118,11 @@ def _place(trace: Trace, shape: list[int], at: int) -> tuple[Any, Any, Axis | No
             hint="draw them before the reshape: they are counted along the range of the tile",
         )
     return lanes(shape[at], len(shape), at), dim.size(), None
+
+
+def _of_tile(trace: Trace, tile: Tile) -> tuple[Any, Any, Axis | None]:
+    """What `_place` gives, for a tile of one lane."""
+    return Sym.of(tile.axis.offset) + tile.offset, _end(trace, tile.axis), tile.axis
 
 
 def _around(trace: Trace) -> list[Axis]:

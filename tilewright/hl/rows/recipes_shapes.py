@@ -280,6 +280,18 @@ def median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return values, index
 
 
+@recipe("nanmedian")
+def nanmedian(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The lower median of what is not NaN; with `dim` also its position."""
+    if dim is None:
+        if x.dim() != 1:
+            raise exc.UnsupportedOperation("the median over all dimensions", hint="give a dimension: x.nanmedian(dim)")
+        return nanmedian(x, 0)[0]
+    same_rows(x, [dim % x.dim()], "the median")
+    numbers = (~torch.isnan(x)).sum(dim, True)
+    return _at(x, (numbers - 1).clamp_min(0) // 2, dim, keepdim)
+
+
 def _at(x: Any, place: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """(value, position) of the element that is at `place` in order."""
     dim %= x.dim()

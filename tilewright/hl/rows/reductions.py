@@ -135,7 +135,7 @@ class Masked(Row):
 
     def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
         source, dims, neutral = node.args
-        inside = any(source.dims[dim].atom == atom for dim in dims)
+        inside = any(atom in source.dims[dim].atoms for dim in dims)
         return neutral if inside else pads.of(source, atom)
 
 

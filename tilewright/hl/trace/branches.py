@@ -43,7 +43,7 @@ def run_if(interpreter: Interpreter, node: ast.If, test: Any) -> None:
         interpreter.rebind(carried.copied(start))
         trace.rebind(bindings)
         trace.region = Region()
-        interpreter.body(body, "a branch on values of tiles")
+        interpreter.run(body)
         variables = interpreter.variables
         values = {path: trace.lift(leaf) for path, leaf in carried.tensors(variables) if not leaf.is_meta}
         arms.append(_Arm(trace.region, variables, values))
@@ -145,19 +145,22 @@ def run_while(interpreter: Interpreter, node: ast.While) -> None:
         raise exc.DeviceLoopElseBlock("`else` of a loop on values of tiles", hint="put the statements behind the loop")
     trace = interpreter.trace
     tests: list[Region] = []
+    inside = interpreter.begin(node)
 
     def body() -> Node:
         region = trace.region
         test = trace.region = Region()
         trace.line = node.lineno
         result = interpreter.evaluate(node.test)
-        test.results = [condition(trace, result)]
+        left = interpreter.scope.get(inside.flag, False)
+        test.results = [condition(trace, result & ~left if isinstance(left, torch.Tensor) else result)]
         tests.append(test)
         trace.region = region
         trace.repeats += 1
-        interpreter.body(interpreter.source.without_continue(node.body), "a loop on values of tiles")
+        interpreter.run(inside.statements)
         trace.repeats -= 1
         return Node("while", (), {}, node.lineno)
 
     loop = carry(interpreter, node, body)
+    interpreter.end(inside, [])
     loop.regions = [tests[-1], *loop.regions]

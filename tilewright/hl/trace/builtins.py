@@ -14,8 +14,8 @@ from tilewright.hl.trace.state import current
 def _int(value: Any = 0, *rest: Any) -> Any:
     if isinstance(value, Sym):
         return value
-    if isinstance(value, torch.Tensor) and _is_tile(value):
-        return value.to(torch.int64)
+    if isinstance(value, torch.Tensor):
+        return value.to(torch.int64) if _is_tile(value) else _int(value.item())
     return builtins.int(value, *rest)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,16 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
 from tilewright.hl.symbols import Sym, number_needed, set_hooks, show, substitute
-from tilewright.hl.trace import branches, builtins, loops, statements
+from tilewright.hl.trace import branches, builtins, carried, loops, statements
 from tilewright.hl.trace.arguments import device_of, host_view, integers
+from tilewright.hl.trace.effects import Effects, effects_of
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 from tilewright.hl.trace.source import Source
-from tilewright.hl.trace.state import Trace, current, tracing
-from tilewright.hl.trace.statements import Interpreter
+from tilewright.hl.trace.state import Place, Trace, current, tracing
+from tilewright.hl.trace.statements import Interpreter, Left, has_loop
 
 statements.provide("run", loops.run_loop)
 statements.provide("if", branches.run_if)
@@ -48,6 +49,8 @@ class Traced:
         captured: tensors from outside that the launcher has under names of its own.
         device: the device of the kernel's tensors.
         tunables: choices that the program itself leaves to the configuration, by name.
+        effects: what a call does besides returning.
+        read: names of the numbers that the host reads from tensors, by the place of the expression.
     """
 
     source: Source
@@ -61,6 +64,8 @@ class Traced:
     device: Any
     captured: dict[str, Any] = field(default_factory=dict)
     tunables: dict[str, Any] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
+    read: dict[Place, str] = field(default_factory=dict)
 
 
 class _Equal(Exception):
@@ -144,7 +149,7 @@ def _one_thread() -> Iterator[None]:
 def _trace(request: _Request, sampling: Sampling) -> Traced:
     source, scope = request.source, request.scope
     trace = Trace(sampling, device_of(request.arguments))
-    trace.equal = request.equal
+    trace.equal, trace.file = request.equal, source.file
     trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
     tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
     trace.outside = {id(read.value): read for read in tensors}
@@ -154,10 +159,11 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
             names[name] = host_view(trace, argument, (name,), request.options.static_shapes)
+        views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
-        with FunctionMode(trace), DispatchMode(trace):
+        with FunctionMode(trace), DispatchMode(trace), suppress(Left):
             interpreter.run(source.tree.body)
-    if not trace.graphs:
+    if not trace.graphs and not has_loop(interpreter, source.tree.body):
         raise exc.NoDeviceLoopsInKernel(
             f"{source.name} has no loop over tiles",
             source.location(source.tree),
@@ -166,7 +172,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     guards = list(dict.fromkeys(trace.guards))
     left = trace.graphs, trace.axes, trace.slots
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
-    made.captured, made.tunables = trace.captured, trace.tunables
+    made.captured, made.tunables, made.read = trace.captured, trace.tunables, trace.read
+    made.effects = effects_of(trace, views)
     return made
 
 
@@ -221,7 +228,7 @@ def _host_compare(trace: Trace, op: str, left: Any, right: Any) -> bool:
 
 
 def _is_atom(value: Any) -> bool:
-    return isinstance(value, Sym) and len(value.terms) == 1 and value.constant == 0 and 1 in value.terms.values()
+    return isinstance(value, Sym) and value.atom is not None
 
 
 def _divide_symbols(left: Any, right: Any) -> Any:

@@ -15,7 +15,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
-from tilewright.hl.symbols import Sym, same
+from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace, raw_shape
@@ -49,7 +49,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         body = trace.region = Region()
         interpreter.assign(node.target, _target(items, axes))
         trace.loops.append(loop)
-        interpreter.body(interpreter.source.without_continue(node.body), "a loop over tiles")
+        interpreter.run(_of_grid(interpreter, node))
         trace.loops.pop()
         loop.regions.append(body)
         outer.nodes.append(loop)
@@ -61,6 +61,17 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         raise exc.EmptyDeviceLoopAfterDCE(
             "nothing in this loop has an effect", hint="store the result into a tensor of the host: out[tile] = ..."
         )
+
+
+def _of_grid(interpreter: Interpreter, node: ast.For) -> list[ast.stmt]:
+    """The body of a grid, which nothing can leave: its tiles run beside each other."""
+    body = interpreter.source.body(node)
+    if body.flag:
+        raise exc.NotAllowedOnDevice(
+            "`break` out of the grid: its tiles run beside each other, and none is the last",
+            hint="skip the tiles that have nothing to do with `continue`",
+        )
+    return body.statements
 
 
 def _forget(interpreter: Interpreter, before: dict[str, Any]) -> None:
@@ -121,13 +132,37 @@ def _open(
         )
     names = _names(node.target, len(items.end))
     begins, ends = bounds
-    axes = []
+    axes: list[Axis] = []
     for at, name in enumerate(names):
-        axis = trace.add_axis(name, items.kind, begins[at], ends[at], items.block[at], top)
+        block = _block(trace, name, items.block[at])
+        axis = trace.add_axis(name, items.kind, begins[at], ends[at], block, top)
+        if axis.shared is not None and (trace.axis_of(axis.size) or any(axis.size == one.size for one in axes)):
+            raise exc.NestedDeviceLoopsConflict(
+                f"{name} has the block size of a loop around it: tiles of the two could not be told apart",
+                hint="call hl.register_block_size once for each of the loops",
+            )
         axis.parent = trace.lift(items.end[at]) if items.kind == "jagged" else None
         trace.bounds[axis.id] = items.begin[at], items.end[at]
         axes.append(axis)
     return Node("loop", (), {"axes": axes, "begin": begins, "end": ends}, node.lineno), axes
+
+
+def _block(trace: Trace, name: str, block: Any) -> Any:
+    """A block size without numbers of the host: they become constants, of which calls bind anew.
+
+    Raises:
+        IncorrectTileUsage: it is known only when the kernel runs.
+    """
+    for atom in list(block.atoms()) if isinstance(block, Sym) else ():
+        if atom.kind == "host":
+            number = trace.decide(Sym.of(atom))
+            block = substitute(block, {atom: number}.get)
+        elif atom.kind not in ("block", "tunable", "op"):
+            raise exc.IncorrectTileUsage(
+                f"the block size of {name} is {block!r}, which is known only when the kernel runs",
+                hint="let the configuration choose it with block_size=None, and bound the loop instead",
+            )
+    return block
 
 
 def _target(items: Range, axes: list[Axis]) -> Any:
@@ -142,16 +177,18 @@ def _target(items: Range, axes: list[Axis]) -> Any:
 
 def _inner(interpreter: Interpreter, node: ast.For, items: Range) -> None:
     bounds = _bounds(interpreter.trace, items)
+    inside = interpreter.begin(node)
 
     def body() -> Node:
         loop, axes = _open(interpreter, node, items, bounds, top=False)
         interpreter.assign(node.target, _target(items, axes))
         interpreter.trace.loops.append(loop)
-        interpreter.body(interpreter.source.without_continue(node.body), "a loop over tiles")
+        interpreter.run(inside.statements)
         interpreter.trace.loops.pop()
         return loop
 
     carry(interpreter, node, body)
+    interpreter.end(inside, [])
 
 
 Before = dict[carried.Path, Any]
@@ -188,6 +225,9 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
         if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
             interpreter.scope[name] = value  # not a copy of it
     _close(interpreter, region, loop, inits)
+    for name in interpreter.variables.keys() - start.keys():  # they have no value where no pass ran
+        interpreter.in_passes.add(name)
+        del interpreter.scope[name]
     return loop
 
 

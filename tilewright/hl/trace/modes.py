@@ -7,6 +7,7 @@ the aten operations below and writes them down, or runs the recipe that a table 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tilewright.hl import exc
 from tilewright.hl.rows import table
 from tilewright.hl.rows.files import RECIPES, ROWS
-from tilewright.hl.rows.gather import span, static_extent, take
+from tilewright.hl.rows.gather import span
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import shape_arguments
+from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.indexing import load, store
-from tilewright.hl.trace.state import Trace, raw_shape
+from tilewright.hl.trace.parts import assign_part, part
+from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 Handler = Callable[..., Any]
@@ -80,7 +83,7 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
             return span(*bounds, dtype=kwargs.get("dtype") or torch.int64)
         change = sample_of if name in shape_arguments.SIZES else self._value_of
         args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
-        if "device" in kwargs or name in shape_arguments.FACTORIES:
+        if "device" in kwargs or name in shape_arguments.FACTORIES or name.startswith("new_"):
             kwargs["device"] = "cpu"
         return function(*args, **kwargs)
 
@@ -148,41 +151,44 @@ def _getitem(trace: Trace, tensor: Any, index: Any) -> Any:
     if trace.region is None:
         return NotImplemented
     if not trace.is_host(tensor):
-        return _part(trace, tensor, index)
+        return part(tensor, index)
     return load(trace, tensor, index)
-
-
-def _part(trace: Trace, tensor: Any, index: Any) -> Any:
-    """A subscript of a tile: PyTorch's own, where no subscript is a tile itself."""
-    entries = list(index) if isinstance(index, tuple) else [index]
-    if not any(isinstance(entry, Tile) for entry in entries):
-        return NotImplemented
-    plain = [slice(None) if isinstance(entry, Tile) else entry for entry in entries]
-    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
-    if any(not (entry is None or entry is Ellipsis or entry == slice(None)) for entry in plain):
-        raise exc.InvalidIndexingType("a tile is subscripted with a tile and a number", hint="subscript it twice")
-    at = 0
-    for entry in entries:
-        if isinstance(entry, Tile):
-            tensor = _lanes_of(tensor, at, entry)
-        at += 0 if entry is None else tensor.dim() - used + 1 if entry is Ellipsis else 1
-    return tensor[tuple(plain)]
-
-
-def _lanes_of(tensor: Any, dim: int, tile: Tile) -> Any:
-    """The lanes of a whole dimension that a tile means."""
-    extent = static_extent(tensor, dim, "a subscript by a tile", "it has the lanes of another tile already")
-    return take(tensor, tile.index.clamp(0, extent - 1), dim)
 
 
 def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
     if trace.region is None:
         return NotImplemented
     if not trace.is_host(tensor):
-        raise exc.DeviceTensorSubscriptAssignmentNotAllowed(
-            "a part of a tile cannot be assigned", hint="write x = torch.where(condition, new, x)"
-        )
+        return assign_part(trace, tensor, index, value)
     return store(trace, tensor, index, value)
+
+
+def _item(trace: Trace, tensor: Any) -> Any:
+    """A number that the host reads from a tensor: known when the kernel is launched."""
+    if trace.region is not None or not tensor.is_meta or tensor.dtype.is_floating_point or tensor.dtype == torch.bool:
+        return NotImplemented
+    return _read_number(trace)
+
+
+def _read_number(trace: Trace) -> Sym:
+    """A symbol for a number that host code reads, in the expression of its text that runs now.
+
+    Raises:
+        HostValueNotAvailable: the expression is not the kernel's own, or runs more than once.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != trace.file:
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_name == "<module>":  # a statement of the kernel
+        line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+        place = line, end_line, column, end_column
+        if None not in place and place not in trace.read:
+            name = trace.read[place] = f"number_{len(trace.read)}"
+            return trace.host_symbol(name, name)
+    raise exc.HostValueNotAvailable(
+        "a number is read from a tensor in a loop or a function of the host",
+        hint="read it in a statement of the kernel itself, once, or give it as an argument",
+    )
 
 
 def _product(name: str) -> Handler:
@@ -204,6 +210,7 @@ _ANSWERS: dict[str, Handler] = {
     "__len__": _length,
     "numel": _count,
     "nelement": _count,
+    "item": _item,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
 }
@@ -228,7 +235,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return function(*args, **kwargs)
         name = function._schema.name.removeprefix("aten::")
         if trace.region is None:
-            return _host_operation(function, name, args, kwargs)
+            return _host_operation(trace, function, name, args, kwargs)
         if name in _ALIASES and trace.value(args[0]) is not None:
             return self._alias(function, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
@@ -243,7 +250,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         if row is None:
             return self._decomposed(function, name, args, kwargs)
         held, named = row.arguments(args, kwargs)
-        out = function(*args, **kwargs)
+        out = _sampled(function, args, kwargs)
         return trace.record(name, held, out, named, row.compute_type(args, out))
 
     def _alias(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -278,12 +285,28 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         raise table.unknown(name)
 
 
+def _sampled(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The sample of a result; the sample of an integer divisor may be 0, which says nothing of the kernel."""
+    try:
+        return function(*args, **kwargs)
+    except RuntimeError as error:
+        if "ZeroDivisionError" not in str(error):
+            raise
+        number, divisor = args
+        return function(number, torch.ones_like(divisor), **kwargs)
+
+
 # Set after the class is made: a `__torch_dispatch__` in its body is wrapped so that the first operation imports
 # torch._dynamo, which takes seconds.
 DispatchMode.__torch_dispatch__ = DispatchMode.dispatch
 
 
-def _host_operation(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _host_operation(trace: Trace, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    for at, argument in enumerate(function._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            changed = args[at] if at < len(args) else kwargs.get(argument.name)
+            for _, tensor in tensors(changed):
+                trace.written.add(memory_of(tensor))
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd

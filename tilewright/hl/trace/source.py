@@ -6,11 +6,25 @@ import ast
 import inspect
 import linecache
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 from tilewright import errors
 from tilewright.hl import exc
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body of a loop with what follows `if c: continue` as the other arm: no jump is left.
+
+    Args:
+        statements: the body; where the loop can be left, nothing happens once `flag` is true.
+        flag: the variable that `break` sets; "" where there is none.
+    """
+
+    statements: list[ast.stmt]
+    flag: str
 
 
 class Source:
@@ -32,7 +46,7 @@ class Source:
     def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
         self.file, self.name = code.co_filename, function.__qualname__
-        self.locals = frozenset(code.co_varnames + code.co_cellvars)
+        self.locals = frozenset(code.co_varnames + code.co_cellvars)  # and flags of loops that are left
         try:
             lines, first = inspect.getsourcelines(function)
         except (OSError, TypeError) as error:
@@ -52,7 +66,7 @@ class Source:
         self.tree = definition
         self.carried: dict[int, set[Any]] = {}
         self._codes: dict[int, CodeType] = {}
-        self._bodies: dict[int, list[ast.stmt]] = {}
+        self._bodies: dict[int, Body] = {}
 
     def expression(self, node: ast.expr) -> CodeType:
         """Code that evaluates `node`."""
@@ -78,11 +92,17 @@ class Source:
             code = self._codes[id(node)] = make()
         return code
 
-    def without_continue(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """The body of a loop with what follows `if c: continue` as the other arm: no jump is left."""
-        known = self._bodies.get(id(statements))
+    def body(self, loop: ast.For | ast.While) -> Body:
+        """The body of a loop without jumps."""
+        known = self._bodies.get(id(loop))
         if known is None:
-            known = self._bodies[id(statements)] = _straight(statements, [])
+            flag = f"left_{loop.lineno}" if _jumps(loop.body, ast.Break) else ""
+            statements = _straight(loop.body, [], flag)
+            if flag:
+                self.locals |= {flag}
+                test = ast.copy_location(ast.Name(flag, ast.Load()), loop)
+                statements = [_branch(loop, test, [ast.copy_location(ast.Pass(), loop)], statements)]
+            known = self._bodies[id(loop)] = Body(statements, flag)
         return known
 
     def line(self, number: int) -> str:
@@ -120,21 +140,33 @@ def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -
         )
 
 
-def _straight(statements: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
-    """`statements` and then `rest`, where `continue` skips what is behind it."""
+def _straight(statements: list[ast.stmt], rest: list[ast.stmt], flag: str) -> list[ast.stmt]:
+    """`statements` and then `rest`, where `continue` and `break` skip what is behind them; `break` sets a flag too."""
     for at, statement in enumerate(statements):
         if isinstance(statement, ast.Continue):
             return statements[:at]
-        if isinstance(statement, ast.If) and _continues(statement):
-            behind = _straight(statements[at + 1 :], rest)
-            body = _straight(statement.body, behind) or [ast.copy_location(ast.Pass(), statement)]
-            made = ast.If(statement.test, body, _straight(statement.orelse, behind))
-            return [*statements[:at], ast.copy_location(made, statement)]
+        if isinstance(statement, ast.Break):
+            target = ast.copy_location(ast.Name(flag, ast.Store()), statement)
+            true = ast.copy_location(ast.Constant(True), statement)
+            return [*statements[:at], ast.copy_location(ast.Assign([target], true), statement)]
+        if isinstance(statement, ast.If) and _jumps([statement], ast.Continue | ast.Break):
+            behind = _straight(statements[at + 1 :], rest, flag)
+            body = _straight(statement.body, behind, flag) or [ast.copy_location(ast.Pass(), statement)]
+            return [
+                *statements[:at],
+                _branch(statement, statement.test, body, _straight(statement.orelse, behind, flag)),
+            ]
     return statements + rest
 
 
-def _continues(statement: ast.stmt) -> bool:
-    """Whether a statement has a `continue` of the loop that it stands in."""
-    if isinstance(statement, ast.Continue):
-        return True
-    return isinstance(statement, ast.If) and any(map(_continues, [*statement.body, *statement.orelse]))
+def _branch(place: ast.stmt, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> ast.If:
+    return ast.copy_location(ast.If(test, body, orelse), place)
+
+
+def _jumps(statements: list[ast.stmt], kinds: Any) -> bool:
+    """Whether statements have a jump of the loop that they stand in."""
+    return any(
+        isinstance(statement, kinds)
+        or (isinstance(statement, ast.If) and _jumps([*statement.body, *statement.orelse], kinds))
+        for statement in statements
+    )

@@ -13,11 +13,13 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
-from tilewright.hl.symbols import Atom, Sym, same, show, substitute
+from tilewright.hl.symbols import Atom, Sym, show, substitute
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 
 _LOCAL = threading.local()
+
+Place = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
 
 
 class Trace:
@@ -44,6 +46,10 @@ class Trace:
         captured: those of them that the launcher must have, by the names that it gives them.
         drawn: how many calls drew random numbers with a seed of the launcher.
         repeats: how many loops of unknown length (`while`) are open.
+        written: memory of tensors of the host that is written, by identity.
+        writes_anywhere: whether something is stored at addresses that are data.
+        file: path of the user's file.
+        read: names of the numbers that host code reads from tensors, by the place of the expression.
     """
 
     def __init__(self, sampling: Sampling, device: Any) -> None:
@@ -65,8 +71,12 @@ class Trace:
         self.equal: dict[str, str] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
         self.drawn = self.repeats = 0
+        self.written: set[int] = set()
+        self.writes_anywhere = False
         self.outside: dict[int, Read] = {}
         self.captured: dict[str, Any] = {}
+        self.file = ""
+        self.read: dict[Place, str] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
@@ -206,13 +216,18 @@ class Trace:
         dim = self.factors.dim(extent)
         total: Any = dim.static
         for atom in dim.atoms:
-            if atom.kind == "block" and self.axes[int(atom.key)].kind == "jagged":
+            axis = self.axis_of(atom)
+            if axis is not None and axis.kind == "jagged":
                 raise exc.UnsupportedOperation(
-                    f"how many elements {self.axes[int(atom.key)].name} has differs from row to row",
-                    hint="divide a sum by the lengths",
+                    f"how many elements {axis.name} has differs from row to row", hint="divide a sum by the lengths"
                 )
-            total = Sym.of(self.axes[int(atom.key)].valid if atom.kind == "block" else atom) * total
+            total = Sym.of(atom if axis is None else axis.valid) * total
         return total
+
+    def axis_of(self, atom: Atom) -> Axis | None:
+        """The axis of an open loop whose block size `atom` is: several loops may share one, each at its time."""
+        axes = (axis for loop in reversed(self.loops) for axis in loop.kwargs["axes"])
+        return next((axis for axis in axes if axis.size == atom), None)
 
     def number(self, number: Any) -> Any:
         """A number or symbol as a 0-d tensor with the type that PyTorch gives it."""
@@ -248,9 +263,11 @@ class Trace:
     def add_axis(self, name: str, kind: str, begin: Any, end: Any, block: Any, top: bool) -> Axis:
         """A new axis with a prime of its own and, where the configuration sizes it, a slot."""
         axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, self.sampling.extent(), top)
-        if isinstance(block, Sym) and len(block.terms) == 1 and same(block, Sym.of(next(iter(block.terms)))):
-            axis.shared = next(iter(block.terms))
-            axis.prime = axis.shared.sample
+        if isinstance(block, Sym) and (one := block.atom) is not None and one.kind != "op":
+            axis.shared = one
+            axis.prime = one.sample
+        elif type(block) is int and block == 1:
+            axis.prime = 1  # a fact of the program: it broadcasts, and `squeeze` removes it
         elif kind != "grid":
             axis.prime = self.sampling.axis()
             self.factors.atoms[axis.prime] = axis.size
@@ -304,6 +321,12 @@ def raw_shape(tensor: Any) -> tuple[int, ...]:
     """The plain sizes of a tensor, past any mode."""
     with torch._C.DisableTorchFunction():
         return tuple(tensor.shape)
+
+
+def memory_of(tensor: Any) -> int:
+    """The identity of the memory that a tensor and its views share."""
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)
 
 
 def current() -> Trace | None:

@@ -9,21 +9,17 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import ChosenLater, Sym
 from tilewright.hl.trace.messages import named, translate
-from tilewright.hl.trace.source import Source
+from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
 
 _TORCH_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
-class _Break(Exception):
-    """`break` in an unrolled loop."""
-
-
-class _Continue(Exception):
-    """`continue` in an unrolled loop."""
+class Left(Exception):
+    """`return` of the host: what follows does not run."""
 
 
 class Interpreter:
@@ -37,6 +33,7 @@ class Interpreter:
     Attributes:
         device_names: variables that existed only inside a loop that has ended.
         one_arm: variables that only one arm of a branch assigned.
+        in_passes: variables that only the passes of an inner loop assigned.
         folded: lines of host `if` statements that hold loops, with the arm that was taken.
     """
 
@@ -44,6 +41,7 @@ class Interpreter:
         self.trace, self.source, self.scope = trace, source, scope
         self.device_names: set[str] = set()
         self.one_arm: set[str] = set()
+        self.in_passes: set[str] = set()
         self.folded: dict[int, list[ast.stmt]] = {}
 
     @property
@@ -56,14 +54,22 @@ class Interpreter:
         for statement in statements:
             self.statement(statement)
 
-    def body(self, statements: list[ast.stmt], what: str) -> None:
-        """Run the body of a loop or branch that stays one in the kernel: nothing may jump out of it."""
-        try:
-            self.run(statements)
-        except (_Break, _Continue):
+    def begin(self, loop: ast.For | ast.While) -> Body:
+        """The body of a loop that begins now: nothing has left it yet."""
+        body = self.source.body(loop)
+        if body.flag:
+            self.scope[body.flag] = False
+        return body
+
+    def end(self, body: Body, orelse: list[ast.stmt]) -> None:
+        """Run the `else` of a loop that was not left."""
+        left = self.scope.pop(body.flag) if body.flag else False
+        if isinstance(left, torch.Tensor) and orelse:
             raise exc.NotAllowedOnDevice(
-                f"`break` or `continue` out of {what}", hint="mask what must not happen with torch.where or hl.store"
-            ) from None
+                "`else` of a loop that is left where a value of a tile says so", hint="set a variable instead"
+            )
+        if left is False:
+            self.run(orelse)
 
     def rebind(self, variables: dict[str, Any]) -> None:
         """Make `variables` all there are."""
@@ -128,6 +134,8 @@ class Interpreter:
                 hint="store it into a tensor of the host inside the loop",
             )
         hint = "assign it in both branches" if error.name in self.one_arm else None
+        if error.name in self.in_passes:
+            hint = "assign it before the loop too: the loop may run no pass"
         return exc.UndefinedVariable(str(error), place, hint=hint)
 
     def _name_values(self, node: ast.stmt) -> None:
@@ -145,15 +153,13 @@ class Interpreter:
 
     def unrolled(self, node: ast.For, items: Any) -> None:
         """A `for` over something that Python can iterate now."""
+        body = self.begin(node)
         for item in items:
+            if self.scope.get(body.flag) is True:
+                break
             self.assign(node.target, item)
-            try:
-                self.run(self.source.without_continue(node.body))
-            except _Break:
-                return
-            except _Continue:
-                continue
-        self.run(node.orelse)
+            self.run(body.statements)
+        self.end(body, node.orelse)
 
 
 def has_loop(interpreter: Interpreter, statements: list[ast.stmt]) -> bool:
@@ -194,6 +200,9 @@ def _for(interpreter: Interpreter, node: ast.For) -> None:
 
 
 def _if(interpreter: Interpreter, node: ast.If) -> None:
+    if interpreter.trace.region is None and _leaves([*node.body, *node.orelse]):
+        _if_left(interpreter, node)
+        return
     if interpreter.trace.region is None and not has_loop(interpreter, [*node.body, *node.orelse]):
         exec(interpreter.source.statement(node), interpreter.scope)
         return
@@ -207,6 +216,28 @@ def _if(interpreter: Interpreter, node: ast.If) -> None:
     interpreter.run(arm)
 
 
+def _leaves(statements: list[ast.stmt]) -> bool:
+    """Whether statements of the host contain a `return`."""
+    return any(isinstance(inner, ast.Return) for statement in statements for inner in ast.walk(statement))
+
+
+def _if_left(interpreter: Interpreter, node: ast.If) -> None:
+    """A branch of the host that may return: the launcher has it as it stands; the trace follows the arm that is taken.
+
+    Where the condition is known only when the kernel is launched, the trace goes on behind the arm without `return`.
+    """
+    try:
+        arm = node.body if interpreter.evaluate(node.test) else node.orelse
+    except (exc.SizeUsedAsNumber, RuntimeError):
+        if _leaves(node.body) == _leaves(node.orelse) or has_loop(interpreter, [*node.body, *node.orelse]):
+            raise
+        arm = node.orelse if _leaves(node.body) else node.body
+    else:
+        if has_loop(interpreter, [*node.body, *node.orelse]):
+            interpreter.folded[node.lineno] = arm
+    interpreter.run(arm)
+
+
 def _while(interpreter: Interpreter, node: ast.While) -> None:
     if interpreter.trace.region is None:
         exec(interpreter.source.statement(node), interpreter.scope)
@@ -215,25 +246,34 @@ def _while(interpreter: Interpreter, node: ast.While) -> None:
     if isinstance(test, torch.Tensor):
         _LOOP["while"](interpreter, node)
         return
-    while interpreter.evaluate(node.test):
-        try:
-            interpreter.run(node.body)
-        except _Break:
-            return
-        except _Continue:
-            continue
-    interpreter.run(node.orelse)
+    body = interpreter.begin(node)
+    while interpreter.scope.get(body.flag) is not True and interpreter.evaluate(node.test):
+        interpreter.run(body.statements)
+        if isinstance(interpreter.scope.get(body.flag), torch.Tensor):
+            raise exc.NotAllowedOnDevice(
+                "`break` where a value of a tile says so, out of a loop that is unrolled",
+                hint="count with hl.grid, or let the condition depend on a value of the tile",
+            )
+    interpreter.end(body, node.orelse)
+
+
+def _assert(interpreter: Interpreter, node: ast.Assert) -> None:
+    """An assertion; what it says of choices of the configuration is left to the launcher."""
+    try:
+        exec(interpreter.source.statement(node), interpreter.scope)
+    except ChosenLater:
+        if interpreter.trace.region is not None:
+            raise
 
 
 def _return(interpreter: Interpreter, node: ast.Return) -> None:
     if interpreter.trace.region is not None:
-        raise exc.NotAllowedOnDevice("`return` inside a loop over tiles", hint="return behind the loop")
+        raise exc.NotAllowedOnDevice(
+            "`return` inside a loop over tiles", hint="return behind the loop; `continue` skips the rest of a tile"
+        )
     if node.value is not None:
         interpreter.evaluate(node.value)
-
-
-def _break(interpreter: Interpreter, node: ast.stmt) -> None:
-    raise _Break if isinstance(node, ast.Break) else _Continue
+    raise Left
 
 
 def _refused(interpreter: Interpreter, node: ast.stmt) -> None:
@@ -248,9 +288,8 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Interpreter, Any], None]] = {
     ast.For: _for,
     ast.If: _if,
     ast.While: _while,
+    ast.Assert: _assert,
     ast.Return: _return,
-    ast.Break: _break,
-    ast.Continue: _break,
     ast.Try: _refused,
     ast.With: _refused,
     ast.Global: _refused,

@@ -75,7 +75,7 @@ class Tile(int):
     @property
     def block_size(self) -> Any:
         """How many indices a tile has; the last one may have fewer valid ones."""
-        return Sym.of(self.axis.size)
+        return 1 if self.axis.prime == 1 else Sym.of(self.axis.size)
 
     @property
     def id(self) -> Any:

@@ -18,7 +18,8 @@ from tilewright.ops.elementwise import AndIOp, CmpIOp, SelectOp, ShRUIOp, XOrIOp
 from tilewright.ops.functions.memory import checked_mask, checked_pointer, shaped_like
 from tilewright.ops.values import tensor, unwrap
 
-_SMALL = (dtypes.int1, dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, dtypes.float16, dtypes.bfloat16)
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+_SMALL = (dtypes.int1, dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, *_HALVES)
 
 
 def _order(sem: Any, scope: Any, default: str = "acq_rel", allowed: tuple[str, ...] = SEMANTICS) -> dict[str, str]:
@@ -38,12 +39,9 @@ def _prepare(b: Emitter, pointer: Any, val: Any, mask: Any, op: str) -> tuple[te
     if at.dtype.const:
         raise LanguageTypeError("Cannot store to a constant pointer")
     element = at.dtype.element_ty
-    if not isinstance(element, dtypes.dtype) or element.is_fp8() or (element in _SMALL and op != "xchg"):
-        half_add = op == "add" and element in (dtypes.float16, dtypes.bfloat16)
-        if not half_add:
-            raise DTypeError(
-                f"atomic_{op} does not support {element}", hint="use a buffer of 32-bit or 64-bit elements"
-            )
+    known = isinstance(element, dtypes.dtype) and not element.is_fp8()
+    if not known or (element in _SMALL and not (element in _HALVES and op in ("add", "max", "min"))):
+        raise DTypeError(f"atomic_{op} does not support {element}", hint="use a buffer of 32-bit or 64-bit elements")
     made = cast_to(b, shaped_like(b, val, at, "Value"), element)
     lanes = checked_mask(b, mask, at)
     if lanes is None:
@@ -103,13 +101,13 @@ def atomic_add(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = 
 
 @builtin(method=True)
 def atomic_max(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
-    """Maximum of memory and `val`, stored atomically; arguments and result as in :func:`atomic_add`."""
+    """Maximum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "max", pointer, val, mask, sem, scope)
 
 
 @builtin(method=True)
 def atomic_min(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
-    """Minimum of memory and `val`, stored atomically; arguments and result as in :func:`atomic_add`."""
+    """Minimum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "min", pointer, val, mask, sem, scope)
 
 
@@ -143,8 +141,6 @@ def atomic_xchg(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any =
     """Store `val` and return what was there, atomically; arguments as in :func:`atomic_add`."""
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, "xchg")
-    if made.dtype.primitive_bitwidth < 32:
-        raise DTypeError(f"atomic_xchg does not support {made.dtype}", hint="use a buffer of 32-bit or 64-bit elements")
     return _rmw(b, "exch", at, made, lanes, order)
 
 

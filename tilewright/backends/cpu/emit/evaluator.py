@@ -12,6 +12,7 @@ from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import Index
@@ -51,6 +52,7 @@ class Evaluator(Values):
     Args:
         f: where to emit.
         arena: start of the thread's scratch.
+        facts: of the elements of its tiles.
         fuse: whether a product may be contracted with the sum that takes it.
         decisions: of the function.
 
@@ -58,8 +60,8 @@ class Evaluator(Values):
         holds: comparisons, each at an index, known to be true in every lane of the group (see `masks`).
     """
 
-    def __init__(self, f: Function, arena: V, *, fuse: bool, decisions: Decisions) -> None:
-        super().__init__(f, arena)
+    def __init__(self, f: Function, arena: V, facts: ElementFacts, *, fuse: bool, decisions: Decisions) -> None:
+        super().__init__(f, arena, facts)
         self.decisions = decisions
         self.fuse = fuse and f.isa.has_fma
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()

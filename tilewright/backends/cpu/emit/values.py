@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Atom, Poly
+from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.index import CONST, Coord, Index, base_fields, pattern, sources
 from tilewright.backends.cpu.plan.steps import Buffer
@@ -49,6 +50,7 @@ class Values(ABC):
     Args:
         f: where to emit.
         arena: start of the thread's scratch.
+        facts: of the elements of its tiles.
 
     Attributes:
         scalars: LLVM values of scalar SSA values.
@@ -59,12 +61,12 @@ class Values(ABC):
         streaming: whether whole-vector stores go past the caches (see `nontemporal`); streamed: whether any did.
     """
 
-    def __init__(self, f: Function, arena: V) -> None:
+    def __init__(self, f: Function, arena: V, facts: ElementFacts) -> None:
         self.f = f
         self.arena = arena
         self.scalars: dict[SSAValue, V] = {}
         self.placed: dict[SSAValue, Buffer] = {}
-        self.analysis = AffineAnalysis(lambda value: value in self.placed)
+        self.analysis = AffineAnalysis(lambda value: value in self.placed, facts)
         self.nest = Nest()
         self.programs: V | None = None
         self.streaming = self.streamed = False

@@ -14,6 +14,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
 
 from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.captured import Captured
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
@@ -30,6 +31,7 @@ from tilewright.backends.cpu.plan.dot_operands import (
     strip_views,
 )
 from tilewright.backends.cpu.plan.dot_step import DotDetail, accumulator, dot_plan
+from tilewright.backends.cpu.plan.lanes import loaded_along
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
@@ -65,6 +67,7 @@ class FunctionContext:
     Attributes:
         isa: the target.
         captured: what regions take from outside.
+        hands_tiles: whether it calls functions with tiles, which lie row-major then.
         demands: placement and cones.
         analysis: affine forms under that placement.
         buffers: every buffer made.
@@ -75,11 +78,13 @@ class FunctionContext:
         decisions: what planners have answered.
     """
 
-    def __init__(self, isa: CpuFeatures, captured: Captured, must_place: set[object]) -> None:
+    def __init__(self, isa: CpuFeatures, captured: Captured, facts: ElementFacts, must_place: set[object]) -> None:
         self.isa = isa
         self.captured = captured
+        calls = (op for op in facts.function.walk() if isinstance(op, CallOp))
+        self.hands_tiles = any(is_tile(value) for call in calls for value in (*call.operands, *call.results))
         self.demands = Demands(self._is_address)
-        self.analysis = AffineAnalysis(lambda value: value in self.demands.placed)
+        self.analysis = AffineAnalysis(lambda value: value in self.demands.placed, facts)
         self.buffers: list[Buffer] = []
         self.must_place = must_place
         self.where: dict[Operation, tuple[Block, float]] = {}
@@ -417,7 +422,12 @@ class Collector:
                 made = accumulator(self.context.isa, dot)
                 if made.elem == elem:
                     return self.context.new_buffer(made)
-        return self.context.new_buffer(tile_buffer(first.type))
+        if kind != "for" or self.context.hands_tiles:
+            return self.context.new_buffer(tile_buffer(first.type))
+        last = op.regions[0].block.last_op
+        assert last is not None
+        fastest = loaded_along(last.operands[number], self.context.demands.placed, self.context.analysis)
+        return self.context.new_buffer(tile_buffer(first.type, fastest))
 
     def _detour(self, value: SSAValue, target: Buffer) -> Step:
         """Write a carried tile by way of a buffer of its own; gives the step that writes `target`."""

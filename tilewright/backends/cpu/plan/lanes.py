@@ -8,6 +8,7 @@ dim that only small powers of two divide keeps to itself: rows of 56 elements ar
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -16,11 +17,13 @@ from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes
-from tilewright.ir.values import is_tile
+from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes, shape_of
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.control import ForOp
 
 
 @dataclass(slots=True)
@@ -46,8 +49,11 @@ def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], an
     votes, widest = survey(step, placed, analysis)
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
+    native = max(1, isa.vector_bytes // 4)
     cap = max(4, tuning.NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
-    return make_chunking(shape, order, cap, max(1, isa.vector_bytes // 4), step.axis)
+    if order:  # more lanes than a scalar part of an address serves would gather what lies side by side
+        cap = min([cap, *(run for run in _runs(step, order[0], placed, analysis) if 2 * run >= native)])
+    return make_chunking(shape, order, cap, native, step.axis)
 
 
 def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: int, axis: int) -> Chunking:
@@ -96,31 +102,80 @@ def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis)
     shape = step.shape
     votes = [0.0] * len(shape)
     widest = 4
-    seen: set[tuple[SSAValue, Index]] = set()
-    stack = [(root, identity(shape)) for root, _ in step.roots()]
     # A strided load can be staged through scratch (`reuse`), a strided store cannot.
     stored = {sink.roots[0] for sink in step.sinks if sink.kind == "store"}
     for sink in step.sinks:
         if sink.kind in ("spill", "copy", "scan"):
-            votes[-1] += 0.5
+            votes[_fastest(sink)] += 0.5
+    for value, index in _wanted([root for root, _ in step.roots()], shape, placed, analysis):
+        if _is_address(value, placed):
+            _vote_address(value, index, analysis, shape, votes, 2.5 if value in stored else 1.0)
+            continue
+        if is_float(element := element_type(value.type)):
+            widest = max(widest, bit_width(element) // 8)
+        if value in placed:
+            _vote_scratch(placed[value], index, shape, votes)
+    return votes, widest
+
+
+def _fastest(sink: Sink) -> int:
+    """The dim along which what a sink writes lies in scratch."""
+    target = next((target for target in sink.targets if target is not None), None)
+    if target is None or target.shape != sink.shape or 1 not in target.strides:
+        return -1
+    return max(dim for dim, stride in enumerate(target.strides) if stride == 1)
+
+
+def loaded_along(value: SSAValue, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> int:
+    """The dim along which the loads that a tile is made of are contiguous; the last one if it is as good as another."""
+    shape = shape_of(value.type)
+    votes = [0.0] * len(shape)
+    for part, index in _wanted([value], shape, placed, analysis):
+        if _is_address(part, placed):
+            _vote_address(part, index, analysis, shape, votes, 1.0)
+    return max(range(len(shape)), key=lambda dim: (votes[dim], dim))
+
+
+def _wanted(
+    roots: Sequence[SSAValue], shape: tuple[int, ...], placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> Iterator[tuple[SSAValue, Index]]:
+    """Everything that is evaluated for the roots, at which index: of an address, the part that is not affine."""
+    seen: set[tuple[SSAValue, Index]] = set()
+    stack = [(root, identity(shape)) for root in roots]
     while stack:
         key = stack.pop()
         value, index = key
         if key in seen or not is_tile(value):
             continue
         seen.add(key)
-        element = element_type(value.type)
-        if isinstance(element, TilePointerType) and value not in placed:
-            _vote_address(value, index, analysis, shape, votes, 2.5 if value in stored else 1.0)
+        yield key
+        if _is_address(value, placed):
             stack += [(v, i) for v, i, _ in analysis.pointer(value, index).offset.residual]
-            continue
-        if is_float(element):
-            widest = max(widest, bit_width(element) // 8)
-        if value in placed:
-            _vote_scratch(placed[value], index, shape, votes)
-        else:
-            stack += operand_indices(value, index)
-    return votes, widest
+        elif value not in placed:
+            stack += _made_of(value, index)
+
+
+def _made_of(value: SSAValue, index: Index) -> Sequence[tuple[SSAValue, Index]]:
+    """Operands at their indices; of a loop's result, what its trips hand on."""
+    op = owner_of(value)
+    if isinstance(op, ForOp):
+        last = op.body.block.last_op
+        assert last is not None
+        return [(last.operands[op.results.index(value)], index)]
+    return operand_indices(value, index) if op is not None and is_lazy(op) else []
+
+
+def _is_address(value: SSAValue, placed: dict[SSAValue, Buffer]) -> bool:
+    return isinstance(element_type(value.type), TilePointerType) and value not in placed
+
+
+def _runs(step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Iterator[int]:
+    """Of each part of an address that is not affine: along how many elements of `dim` it is one number."""
+    for pointer, index in _wanted([root for root, _ in step.roots()], step.shape, placed, analysis):
+        if _is_address(pointer, placed):
+            for _, at, _ in analysis.pointer(pointer, index).offset.residual:
+                if lowest := [field.lo for coord in at for field in coord if field.src == dim]:
+                    yield 1 << min(lowest)
 
 
 def _vote_address(
@@ -134,9 +189,15 @@ def _vote_address(
     form = analysis.pointer(pointer, index)
     size = pointee_bytes(pointer.type)
     for dim, extent in enumerate(shape):
-        stride = form.offset.coords.get(whole(dim, extent)) if extent > 1 else None
-        if stride is not None and stride.constant == size:
+        if extent > 1 and any(
+            stride.constant == size and _begins(coord, dim) for coord, stride in form.offset.coords.items()
+        ):
             votes[dim] += weight
+
+
+def _begins(coord: Coord, dim: int) -> bool:
+    """Whether a coordinate is the place along a dim, or in a run of it."""
+    return len(coord) == 1 and coord[0].src == dim and coord[0].lo == coord[0].pos == 0
 
 
 def vector_dim(shape: tuple[int, ...], votes: list[float]) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.captured import Captured
 from tilewright.analysis.index import identity
 from tilewright.analysis.origins import origins_of
@@ -45,9 +46,9 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
         decisions: of the function; the plan keeps them.
     """
     must_place: set[object] = set()
-    captured = Captured(function)
+    captured, facts = Captured(function), ElementFacts(function)
     while True:
-        context = FunctionContext(isa, captured, must_place)
+        context = FunctionContext(isa, captured, facts, must_place)
         arguments: dict[SSAValue, Buffer] = {
             argument: context.place(argument) for argument in function.body.blocks[0].args if is_tile(argument)
         }
@@ -61,7 +62,9 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
             must_place.update(again.reasons)
             continue
         decisions.extend(context.decisions)
-        plan = FunctionPlan(function, blocks, context.buffers, arguments, returns, context.caches, decisions=decisions)
+        plan = FunctionPlan(
+            function, blocks, facts, context.buffers, arguments, returns, context.caches, decisions=decisions
+        )
         allocate(plan)
         return plan
 

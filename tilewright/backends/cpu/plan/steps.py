@@ -19,6 +19,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tilewright.analysis.axis import ElementFacts
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
 from tilewright.ir.values import owner_of
@@ -54,15 +55,20 @@ def memory_bytes(elem: str) -> int:
     return 8 if elem == "ptr" else max(1, bit_width(scalar_type(elem)) // 8)
 
 
-def dense_buffer(shape: tuple[int, ...], elem: str) -> Buffer:
-    """A row-major buffer."""
-    strides = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
-    return Buffer(shape, elem, strides, math.prod(shape) * memory_bytes(elem))
+def dense_buffer(shape: tuple[int, ...], elem: str, fastest: int = -1) -> Buffer:
+    """A buffer without gaps: row-major, but that elements along the dim `fastest` are neighbours."""
+    order = list(range(len(shape)))
+    if order:
+        order.append(order.pop(fastest))
+    strides = [1] * len(shape)
+    for place, dim in enumerate(order):
+        strides[dim] = math.prod(shape[d] for d in order[place + 1 :])
+    return Buffer(shape, elem, tuple(strides), math.prod(shape) * memory_bytes(elem))
 
 
-def tile_buffer(type_: Attribute) -> Buffer:
-    """A row-major buffer for a tile of an IR type."""
-    return dense_buffer(shape_of(type_), ir_name(element_type(type_)))
+def tile_buffer(type_: Attribute, fastest: int = -1) -> Buffer:
+    """A buffer for a tile of an IR type."""
+    return dense_buffer(shape_of(type_), ir_name(element_type(type_)), fastest)
 
 
 @dataclass(eq=False, slots=True)
@@ -172,10 +178,12 @@ class FunctionPlan:
         caches: packed operands of dots that are kept between programs (`pack_cache.PackCache`).
         scratch_bytes: arena that the function needs.
         decisions: what planners have answered, and emitters will.
+        facts: of the elements of its tiles.
     """
 
     function: Any
     blocks: list[BlockPlan]
+    facts: ElementFacts
     buffers: list[Buffer] = field(default_factory=list)
     arguments: dict[SSAValue, Buffer] = field(default_factory=dict)
     returns: dict[int, Buffer] = field(default_factory=dict)

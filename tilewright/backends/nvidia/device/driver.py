@@ -11,6 +11,8 @@ import contextlib
 import ctypes
 import functools
 import sys
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,6 +34,8 @@ _MAX_CARVEOUT = 100  # percent of the memory that L1 and shared memory have toge
 # CUjit_option
 _ERROR_LOG, _ERROR_LOG_BYTES, _LINE_INFO = 5, 6, 13
 _LOG_BYTES = 1 << 14
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
+_SHORTEST_NAP, _LONGEST_NAP = 1e-5, 1e-3  # seconds between two questions whether the GPU is done
 _POINTER_DEVICE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _POINTER_MEMORY, _MEMORY_OF_DEVICE = 2, 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
 
@@ -172,14 +176,16 @@ def owner_of(address: int, host: int) -> int:
 
 
 def synchronize(ordinal: int) -> None:
-    """Wait for everything that was launched on a GPU.
+    """Wait for everything that was launched on a GPU; Ctrl-C ends the wait for its current stream.
 
     Raises:
         DriverError: some of it failed.
     """
     last = f" (launched last: kernel `{recent[ordinal]}`)" if ordinal in recent else ""
+    doing = f"waiting for GPU {ordinal}{last}"
     with current(ordinal):
-        cuda().call("cuCtxSynchronize", doing=f"waiting for GPU {ordinal}{last}")
+        wait_for_stream(current_stream(ordinal), doing)
+        cuda().call("cuCtxSynchronize", doing=doing)
 
 
 def stream_reader() -> Callable[[int], int]:
@@ -199,9 +205,29 @@ def _torch_streams() -> Callable[[int], int] | None:
     return found
 
 
-def wait_for_stream(stream: int) -> None:
-    """Wait for everything that was put into a stream."""
-    cuda().call("cuStreamSynchronize", stream, doing="waiting for a stream")
+def wait_for_stream(stream: int, doing: str = "waiting for a stream") -> None:
+    """Wait for everything that was put into a stream of the current context; Ctrl-C ends the wait.
+
+    Raises:
+        DriverError: some of it failed; `doing` says what was waited for.
+    """
+    _wait("cuStream", stream, doing)
+
+
+def _wait(kind: str, handle: int, doing: str) -> None:
+    """Wait for a stream or an event. On the main thread handlers of signals run meanwhile, and may end the wait by what
+    they raise; what was launched goes on. The GPU is asked all the time at first, then at intervals of a sixteenth of
+    the time so far."""
+    if threading.current_thread() is not threading.main_thread():
+        cuda().call(f"{kind}Synchronize", handle, doing=doing)
+        return
+    query, begin = cuda().function(f"{kind}Query"), time.perf_counter()
+    while (code := query(handle)) == _NOT_READY:
+        nap = min(_LONGEST_NAP, (time.perf_counter() - begin) / 16)
+        if nap > _SHORTEST_NAP:
+            time.sleep(nap)
+    if code:
+        raise cuda().error(code, doing)
 
 
 def is_capturing(stream: int) -> bool:
@@ -341,6 +367,7 @@ def read_bytes(address: int, size: int, ordinal: int) -> bytes:
     """Copy from a GPU's memory, after everything launched on its default stream."""
     out = ctypes.create_string_buffer(max(size, 1))
     with current(ordinal):
+        wait_for_stream(0, "copying from the GPU")
         cuda().call("cuMemcpyDtoH", out, address, size, doing="copying from the GPU")
     return out.raw[:size]
 
@@ -388,7 +415,7 @@ class Event:
         """Time between two points; waits for the later one."""
         out = ctypes.c_float()
         with current(self.ordinal):
-            cuda().call("cuEventSynchronize", self._handle, doing="waiting for an event")
+            _wait("cuEvent", self._handle, "waiting for an event")
             cuda().call(
                 "cuEventElapsedTime", ctypes.byref(out), earlier._handle, self._handle, doing="reading the time"
             )

@@ -43,7 +43,7 @@ class LoadedKernel:
 
     Args:
         image: cubin, or PTX text for the driver's compiler.
-        metadata: facts from the stages: `symbol`, `name`, `types`, `shared`, `num_warps`, ...
+        metadata: facts from the stages: `symbol`, `name`, `types`, `shared`, `block_warps`, ...
     """
 
     def __init__(self, image: bytes, metadata: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ class LoadedKernel:
         if facts["shared"] > limits["shared_limit"]:
             raise OutOfResources(facts["shared"], limits["shared_limit"], "shared memory")
         function = driver.Function(self.image, facts["symbol"], ordinal, facts["name"], facts["shared"])
-        threads = facts["num_warps"] * WARP
+        threads = facts["block_warps"] * WARP
         if threads > function.max_threads:
             raise OutOfResources(
                 threads, function.max_threads, "threads",
@@ -101,7 +101,7 @@ def make_launch(
     function = kernel.on(ordinal)
     form, size = parameter_format(types, function.parameter_offsets(len(types)) if maps else None)
     record = Record(
-        cuda(), driver.context(ordinal), function.handle, size, facts["num_warps"], facts["shared"], facts["cluster"],
+        cuda(), driver.context(ordinal), function.handle, size, facts["block_warps"], facts["shared"], facts["cluster"],
         cooperative, programmatic,
     )  # fmt: skip
     log = driver.Memory(_LOG_BYTES, ordinal) if facts["needs_log"] else None
@@ -214,7 +214,7 @@ class _Explain:
 
 def _checked(launch: Launch, log: driver.Memory, reader: Callable[[int], int], facts: Mapping[str, Any]) -> Launch:
     """`launch`, then a wait, and an error if a device assertion failed. Nothing is waited for in a graph capture."""
-    api, name, zero = cuda(), facts["name"], bytes(_LOG_BYTES)
+    name, zero = facts["name"], bytes(_LOG_BYTES)
     log.write(zero)
 
     def launch_and_check(*args: Any) -> None:
@@ -223,7 +223,7 @@ def _checked(launch: Launch, log: driver.Memory, reader: Callable[[int], int], f
         with driver.current(log.ordinal):
             if driver.is_capturing(stream):
                 return
-            api.call("cuStreamSynchronize", stream, doing=f"running kernel `{name}`")
+            driver.wait_for_stream(stream, f"running kernel `{name}`")
         failed = int.from_bytes(log.read()[:4], sys.byteorder)
         if failed:
             log.write(zero)

@@ -28,6 +28,7 @@ from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, Atomic
 _LETTERS = {16: "h", 32: "r", 64: "l"}
 _BITWISE = {"and": "and.b", "or": "or.b", "xor": "xor.b", "exch": "exch.b"}
 _ARITHMETIC = {"add": "add.u", "max": "max.s", "min": "min.s", "umax": "max.u", "umin": "min.u"}
+_FOLLOWING = {"fadd": "addf", "max": "maxsi", "min": "minsi", "umax": "maxui", "umin": "minui"}
 _FLOATS = {"half": "add.noftz.f16", "bfloat": "add.noftz.bf16", "float": "add.f32", "double": "add.f64"}
 
 
@@ -183,8 +184,8 @@ def emit_atomic_rmw(k: Kernel, op: Operation) -> None:
     made: dict[int, V] = {}
     for group in groups:
         head, row = group[0], [values[r] for r in group]
-        if t.elem == "bfloat" and not k.arch.has_bf16_atomics:
-            old = [_add_by_exchange(k, order.qualifiers, pointers[head], row[0], on[head])]
+        if not _has_instruction(k, kind, t):
+            old = [_by_exchange(k, order.qualifiers, kind, pointers[head], row[0], on[head])]
         else:
             name = f"{order.qualifiers}.{_rmw_name(kind, t, len(group))}"
             old = _combine(k, name, pointers[head], row, on[head], returns)
@@ -206,12 +207,17 @@ def _combine(k: Kernel, name: str, address: V, row: Sequence[V], on: V, returns:
     return [_value(k, bits, t) for bits in old]
 
 
-def _add_by_exchange(k: Kernel, qualifiers: str, address: V, value: V, on: V) -> V:
-    """old = *p; while the exchange of old for old + value finds something else: old = that."""
+def _has_instruction(k: Kernel, kind: str, t: T) -> bool:
+    """Whether there is one: of 16 bits there are sums alone."""
+    return t.bits > 16 or (kind == "fadd" and (t.elem == "half" or k.arch.has_bf16_atomics))
+
+
+def _by_exchange(k: Kernel, qualifiers: str, kind: str, address: V, value: V, on: V) -> V:
+    """On 16 bits: old = *p; while the exchange of old for what follows it finds something else: old = that."""
     f, t, found = k.f, value.type, [zero(I16)]
 
     def failed(state: list[V]) -> V:
-        new = compute(k, "addf", f.cast("bitcast", state[0], t), value)
+        new = compute(k, _FOLLOWING[kind], f.cast("bitcast", state[0], t), value)
         found[:] = _instruction(
             k, f"atom.{qualifiers}.cas.b16", address, [[state[0]], [_bits(k, new)]], const(I1, 1), [I16]
         )

@@ -146,7 +146,7 @@ class Kernel:
 
     @property
     def num_warps(self) -> int:
-        return self.options.num_warps
+        return self.options.block_warps
 
     def start(self) -> None:
         """Emit the thread's indices; call once, in the entry block."""

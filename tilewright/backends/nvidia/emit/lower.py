@@ -101,13 +101,13 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     _check_end(block.last_op)
     f.ret()
     return LoweredKernel(
-        llvm.render(), symbol, allocation.total, options.num_warps, tuple(k.asserts), needs_log,
+        llvm.render(), symbol, allocation.total, options.block_warps, tuple(k.asserts), needs_log,
         tensor_maps=tuple(map(recipe_of, descriptors)),
     )  # fmt: skip
 
 
 def _attributes(options: CudaOptions) -> str:
-    texts = [f'"nvvm.reqntid"="{WARP * options.num_warps}"']
+    texts = [f'"nvvm.reqntid"="{WARP * options.block_warps}"']
     if options.maxnreg is not None:
         texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
     return " ".join(texts)

@@ -12,5 +12,6 @@ ASYNC_PRODUCT = Subject("asynchronous product", "a product of one trip goes on w
 IN_WARP = Subject("conversion in warps", "a tile gets to another layout without shared memory")
 NO_BARRIER = Subject("no barrier", "the threads of a block need not wait for each other")
 UNORDERED = Subject("no barrier for memory", "accesses of a program to global memory need not wait for each other")
+CLUSTER = Subject("cluster", "a program is shared out to the blocks of a cluster (num_ctas)")
 
-SUBJECTS = (TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER, UNORDERED)
+SUBJECTS = (TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER, UNORDERED, CLUSTER)

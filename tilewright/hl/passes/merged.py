@@ -1,0 +1,115 @@
+"""Dimensions that merge a tile with something else: of which parts they are made, in order.
+
+`x.reshape(tile_m.block_size * 4)` of a tile [tile_m, 4] has lanes that are valid in groups of 4; a slice
+`a[2 * tile.begin : 2 * tile.begin + 2 * tile.block_size]` has twice as many valid ones as the tile, all in front. Which
+of the two it is, the extent does not say, so the nodes that made the value are followed back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from tilewright.hl.dims import Dim
+from tilewright.hl.graph.nodes import Node, Region, Value, operands, walk
+from tilewright.hl.rows.creation import Convert
+from tilewright.hl.rows.pointwise import Pointwise
+from tilewright.hl.rows.shapes import Permute, Unsqueeze, View
+from tilewright.hl.rows.table import ROWS
+
+# Factors of a dimension, the last one fastest. One with an axis and something else has its valid lanes in front.
+Parts = tuple[Dim, ...]
+
+
+class Merged:
+    """What the merged dimensions of a region's values are made of.
+
+    Args:
+        region: the region, with those inside it.
+    """
+
+    def __init__(self, region: Region) -> None:
+        self._makers = {out.id: node for node in walk(region) for out in node.outs}
+
+    def of(self, value: Value, at: int) -> Parts | None:
+        """The parts of a dimension, or None where they are not known."""
+        dim, node = value.dims[at], self._makers.get(value.id)
+        if dim.atom is not None or not dim.atoms:
+            return (dim,)
+        if node is None:
+            return None
+        if node.op in ("load", "store") or node.op.startswith("atomic_"):
+            return self.accessed(node, value.dims, at)
+        row = ROWS.get(node.op)
+        if isinstance(row, Permute):
+            return self.of(node.args[0], row.order(node)[at])
+        if isinstance(row, Unsqueeze):
+            place = node.args[1] % len(value.dims)
+            return self.of(node.args[0], at - (at > place))
+        if isinstance(row, View):
+            return self._viewed(node.args[0], value, at)
+        if isinstance(row, Pointwise | Convert) or node.op in ("mask_to", "where"):
+            return self._of_operands(node, value, at)
+        return None
+
+    def accessed(self, node: Node, dims: tuple[Dim, ...], at: int) -> Parts | None:
+        """The parts of a dimension of what a load, a store or an atomic update touches."""
+        for entry in node.args[1]:
+            if entry.kind == "slice" and entry.at == at:
+                return (dims[at],)
+            if entry.kind == "tensor" and entry.at <= at < entry.at + len(entry.what.dims):
+                found = self.of(entry.what, at - entry.at)
+                if found is not None and entry.what.dims[at - entry.at] == dims[at]:
+                    return found
+        return None
+
+    def _of_operands(self, node: Node, value: Value, at: int) -> Parts | None:
+        for operand in operands(node):
+            own = at - len(value.dims) + len(operand.dims)
+            if own >= 0 and operand.dims[own] == value.dims[at]:
+                found = self.of(operand, own)
+                if found is not None:
+                    return found
+        return None
+
+    def _viewed(self, source: Value, value: Value, at: int) -> Parts | None:
+        """The parts of a dimension of a view: those of the source in order, dealt out to the view's dimensions."""
+        left: list[Dim] = []
+        for own in range(len(source.dims)):
+            found = self.of(source, own)
+            if found is None:
+                return None
+            left += [part for part in found if not part.is_one]
+        for dim in value.dims[:at]:
+            if _taken(left, dim) is None:
+                return None
+        return _taken(left, value.dims[at])
+
+
+def _taken(left: list[Dim], dim: Dim) -> Parts | None:
+    """Take parts that make up `dim` from the front of a list; None where no parts do."""
+    made: list[Dim] = []
+    while _product(made) != _key(dim):
+        if not left:
+            return None
+        have, part = _product(made), left.pop(0)
+        rest = dim.static // have[0]
+        if not part.atoms and part.static > rest:  # a number may be cut anywhere
+            if part.static % rest:
+                return None
+            left.insert(0, Dim(part.static // rest))
+            part = Dim(rest)
+        made.append(part)
+        if _product(made)[0] > dim.static:
+            return None
+    return tuple(made)
+
+
+def _key(dim: Dim) -> tuple[int, list[str]]:
+    return dim.static, sorted(atom.written for atom in dim.atoms)
+
+
+def _product(parts: Iterable[Dim]) -> tuple[int, list[Any]]:
+    parts = list(parts)
+    return math.prod(part.static for part in parts), sorted(atom.written for part in parts for atom in part.atoms)
