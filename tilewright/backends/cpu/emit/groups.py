@@ -29,6 +29,7 @@ from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, V, const
+from tilewright.base.decision import Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -47,10 +48,18 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
 
 
 def _emit(ev: Evaluator, step: Step) -> None:
-    for chunking in chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis):
-        ev.decisions.note(VECTORS, step.place, vectorised(chunking, step.shape))
+    pieces = chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
+    ev.decisions.note(VECTORS, step.place, vectorised(pieces[0], step.shape))
+    for chunking in pieces:
         enter_nest(ev, step.shape, chunking)
-        _GroupNest(ev, step, chunking).emit()
+        nest = _GroupNest(ev, step, chunking)
+        store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
+        if store is not None:
+            answer = plan_streaming(ev, step, chunking)
+            nest.streamed = answer.plan if isinstance(answer, Yes) else None
+            if chunking is pieces[0]:
+                ev.decisions.note(PAST_CACHES, store, answer)
+        nest.emit()
 
 
 class _GroupNest:
@@ -65,10 +74,7 @@ class _GroupNest:
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
         self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
-        store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
         self.streamed: int | None = None  # bytes of a program that may go past the caches
-        if store is not None:
-            self.streamed = ev.decisions.note(PAST_CACHES, store, plan_streaming(ev, step, chunking))
 
     def emit(self) -> None:
         """Emit the nest."""
