@@ -54,7 +54,8 @@ def emit_module(traced: Traced, decision: Decision) -> Module:
     host = _host(traced, launches, decision)
     text = "\n".join(line.text for line in host)
     lines += [Line(line) for line in imports(text, traced.scope, traced.captured)]
-    lines += [*kernels, Line(""), Line(""), *host]
+    reason = [Line(f"# floating-point arguments are constants: {traced.why_constant}")] if traced.why_constant else []
+    lines += [*kernels, Line(""), Line(""), *reason, *host]
     return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
 
 
