@@ -194,14 +194,22 @@ class BoundKernel:
         return reference.run(self.function, args, self._reference(config))
 
     def _reference(self, config: Config | None) -> reference.Reference:
-        """The sizes of tiles under a configuration; whole ranges for None."""
-        if config is None:
-            return reference.Reference({})
-        decision = Decision(config, self.traced.axes)
+        """The sizes of tiles under a configuration; whole ranges for None. Rows of different lengths run one by one."""
         loops = [node for graph in self.traced.graphs for node in walk(graph.region) if node.op == "loop"]
-        blocks = {node.line: [decision.block(axis) for axis in node.kwargs["axes"]] for node in reversed(loops)}
+        axes = [axis for node in loops for axis in node.kwargs["axes"]]
+        rows = {atom for axis in axes if axis.kind == "jagged" for dim in axis.parent.dims for atom in dim.atoms}
+        decision = None if config is None else Decision(config, self.traced.axes)
+        blocks = {
+            node.line: [
+                1 if axis.size in rows else None if decision is None else decision.block(axis)
+                for axis in node.kwargs["axes"]
+            ]
+            for node in reversed(loops)
+        }
+        if decision is None:
+            return reference.Reference(blocks)
         registered = [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"]
-        return reference.Reference(blocks, registered, config)
+        return reference.Reference(blocks, registered, decision.config)
 
     def __call__(self, *args: Any) -> Any:
         return self.run(*map(plain, args))
