@@ -145,7 +145,7 @@ class _Writer:
         atoms = ["x[rows, columns]", "y[rows, columns]", "w[columns][None, :]", "u[rows][:, None]"]
         value = self.assign(3, f"torch.tanh({self.expression(atoms, 2)}) + 1 + 0 * x[rows, columns]")
         self.line(3, f"total = total + {value}.sum(-1)")
-        self.line(3, f"most = torch.maximum(most, {rng.choice(('{0}.amax(-1)', '{0}.mean(-1)')).format(value)})")
+        self.line(3, f"most = torch.maximum(most, {value}.amax(-1))")
         if rng.random() < 0.5:
             self.line(3, f"out[rows, columns] = {value} * 2")
         self.line(2, "sums[rows] = torch.where(lengths > 0, most, 0) + torch.tanh(total * 0.1)")

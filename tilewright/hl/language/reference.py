@@ -198,7 +198,10 @@ class _Subscripts(TorchFunctionMode):  # type: ignore[misc]
 
 def _is_ours(index: Any) -> bool:
     entries = index if isinstance(index, tuple | list) else (index,)
-    return any(isinstance(entry, RefTile) or (isinstance(entry, torch.Tensor) and entry.dim()) for entry in entries)
+    return any(
+        isinstance(entry, RefTile) or (isinstance(entry, torch.Tensor) and entry.dim() and entry.dtype != torch.bool)
+        for entry in entries
+    )
 
 
 def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:

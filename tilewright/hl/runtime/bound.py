@@ -90,18 +90,40 @@ class BoundKernel:
         """A configuration checked; None stands for the one in use, or the default."""
         return self.config_spec.normalize(config if config is not None else self.config or self.default_config())
 
-    def module(self, config: Config | Mapping[str, Any] | None = None) -> Module:
-        """The generated module for a configuration, with its map of lines."""
-        decision = Decision(self._normal(config), list(self.traced.axes), self.config_spec.facts.entries)
+    def module(
+        self, config: Config | Mapping[str, Any] | None = None, portable: bool = False, comments: bool = True
+    ) -> Module:
+        """The generated module for a configuration, with its map of lines; arguments as of `to_code`."""
+        entries = self.config_spec.facts.entries
+        decision = Decision(self._normal(config), list(self.traced.axes), entries, portable=portable)
         try:
-            return emit_module(self.traced, decision)
+            return emit_module(self.traced, decision, comments)
         except exc.Error as error:
             place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None
 
-    def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
-        """The text of the generated module for a configuration."""
-        return self.module(config).text
+    def to_code(
+        self,
+        config: Config | Mapping[str, Any] | None = None,
+        *,
+        portable: bool = False,
+        output_origin_lines: bool | None = None,
+        options: Any = None,
+        emit_repro_caller: bool = False,
+    ) -> str:
+        """The text of the generated module for a configuration.
+
+        Args:
+            config: the configuration; None for the one in use, or the default.
+            portable: write it for Triton: it imports triton instead of tilewright, and tiles have powers of two.
+            output_origin_lines: whether the user's lines stand above what was made of them.
+            options: accepted as in Helion, and without meaning here.
+            emit_repro_caller: as `options`.
+
+        Raises:
+            UnsupportedOperation: `portable` text of something that Triton does not have.
+        """
+        return self.module(config, portable, output_origin_lines is not False).text
 
     to_triton_code = to_code
 
