@@ -101,4 +101,6 @@ __all__ = [
 
 for _name, _function in list(globals().items()):
     if _name in __all__ and isinstance(_function, FunctionType):
-        globals()[_name] = either(_name, _function, (_PLAIN | _ON_VALUES).get(_name))  # a kernel may run as plain Python
+        globals()[_name] = either(
+            _name, _function, (_PLAIN | _ON_VALUES).get(_name)
+        )  # a kernel may run as plain Python

@@ -129,7 +129,10 @@ def associative_scan(combine_fn: Callable[..., Any], input_tensor: Any, dim: int
     several = isinstance(input_tensor, list | tuple)
     operands = list(input_tensor) if several else [input_tensor]
     rows = _running(combine_fn, operands, dim, reverse)
-    made = [torch.stack(list(row), dim).to(operand.dtype) for row, operand in zip(zip(*rows, strict=True), operands, strict=True)]
+    made = [
+        torch.stack(list(row), dim).to(operand.dtype)
+        for row, operand in zip(zip(*rows, strict=True), operands, strict=True)
+    ]
     return tuple(made) if several else made[0]
 
 
