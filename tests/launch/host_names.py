@@ -6,6 +6,7 @@ It runs in a process of its own, since it takes the name `triton` for that proce
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ tilewright.as_triton()
 import triton  # noqa: E402 -- there is none before
 import triton.language as tl  # noqa: E402
 
+from tilewright.base.refusal import OneValue, Refusal  # noqa: E402
 from tilewright.devices.registry import USUAL  # noqa: E402
 
 
@@ -39,25 +41,40 @@ def roots() -> dict[str, Any]:
     }
 
 
-def state(name: str, objects: dict[str, Any]) -> str:
-    """ "yes", "refused" (a typed error) or "missing" (Python's own)."""
+def state(name: str, objects: dict[str, Any]) -> tuple[str, str]:
+    """ "yes", "refused" (a typed error, or an object that raises one when it is used) or "missing" (Python's own); and
+    the reason that such an object gives, or a setting that has one value."""
     first, *rest = name.split(".")
     try:
         if first == "launch":
-            return launched(rest[0])
+            return launched(rest[0]), ""
         found, path = (objects[first], first) if first in objects and rest else (triton, "triton")
         for part in rest if found is not triton else name.split("."):
             path = f"{path}.{part}"
-            if not hasattr(found, part):
-                importlib.import_module(path)
-            found = getattr(found, part)
+            one = inspect.getattr_static(type(found), part, None)
+            found = member(found, part, path)
+            if type(found) is Refusal:
+                return "refused", found.why
+            if isinstance(one, OneValue):
+                return "yes", str(one)
         if "NoReturn" in str(getattr(found, "__annotations__", {}).get("return")):
-            return "refused"
+            return "refused", ""
     except tilewright.TilewrightError:
-        return "refused"
+        return "refused", ""
     except (AttributeError, ImportError):
-        return "missing"
-    return "yes"
+        return "missing", ""
+    return "yes", ""
+
+
+def member(found: Any, part: str, path: str) -> Any:
+    """What `found.part` is, imported if need be."""
+    try:
+        return getattr(found, part)
+    except tilewright.TilewrightError:
+        raise
+    except AttributeError:
+        importlib.import_module(path)
+        return getattr(found, part)
 
 
 def launched(keyword: str) -> str:

@@ -13,8 +13,18 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tilewright.base.cache_layers import disk_cache
-from tilewright.base.errors import ArgumentError, DeviceAssertionError, GridError, ReadOnlyError, UnknownOptionError
+from tilewright.base.errors import (
+    ArgumentError,
+    DeviceAssertionError,
+    GridError,
+    ReadOnlyError,
+    UnknownOptionError,
+    UnsupportedError,
+)
 from tilewright.base.knobs import knobs
+from tilewright.devices.arrays import HOST
+from tilewright.devices.drivers import target_at
+from tilewright.devices.registry import BACKENDS, options_for, parse_target
 
 
 @tilewright.jit
@@ -138,15 +148,62 @@ def test_an_object_that_does_not_load_is_compiled_anew(fresh_cache: Path) -> Non
 def test_stages_are_dumped_and_overridden(fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, out = arrays()
     monkeypatch.setattr(knobs.compilation, "dump_dir", tmp_path / "dump")
-    scale[(4,)](x, out, 200, 2.0)
-    text = (tmp_path / "dump" / "scale.ttir").read_text()
-    assert (tmp_path / "dump" / "scale.llir").is_file()
-    (tmp_path / "over").mkdir()
-    (tmp_path / "over" / "scale.ttir").write_text(text.replace("arith.mulf", "arith.addf"))
-    monkeypatch.setattr(knobs.compilation, "override_dir", tmp_path / "over")
+    hashes = [scale[(4,)](x, out, n, 2.0).hash for n in (200, 192)]  # two variants, and so two folders
+    folders = [tmp_path / "dump" / hash for hash in hashes]
+    for folder in folders:
+        names = {path.name for path in folder.iterdir()}
+        assert names == {f"scale.{extension}" for extension in ("ttir", "loops", "llir", "obj", "json")}
+    assert folders[0] != folders[1] and len(list((tmp_path / "dump").iterdir())) == 2
+    for extension, change in (("ttir", ("arith.mulf", "arith.addf")), ("llir", ("fmul", "fadd"))):
+        over = tmp_path / extension / hashes[0]
+        over.mkdir(parents=True)
+        text = (folders[0] / f"scale.{extension}").read_text()
+        (over / f"scale.{extension}").write_text(text.replace(*change))
+        monkeypatch.setattr(knobs.compilation, "override_dir", tmp_path / extension)
+        scale.clear()
+        scale[(4,)](x, out, 200, 2.0)
+        assert np.array_equal(out, x + 2)
+        scale[(4,)](x, out, 192, 2.0)
+        assert np.array_equal(out[:192], x[:192] * 2)
+    (over / "scale.loops").write_text("anything")
     scale.clear()
-    scale[(4,)](x, out, 200, 2.0)
-    assert np.array_equal(out, x + 2)
+    with pytest.raises(UnsupportedError, match=r"scale\.loops replaces nothing"):
+        scale[(4,)](x, out, 200, 2.0)
+
+
+def test_the_file_of_any_stage_is_a_source(fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = arrays()
+    monkeypatch.setattr(knobs.compilation, "dump_dir", tmp_path / "dump")
+    folder = tmp_path / "dump" / scale[(4,)](x, out, 200, 2.0).hash
+    monkeypatch.setattr(knobs.compilation, "dump_dir", None)
+    for extension in ("llir", "obj"):
+        out[:] = 0
+        kernel = tilewright.compile(folder / f"scale.{extension}")
+        kernel[(4,)](x, out, 200, 2.0)
+        assert np.array_equal(out, x * 2) and kernel.name == "scale"
+    ptx = scale.warmup(x, out, 200, 2.0, target="cuda:90", grid=(1,)).asm["ptx"]
+    (tmp_path / "alone.ptx").write_text(ptx)
+    with pytest.raises(ArgumentError, match=r"alone\.json beside it"):
+        tilewright.compile(tmp_path / "alone.ptx", target="cuda:90")
+    with pytest.raises(UnsupportedError, match=r"cannot compile scale\.loops(.|\n)*\.ttir, \.llir, \.obj"):
+        tilewright.compile(folder / "scale.loops")
+
+
+def test_stages_of_a_gpu_are_sources_too(fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = arrays()
+    monkeypatch.setattr(knobs.compilation, "dump_dir", tmp_path)
+    made = scale.warmup(x, out, 200, 2.0, target="cuda:90", grid=(1,))
+    monkeypatch.setattr(knobs.compilation, "dump_dir", None)
+    for extension in ("tgir", "llir", "ptx", "cubin"):
+        again = tilewright.compile(tmp_path / made.hash / f"scale.{extension}", target="cuda:90")
+        assert again.binary == made.binary, extension
+
+
+def test_every_back_end_names_its_stages() -> None:
+    targets = {"cpu": target_at(HOST), "cuda": parse_target("cuda:90"), "null": parse_target("null:any")}
+    for name, entry in BACKENDS.items():
+        stages = entry.backend.stages(options_for(targets[name], {}), targets[name])
+        assert tuple(stages) == entry.backend.EXTENSIONS and entry.backend.EXTENSIONS[-1] == entry.backend.BINARY
 
 
 def test_a_warm_process_does_not_load_llvm(tmp_path: Path) -> None:

@@ -121,9 +121,9 @@ def test_a_written_signature_must_be_complete():
         tilewright.compile(tilewright.compiler.ASTSource(fill, {"out_ptr": "*i32", "value": "i32"}, {"BLOCK": 16}))
     with pytest.raises(ArgumentError, match="no parameter 'm'"):
         tilewright.compiler.ASTSource(fill, {}, {"m": 16})
-    with pytest.raises(ArgumentError, match="takes an ASTSource or a .ttir file, got JITFunction"):
+    with pytest.raises(ArgumentError, match="takes an ASTSource or the file of a stage, got JITFunction"):
         tilewright.compile(fill)
-    with pytest.raises(UnsupportedError, match="only tile IR files"):
+    with pytest.raises(ArgumentError, match=r"no file kernel\.ptx"):
         tilewright.compile("kernel.ptx")
 
 

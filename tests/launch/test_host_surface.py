@@ -10,20 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tilewright
-from tilewright.base.errors import UnknownOptionError
 from tilewright.base.knobs import knobs
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| `(?P<name>[^`]+)` \| (?P<state>\w+) \| (?P<remark>.*) \|$", re.MULTILINE)
-
-
-@tilewright.jit
-def nothing(x_ptr):
-    pass
 
 
 def rows():
@@ -48,11 +41,19 @@ def found():
 
 def test_the_page_says_what_is_there(found):
     assert len(found) > 300
-    assert found == {name: state for name, state, _ in rows()}
+    assert {name: state for name, (state, _) in found.items()} == {name: state for name, state, _ in rows()}
 
 
-def test_what_is_not_there_has_a_reason():
+def test_what_is_refused_has_a_reason_and_says_it(found):
     assert not [name for name, state, remark in rows() if state != "yes" and not remark.strip()]
+    said = {name: (remark, found[name][1]) for name, _, remark in rows() if found[name][1]}
+    assert not {name: pair for name, pair in said.items() if pair[0] != pair[1]}
+
+
+def test_nothing_is_missing_but_tools():
+    """Every name works or is refused with a reason, but for those of `triton.tools`."""
+    missing = [name for name, state, _ in rows() if state == "missing"]
+    assert all(name.startswith("tools.") for name in missing), missing
 
 
 def test_a_compilation_error_is_made_as_triton_makes_it():
@@ -61,15 +62,6 @@ def test_a_compilation_error_is_made_as_triton_makes_it():
     error = tilewright.CompilationError(text, node, "z is not there")
     assert str(error) == "line 2: y = z\nz is not there"
     assert str(tilewright.CompilationError(text, None, "all wrong")) == "all wrong"
-
-
-@pytest.mark.parametrize(
-    ("keyword", "instead"),
-    [("stream", "torch.cuda.stream"), ("warmup", r"kernel\.warmup"), ("device", "where its arrays are")],
-)
-def test_keywords_of_older_launches_are_refused_with_what_to_write(keyword, instead):
-    with pytest.raises(UnknownOptionError, match=instead):
-        nothing[(1,)](np.zeros(1, np.float32), **{keyword: 0})
 
 
 def test_launch_hooks_are_attributes_of_the_class_of_kernels():

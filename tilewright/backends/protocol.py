@@ -99,9 +99,11 @@ class Backend(Protocol):
 
     Attributes:
         BINARY: extension of the last stage, whose bytes are kept on disk and loaded.
+        EXTENSIONS: those of all stages after tile IR, in order.
     """
 
     BINARY: str
+    EXTENSIONS: tuple[str, ...]
 
     def set_cache(self, cache: ByteCache | None) -> None:
         """Where what the back end learns of this machine may be kept."""

@@ -101,7 +101,7 @@ class DiskCache:
         data = encode(key, payload, metadata or {})
         temporary = ""
         try:
-            _make_folder(path.parent)
+            make_folder(path.parent)
             if not self._is_private(path.parent):
                 return False
             handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -119,7 +119,12 @@ class DiskCache:
 
     def has(self, key: str) -> bool:
         """Whether there is a file for `key`; reading it may still show that it is damaged."""
-        return self._path(key).is_file()
+        return self.file(key) is not None
+
+    def file(self, key: str) -> Path | None:
+        """The file that has the entry of `key`, or None."""
+        path = self._path(key)
+        return path if path.is_file() else None
 
     def get_bytes(self, key: str) -> bytes | None:
         """The payload of `get(key)`."""
@@ -283,7 +288,7 @@ def _locked(path: Path) -> int | None:
     if sys.platform == "win32":
         return None
     try:
-        _make_folder(path.parent)
+        make_folder(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, 0o600)
     except OSError:
         return None
@@ -303,10 +308,10 @@ def _locked(path: Path) -> int | None:
     return None
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder and those above it, each for the user alone."""
     if not folder.is_dir():
-        _make_folder(folder.parent)
+        make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):  # another process was faster, or it is no folder
             os.mkdir(folder, 0o700)
 

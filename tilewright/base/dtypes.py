@@ -305,6 +305,12 @@ float8e4nv, float8e5, float8e4b15, float8e4b8, float8e5b16 = (
 ALL_DTYPES = tuple(dtype(n) for n in _TABLE if n != "void")
 
 
+def signature_types() -> dict[str, str]:
+    """Signature type of every scalar type, by each of its names: `"fp32"` of "fp32" and "float32"."""
+    named = {name: info.sig for short, info in _TABLE.items() for name in (short, info.sig, _PUBLIC.get(short, short))}
+    return {**named, **dict.fromkeys(("i1", "uint1", "B"), "u1")}
+
+
 def scalar_from_signature(text: str) -> dtype | PointerType:
     """Parse "fp32", "i32", "u1", "*fp16", "*kbf16", "**i8" of a specialisation signature."""
     if text.startswith("*k"):

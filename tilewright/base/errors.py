@@ -42,6 +42,10 @@ class UnsupportedError(TilewrightError, NotImplementedError):
     """A feature that this version, back end or architecture does not have."""
 
 
+class RefusedNameError(UnsupportedError, AttributeError):
+    """A name of Triton's that Tilewright does not have; the message says why, and what to write instead."""
+
+
 # --- mistakes found by operations; the front end adds the location ------------------------
 
 

@@ -20,6 +20,8 @@ from typing import Any, Self, cast
 
 from tilewright.base.errors import KnobError
 from tilewright.base.hooks import HookChain, settings_changed
+from tilewright.base.nvidia_knobs import NvidiaKnobs
+from tilewright.base.refusal import OneValue, Refusal
 
 _TRUE, _FALSE = {"1", "true", "yes", "y", "on"}, {"0", "false", "no", "n", "off"}
 
@@ -96,6 +98,9 @@ class _Group:
     __slots__ = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        refusal = getattr(type(self), name, None)
+        if isinstance(refusal, Refusal):
+            refusal.raise_error()
         if name in _types(cast(Any, type(self))):
             value = self._checked(name, value)
         object.__setattr__(self, name, value)
@@ -128,6 +133,11 @@ class _Group:
     def _help(self, name: str) -> str:
         return next((f.metadata.get("help", "") for f in fields(self) if f.name == name), "")  # type: ignore[arg-type]
 
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """Value by name."""
+        return {knob.name: getattr(self, knob.name) for knob in fields(self)}  # type: ignore[arg-type]
+
     def copy(self) -> Self:
         """The values as they are now, apart from these."""
         return copy.deepcopy(self)
@@ -154,6 +164,9 @@ class _Group:
                 setattr(self, knob.name, value)
 
 
+_SHARED_CACHE = "a shared cache is a folder or an fsspec URL: the knob `cache.shared`"
+
+
 @dataclass(slots=True)
 class CacheKnobs(_Group):
     dir: Path = _knob(
@@ -173,6 +186,38 @@ class CacheKnobs(_Group):
     )
     size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, _whole(0), "size in bytes above which old entries are dropped")
     disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
+
+    manager_class = Refusal(
+        "knobs.cache.manager_class", "kernels are kept as entries of one disk cache; see caching.md"
+    )
+    remote_manager_class = Refusal("knobs.cache.remote_manager_class", _SHARED_CACHE)
+
+    @property
+    def home_dir(self) -> str:
+        """The folder in which the disk cache lies."""
+        return str(self.dir.parent)
+
+    def get_triton_dir(self, name: str) -> str:
+        """A folder beside the disk cache; it is not made."""
+        return str(self.dir.parent / name)
+
+    @property
+    def dump_dir(self) -> Path:
+        """Where stages are written to while `compilation.dump_ir` is on; a folder switches that on."""
+        return knobs.compilation.dump_dir or self.dir.parent / "dump"
+
+    @dump_dir.setter
+    def dump_dir(self, folder: Path | str) -> None:
+        knobs.compilation.dump_dir = Path(folder)
+
+    @property
+    def override_dir(self) -> Path:
+        """Where stages are read from while `compilation.override` is on; a folder switches that on."""
+        return knobs.compilation.override_dir or self.dir.parent / "override"
+
+    @override_dir.setter
+    def override_dir(self, folder: Path | str) -> None:
+        knobs.compilation.override_dir = Path(folder)
 
 
 @dataclass(slots=True)
@@ -203,6 +248,44 @@ class CompilationKnobs(_Group):
     )
     explain: bool = _knob("TILEWRIGHT_EXPLAIN", False, _bool, "print what is done to each kernel, and why")
     verify: bool = _knob("TILEWRIGHT_VERIFY", False, _bool, "verify the IR against its level after every pass")
+    listener: Callable[..., Any] | None = None  # called after each compilation
+
+    dump_ir_extract_di_local_variables = OneValue(False, "stages are written as they are")
+    store_binary_only = OneValue(True, "texts are made of the source when somebody asks for them")
+    use_ir_loc = OneValue(None, "lines are those of the Python file")
+    enable_asan = OneValue(False, "the interpreter and `tilewright sanitize` find accesses out of bounds")
+    disable_line_info = OneValue(False, "machine code says which line it is of in any case")
+    front_end_debugging = OneValue(False, "`__cause__` of an error is what the front end met")
+    allow_non_constexpr_globals = OneValue(False, "annotate them: `NAME: tl.constexpr = ...`")
+    instrumentation_mode = OneValue("", "kernels are not instrumented")
+    fpsan_homomorphic_casts = OneValue(False, "kernels are not instrumented")
+
+    @property
+    def dump_ir(self) -> bool:
+        """Whether every stage is written to a folder."""
+        return self.dump_dir is not None
+
+    @dump_ir.setter
+    def dump_ir(self, wanted: bool) -> None:
+        self.dump_dir = knobs.cache.dump_dir if wanted else None
+
+    @property
+    def override(self) -> bool:
+        """Whether stages are read from a folder."""
+        return self.override_dir is not None
+
+    @override.setter
+    def override(self, wanted: bool) -> None:
+        self.override_dir = knobs.cache.override_dir if wanted else None
+
+    @property
+    def always_compile(self) -> bool:
+        """The knob `cache.disabled`."""
+        return knobs.cache.disabled
+
+    @always_compile.setter
+    def always_compile(self, wanted: bool) -> None:
+        knobs.cache.disabled = wanted
 
 
 @dataclass(slots=True)
@@ -224,6 +307,14 @@ class RuntimeKnobs(_Group):
     jit_post_compile_hook: Callable[..., Any] | None = None
     launch_enter_hook: HookChain = field(default_factory=lambda: HookChain(on_change=settings_changed))
     launch_exit_hook: HookChain = field(default_factory=lambda: HookChain(reverse=True, on_change=settings_changed))
+    kernel_load_start_hook: HookChain = field(default_factory=HookChain)  # around the loading of machine code
+    kernel_load_end_hook: HookChain = field(default_factory=lambda: HookChain(reverse=True))
+    kernel_unload_hook: HookChain = field(default_factory=HookChain)  # when a compiled kernel goes
+
+    override_arch = OneValue(None, 'the option target="cuda:90" of `warmup` and `compile`')
+    add_stages_inspection_hook = OneValue(
+        None, "stages are no functions of Triton's; a file of `compilation.override_dir` replaces one"
+    )
 
 
 @dataclass(slots=True)
@@ -242,6 +333,16 @@ class LanguageKnobs(_Group):
     fp32_default: str | None = _knob(
         "TILEWRIGHT_F32_DEFAULT", None, str, "precision of tl.dot on f32 when a call does not say: ieee, tf32, ..."
     )
+    default_fp_fusion: bool = _knob(
+        "TILEWRIGHT_DEFAULT_FP_FUSION", True, _bool, "default of the `enable_fp_fusion` option"
+    )
+    force_disable_fp_fusion: bool = _knob(
+        "TILEWRIGHT_FORCE_DISABLE_FP_FUSION", False, _bool, "contract no x * y + z, whatever options say"
+    )
+
+    def fp_fusion_enabled(self) -> bool:
+        """What `enable_fp_fusion` is at a launch that does not say."""
+        return self.default_fp_fusion and not self.force_disable_fp_fusion
 
 
 @dataclass(slots=True)
@@ -266,6 +367,20 @@ class Knobs:
     autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)
     language: LanguageKnobs = field(default_factory=LanguageKnobs)
     torch: TorchKnobs = field(default_factory=TorchKnobs)
+
+    build = Refusal("knobs.build", "launchers need no C compiler")
+    redis = Refusal("knobs.redis", _SHARED_CACHE)
+    amd = Refusal("knobs.amd", "there is no back end for AMD's GPUs")
+    proton = Refusal("knobs.proton", "Proton is a profiler of Triton's")
+
+    @property
+    def nvidia(self) -> NvidiaKnobs:
+        """The group `cuda` under Triton's names."""
+        return NvidiaKnobs(self.cuda)
+
+    def refresh_knobs(self) -> None:
+        """Read `runtime.debug` from the environment again, as Triton's function of this name does."""
+        self.runtime.debug = RuntimeKnobs().debug
 
     def copy(self) -> Knobs:
         """The values as they are now, apart from these."""

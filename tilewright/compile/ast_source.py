@@ -113,7 +113,7 @@ def compile(
     """Compile a kernel for a written signature (or load it from the disk cache), or a file of tile IR.
 
     Args:
-        src: kernel and signature; or tile IR, as a source or as the path of a `.ttir` file.
+        src: kernel and signature; or the file of a stage, as a source or as its path (`.ttir`, `.llir`, `.ptx`, ...).
         target: as a `Target` or as text ("cuda:90"); default is that of the active driver. It need not be here.
         options: compile options, as a launch takes them.
         signature, constants, more: the older form, `compile(kernel, signature="*fp32, i32", constants={"BLOCK": 64},
@@ -122,7 +122,7 @@ def compile(
     Raises:
         CompilationError: the kernel is wrong.
         ArgumentError: `src` is none of these.
-        UnsupportedError: another kind of file, or there is no back end for `target`.
+        UnsupportedError: the target has no such stage, or there is no back end for `target`.
     """
     if isinstance(src, (str, pathlib.Path)):
         src = IRSource(src)
@@ -132,7 +132,7 @@ def compile(
         options = {**(options if isinstance(options, Mapping) else {}), **more}
     if not isinstance(src, (ASTSource, IRSource)):
         raise ArgumentError(
-            f"compile() takes an ASTSource or a .ttir file, got {type(src).__name__}",
+            f"compile() takes an ASTSource or the file of a stage, got {type(src).__name__}",
             hint="to compile for actual arguments write kernel.warmup(*args, grid=...)",
         )
     source = FunctionSource(src.fn) if isinstance(src, ASTSource) else src

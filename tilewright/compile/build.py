@@ -24,10 +24,12 @@ from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.listening import tell_compiled
+from tilewright.compile.loading import load_code
 from tilewright.compile.metadata import StageTexts, describe_kernel
 from tilewright.compile.request import Request
 from tilewright.devices.registry import backend_of
-from tilewright.passes.stages import Stage, run_stages
+from tilewright.passes.stages import run_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +101,19 @@ def compile_request(
             )
         kernel = _made(request, key) if elsewhere is None else _received(request, key, elsewhere)
         if kernel.module is None:
-            kernel.module = backend.load(kernel.binary, kernel.metadata)
+            load_code(kernel)
 
     def texts() -> Mapping[str, str | bytes]:
         request.check()
         return _run(request, key).asm
 
-    kernel.asm = StageTexts(kernel.asm, texts, _stages(request).keys(), backend.texts)
+    kernel.asm = StageTexts(kernel.asm, texts, ("ttir", *backend.EXTENSIONS), backend.texts)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
     kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
     if knobs.compilation.explain:
         print(render(kernel.decisions, f"{kernel.name} for {kernel.target}"), file=sys.stderr)
     kernel.total_seconds = time.perf_counter() - begin
+    tell_compiled(request.source, kernel)
     return kernel
 
 
@@ -155,11 +158,6 @@ def _on_disk(request: Request) -> bool:
     return not (_bypass_cache() or request.specialization.without_content()) and request.source.has_content()
 
 
-def _stages(request: Request) -> dict[str, Stage]:
-    later = backend_of(request.target).stages(request.options, request.target)
-    return {"ttir": request.source.first_stage(request), **later}
-
-
 def _bypass_cache() -> bool:
     """Dumps and overrides need the stages to run."""
     wanted = knobs.compilation
@@ -170,11 +168,10 @@ def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) 
     entry = look(key)
     if entry is None:
         return None
-    backend = backend_of(request.target)
-    asm: dict[str, str | bytes] = {backend.BINARY: entry.payload}
+    asm: dict[str, str | bytes] = {backend_of(request.target).BINARY: entry.payload}
     kernel = CompiledKernel(request.name, request.target, _facts(entry), key, asm, from_disk=True)
     try:
-        kernel.module = backend.load(entry.payload, kernel.metadata)
+        load_code(kernel)
     except (TilewrightError, KeyError, TypeError, ValueError):  # whole, and still not loadable: compile anew
         return None
     return kernel
@@ -188,6 +185,7 @@ def _run(request: Request, key: str) -> CompiledKernel:
     """
     name, types = request.name, list(request.specialization.runtime_types)
     metadata: dict[str, Any] = {"name": name, "types": types}
-    outcome = run_stages(_stages(request), request.source, metadata, name, knobs.compilation)
+    stages = request.source.stages(request, backend_of(request.target).stages(request.options, request.target))
+    outcome = run_stages(stages, request.source, metadata, name, knobs.compilation, key)
     request.check()
     return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

@@ -1,18 +1,23 @@
-"""Compiling tile IR text, ours or Triton's: the front end is left out, everything after it is the same.
+"""Compiling the file of a stage: what comes before it is left out, everything after it is the same.
 
-compile("kernel.ttir") -> Request -> parse -> passes -> the back end's stages -> CompiledKernel
+::
+
+    compile("kernel.ttir")   tile IR, ours or Triton's -> parse -> passes -> the back end's stages -> CompiledKernel
+    compile("kernel.ptx")    a file of TILEWRIGHT_DUMP_DIR, with kernel.json beside it -> the stages behind it
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
-from tilewright.base.errors import TilewrightError, UnsupportedError
+from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
 from tilewright.compile.late import ordered, pipeline
 from tilewright.compile.request import Request
 from tilewright.compile.sources import simplify
@@ -26,30 +31,37 @@ from tilewright.passes.stages import Stage
 
 
 class IRSource:
-    """A kernel as a file of tile IR.
+    """A kernel as the file of a stage.
 
     Args:
-        path: the file; it ends in `.ttir`.
+        path: the file. It ends in `.ttir`, or like another stage of the target; of those the file of facts that is
+            written with the stages, `.json`, must lie beside it.
+        context, backend: of Triton, without a meaning here.
 
     Attributes:
+        ext: how the file ends.
         name: symbol of its public function.
         signature: signature type by parameter (`arg0`, `arg1`, ...). Integers count as signed.
 
     Raises:
-        UnsupportedError: another kind of file.
+        ArgumentError: there is no such file, or no file of facts beside it.
         ParseError: the text is no tile IR.
         TilewrightError: there is not exactly one public function.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, context: Any = None, backend: Any = None) -> None:
         self.path, self.ext = Path(path), Path(path).suffix.removeprefix(".")
-        if self.ext != "ttir":
-            raise UnsupportedError(f"cannot compile {self.path.name}: only tile IR files (.ttir) are read")
-        self.text = self.path.read_text(encoding="utf-8")
-        self.module = parse_module(self.text, str(path))
-        kernel = _public_function(self.module)
-        self.name = kernel.sym_name.data
-        self.signature = {f"arg{i}": _signature(kind) for i, kind in enumerate(kernel.function_type.inputs)}
+        if not self.path.is_file():
+            raise ArgumentError(f"there is no file {self.path}", hint="TILEWRIGHT_DUMP_DIR has every stage written")
+        self.contents, self._facts = self.path.read_bytes(), {}
+        if self.ext == "ttir":
+            kernel = _public_function(parse_module(self.contents.decode(), str(path)))
+            self.name = kernel.sym_name.data
+            types = [_signature(kind) for kind in kernel.function_type.inputs]
+        else:
+            self._facts = _facts_beside(self.path)
+            self.name, types = self._facts["name"], self._facts["types"]
+        self.signature = {f"arg{i}": kind for i, kind in enumerate(types)}
 
     def specialization(self) -> Specialization:
         """Types of the arguments; nothing is a compile-time constant any more."""
@@ -60,8 +72,9 @@ class IRSource:
         return self.name
 
     def content(self) -> str:
-        """Content hash of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """Content hash of the file, and of the facts."""
+        facts = json.dumps(self._facts, sort_keys=True)
+        return hashlib.sha256(self.contents + f"\0{self.ext}\0{facts}".encode()).hexdigest()
 
     hash = content  # as programs for Triton call it
 
@@ -72,17 +85,54 @@ class IRSource:
         """The text says everything."""
         return True
 
-    def first_stage(self, request: Request) -> Stage:
-        """Parsing and simplification."""
+    def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
+        """Parsing, for tile IR simplification, and the stages behind.
 
-        def run(source: IRSource, metadata: dict[str, Any]) -> ModuleOp:
-            metadata["params"] = list(request.specialization.names)
-            # parsed once more: the passes work in place, and a source may be compiled twice
-            module = parse_module(source.text, str(source.path))
-            _refuse_effects(module)
-            return simplify(module, metadata, pipeline.SIMPLIFY_TEXT)
+        Raises:
+            UnsupportedError: the target has no such stage, or no file can stand for it.
+        """
+        if self.ext == "ttir":
 
-        return Stage(run, print_module)
+            def run(source: IRSource, metadata: dict[str, Any]) -> ModuleOp:
+                metadata["params"] = list(request.specialization.names)
+                module = parse_module(source.contents.decode(), str(source.path))
+                _refuse_effects(module)
+                return simplify(module, metadata, pipeline.SIMPLIFY_TEXT)
+
+            return {"ttir": Stage(run, print_module), **later}
+        parse = later[self.ext].parse if self.ext in later else None
+        if parse is None:
+            known = ["ttir", *(extension for extension, stage in later.items() if stage.parse is not None)]
+            raise UnsupportedError(
+                f"cannot compile {self.path.name} for {request.target}", hint=f"files may end in .{', .'.join(known)}"
+            )
+
+        def read(source: IRSource, metadata: dict[str, Any]) -> Any:
+            metadata.update(source._facts)
+            return parse(source.contents)
+
+        names = list(later)
+        behind = names[names.index(self.ext) + 1 :]
+        return {self.ext: Stage(read, later[self.ext].render), **{name: later[name] for name in behind}}
+
+
+def _facts_beside(path: Path) -> dict[str, Any]:
+    """What the stages before a file have found out.
+
+    Raises:
+        ArgumentError: there is no such file, or it has other things in it.
+    """
+    file = path.with_suffix(".json")
+    try:
+        facts = json.loads(file.read_bytes())
+        if isinstance(facts["name"], str) and isinstance(facts["types"], list):
+            return dict(facts)
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    raise ArgumentError(
+        f"{path.name} alone does not say what its kernel takes: {file.name} beside it is no file of facts",
+        hint="TILEWRIGHT_DUMP_DIR writes it with the stages; a .ttir needs none",
+    )
 
 
 def _public_function(module: ModuleOp) -> FuncOp:

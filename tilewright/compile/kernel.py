@@ -14,6 +14,7 @@ from tilewright.base.hooks import LazyDict
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
+from tilewright.compile.loading import files_of, load_code
 from tilewright.compile.metadata import Metadata
 from tilewright.compile.run import Unsaved, make_run
 from tilewright.compile.slots import plain_values, slot_values
@@ -180,6 +181,11 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         """The loaded code, as launch hooks are given it."""
         return self.module
 
+    @property
+    def metadata_group(self) -> dict[str, str]:
+        """Path of the entry of the disk cache that has the kernel, by file name; empty if there is none."""
+        return files_of(self.name, self.target, self.hash)
+
     def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
         """What launch hooks are told of a launch; None while there are none."""
         if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
@@ -191,7 +197,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         if not isinstance(self.metadata, Metadata):  # tools pass it on as a named tuple
             self.metadata = Metadata(cast(Any, self.metadata)._asdict())
         if self.module is None:
-            self.module = backend_of(self.target).load(self.binary, self.metadata)
+            load_code(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "specialization" not in state:  # Triton's class of this name, by whose name Tilewright poses

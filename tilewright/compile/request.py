@@ -46,8 +46,8 @@ class Source(Protocol):
     def has_content(self) -> bool:
         """Whether `content` says everything, also to another process."""
 
-    def first_stage(self, request: Request) -> Stage:
-        """The stage "ttir": from this source to simplified tile IR."""
+    def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
+        """All stages of this source by extension: the back end's, which are `later`, and those before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,13 @@ def complete_options(given: Mapping[str, Any], target: Target) -> Options:
         UnknownOptionError: no back end has such an option.
         ArgumentError: a value that an option cannot have.
     """
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, Any] = {"enable_fp_fusion": knobs.language.default_fp_fusion}
     if knobs.language.fp32_default is not None:
         defaults["default_dot_input_precision"] = knobs.language.fp32_default
-    debug = bool(given.get("debug")) or knobs.runtime.debug  # the knob wins over False
-    return options_for(target, {**defaults, **given, "debug": debug})
+    forced: dict[str, Any] = {"debug": bool(given.get("debug")) or knobs.runtime.debug}  # the knob wins over False
+    if knobs.language.force_disable_fp_fusion:
+        forced["enable_fp_fusion"] = False
+    return options_for(target, {**defaults, **given, **forced})
 
 
 @functools.cache

@@ -86,8 +86,8 @@ class FunctionSource:
         """Whether every constant that the kernel uses has a key of its own."""
         return not without_content(self.fn)
 
-    def first_stage(self, request: Request) -> Stage:
-        """Front end and simplification."""
+    def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
+        """Front end and simplification, and the back end's stages."""
 
         def run(source: FunctionSource, metadata: dict[str, Any]) -> ModuleOp:
             specs = parameter_specs(request.specialization)
@@ -97,7 +97,8 @@ class FunctionSource:
             metadata["params"] = [param.name for param in built.params]
             return simplify(built.module, metadata)
 
-        return Stage(run, print_module, lambda contents, _: parse_module(contents.decode()))
+        first = Stage(run, print_module, lambda contents: parse_module(contents.decode()))
+        return {"ttir": first, **later}
 
     def __reduce__(self) -> tuple[Any, ...]:
         module, name = self.fn.fn.__module__, self.fn.fn.__qualname__

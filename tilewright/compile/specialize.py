@@ -31,7 +31,7 @@ Path = tuple[int, ...]
 SlotType = Any  # str, or a tuple of SlotType for a tuple argument
 Key = Any
 
-_PYTHON_TYPES = {"int": "i32", "float": "fp32", "bool": "u1"}
+PYTHON_TYPES = {"int": "i32", "float": "fp32", "bool": "u1"}
 _PREFIXES = ("triton.language.", "tilewright.language.", "language.", "tl.")
 
 
@@ -147,8 +147,8 @@ def _fixed_type(text: str) -> str:
     """Signature type named by an annotation, or "" when it names none."""
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
-    if text in _PYTHON_TYPES:
-        return _PYTHON_TYPES[text]
+    if text in PYTHON_TYPES:
+        return PYTHON_TYPES[text]
     if text.endswith("*"):  # the C spelling: "const float*"
         inner = _fixed_type(text[:-1].removeprefix("const ").strip())
         return f"*{'k' if text.startswith('const ') else ''}{inner}" if inner else ""

@@ -5,12 +5,13 @@ from tilewright.base.hooks import LazyDict
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compiler import errors
+from tilewright.compiler import code_generator, errors
 from tilewright.compiler.backends import GPUTarget, make_backend
-from tilewright.compiler.compiler import max_shared_mem
+from tilewright.compiler.compiler import AttrsDescriptor, get_cache_key, max_shared_mem
 
 __all__ = [
     "ASTSource",
+    "AttrsDescriptor",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",
@@ -18,8 +19,10 @@ __all__ = [
     "IRSource",
     "LazyDict",
     "UnsupportedLanguageConstruct",
+    "code_generator",
     "compile",
     "errors",
+    "get_cache_key",
     "make_backend",
     "max_shared_mem",
 ]

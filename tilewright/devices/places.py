@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import ArgumentError, DeviceError
 from tilewright.base.target import Target
 from tilewright.devices.arrays import HOST, Array, read
+from tilewright.devices.drivers import driver
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.devices.registry import gpu
 
@@ -73,6 +74,48 @@ def place_of(names: Sequence[str], arguments: Iterable[Any]) -> Place:
                 hint=f"pass {other}.to({name}.device)",
             )
     return Place(device, name, not on_host)
+
+
+def placed(place: Place, device: Any, device_type: str | None) -> Place:
+    """Where a launch goes that names its device, which must be where its arrays are if it has any.
+
+    Args:
+        place: where the arrays are.
+        device: number of a device, or torch's object for one; None if the launch does not say.
+        device_type: "cpu" or "cuda"; None if the launch does not say.
+
+    Raises:
+        ArgumentError: they name no device.
+        DeviceError: the arrays are elsewhere.
+    """
+    if device is None and device_type is None:
+        return place
+    kind, number = device_type or getattr(device, "type", None), getattr(device, "index", device)
+    if kind is None:
+        here = place.device == HOST if place.device is not None else not driver.active.has_queue
+        kind = "cpu" if here else "cuda"
+    if kind not in ("cpu", "cuda") or not isinstance(number, int | None):
+        raise ArgumentError(f"device={device!r}, device_type={device_type!r} name no device", hint="as in device=0")
+    wanted = HOST if kind == "cpu" else gpu.current_gpu() if number is None else number
+    if place.device not in (None, wanted):
+        raise DeviceError(
+            f"argument `{place.argument}` is on {_device_name(place.device)}, but the launch names "
+            f"{_device_name(wanted)}",
+            hint="leave out device: a launch goes where its arrays are",
+        )
+    return Place(wanted, "device", place.lasting)
+
+
+def stream_handle(stream: Any) -> int | None:
+    """The handle of a stream: of torch's object for one, or as it is.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    found = getattr(stream, "cuda_stream", stream)
+    if found is not None and not isinstance(found, int):
+        raise ArgumentError(f"stream={stream!r} is no stream", hint="pass a stream of torch, or its handle")
+    return found
 
 
 def _device_name(device: int | None) -> str:

@@ -20,27 +20,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import ArgumentError, ReadOnlyError, UnknownOptionError
+from tilewright.base.errors import ArgumentError, DeviceError, ReadOnlyError, UnknownOptionError
 from tilewright.base.hooks import settings_changed
-from tilewright.base.target import Target
+from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
 from tilewright.compile.slots import at_path, slot_values
 from tilewright.compile.specialize import Param, Specialization, constant_of, specialize_call
 from tilewright.devices.arrays import Array, read
 from tilewright.devices.drivers import driver
-from tilewright.devices.places import Place, place_of
+from tilewright.devices.places import Place, place_of, placed, stream_handle
 from tilewright.devices.registry import OPTION_NAMES, parse_target
+from tilewright.devices.wrappers import MockTensor
 from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_variant
 
-LAUNCH_OPTIONS = frozenset({"num_threads", "target"})
-"""Keywords that are no compile options: threads of the launch, and what to compile for."""
-_INSTEAD = {
-    "stream": "launch inside of `with torch.cuda.stream(stream)`: launches go to torch's current stream",
-    "warmup": "kernel.warmup(..., grid=grid) compiles without a launch",
-    "device": "a launch goes where its arrays are",
-    "device_type": "a launch goes where its arrays are",
-}
-"""What to write instead of keywords that launches of older programs have."""
+LAUNCH_OPTIONS = frozenset({"num_threads", "target", "stream", "warmup", "device", "device_type"})
+"""Keywords that are no compile options: threads of the launch, what to compile for, and those of older programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +50,8 @@ class Call:
         place: where the arrays are.
         num_threads: threads of the launch, or None.
         target: what to compile for, if the call says so.
+        stream: handle of the stream of a GPU, if the call names one.
+        is_warmup: compile and do not launch.
     """
 
     params: tuple[Param, ...]
@@ -66,10 +62,22 @@ class Call:
     place: Place = Place(None)
     num_threads: int | None = None
     target: Target | None = None
+    stream: int | None = None
+    is_warmup: bool = False
 
     def by_name(self) -> dict[str, Any]:
         """What was passed, by parameter name: what a callable grid and hooks are given."""
         return {param.name: value for param, value in zip(self.params, self.values, strict=True)}
+
+    def placement(self, target: Target, kernel: str) -> Placement:
+        """Where the launch goes with code for `target`.
+
+        Raises:
+            DeviceError: the arrays are elsewhere, or the call names a stream of a CPU.
+        """
+        if self.stream and target.backend == "cpu":
+            raise DeviceError(f"kernel `{kernel}` goes to the CPU, which has no stream {self.stream}")
+        return Placement(self.place.device_for(target, kernel), self.stream, self.num_threads)
 
     def runtime_values(self) -> list[Any]:
         """Addresses and numbers for the kernel's slots."""
@@ -91,6 +99,10 @@ class Prepared:
     launch: Callable[..., None]
     stored: frozenset[int] = frozenset()
     lasting: bool = True
+
+
+def launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:
+    """The launch of a warm-up, and of a kernel that a hook kept from being compiled."""
 
 
 Resolve = Callable[[Call], Prepared]
@@ -277,6 +289,9 @@ class Binder:
         for keyword in options:
             if keyword not in self._options and keyword not in LAUNCH_OPTIONS:
                 raise self._unknown(keyword)
+        is_warmup = bool(options.get("warmup"))
+        if is_warmup:  # a type may stand for an array
+            values = tuple(map(MockTensor.wrap_dtype, values))
         arguments = tuple(
             value if param.is_constexpr else read(value, param.name)
             for param, value in zip(self.params, values, strict=True)
@@ -286,15 +301,18 @@ class Binder:
         for param, value in zip(self.params, values, strict=True):
             if param.is_constexpr and param.name in self._options and value is not None:
                 compile_options[param.name] = constant_of(value)[1]
+        place = place_of([param.name for param in self.params], arguments)
         return Call(
             self.params,
             values,
             arguments,
             specialize_call(self.params, arguments),
             compile_options,
-            place_of([param.name for param in self.params], arguments),
+            placed(place, options.get("device"), options.get("device_type")),
             _thread_count(options.get("num_threads")),
             parse_target(options["target"]) if options.get("target") is not None else None,
+            stream_handle(options.get("stream")),
+            is_warmup,
         )
 
     def check_stores(self, call: Call, prepared: Prepared) -> None:
@@ -316,7 +334,7 @@ class Binder:
     def _unknown(self, keyword: str) -> UnknownOptionError:
         names = [p.name for p in self.params] + sorted(self._options | LAUNCH_OPTIONS)
         close = difflib.get_close_matches(keyword, names, 1)
-        hint = f"{_INSTEAD[keyword]}; " if keyword in _INSTEAD else f"did you mean {close[0]}? " if close else ""
+        hint = f"did you mean {close[0]}? " if close else ""
         return UnknownOptionError(
             f"Keyword argument {keyword} was specified but unrecognised",
             hint=f"{hint}the kernel is {self.describe()}; options are {', '.join(sorted(self._options))}",

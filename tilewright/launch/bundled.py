@@ -10,15 +10,16 @@ from typing import Any
 from tilewright.backends.llvm import codegen
 from tilewright.base.callable import give_number
 from tilewright.base.errors import BundleError, NotCompiledError
-from tilewright.base.target import Placement, Target
+from tilewright.base.target import Target
 from tilewright.compile.bundle import BundledVariant, Contents, read_bundle
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.loading import load_code
 from tilewright.compile.metadata import Metadata
 from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import driver, target_at
 from tilewright.devices.registry import backend_of
-from tilewright.launch.bind import Binder, Call, Prepared
+from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.interface import KernelInterface
 
 
@@ -51,8 +52,9 @@ class BundledKernel(KernelInterface[Any]):
 
     def _resolve(self, call: Call) -> Prepared:
         kernel = self._kernel(call)
-        device = call.place.device_for(kernel.target, self.name)
-        launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
+        if call.is_warmup:
+            return Prepared(kernel, launch_nothing, lasting=False)
+        launch = kernel.launcher(call.placement(kernel.target, self.name))
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), call.place.lasting)
 
     def _kernel(self, call: Call) -> CompiledKernel:
@@ -70,11 +72,11 @@ class BundledKernel(KernelInterface[Any]):
         return kernel
 
     def _load(self, variant: BundledVariant, call: Call) -> CompiledKernel:
-        backend, metadata = backend_of(variant.target), Metadata({**variant.metadata, "target": variant.target})
-        asm: dict[str, str | bytes] = {backend.BINARY: variant.binary}
+        metadata = Metadata({**variant.metadata, "target": variant.target})
+        asm: dict[str, str | bytes] = {backend_of(variant.target).BINARY: variant.binary}
         made = CompiledKernel(self.name, variant.target, metadata, variant.hash, asm, from_disk=True)
         try:
-            made.module = backend.load(variant.binary, metadata)
+            load_code(made)
         except (KeyError, TypeError, ValueError) as error:
             raise BundleError(
                 f"the bundle's code of {self.name} for {variant.target} does not load: {error}"

@@ -19,7 +19,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
-from tilewright.base.target import Placement, Target
+from tilewright.base.target import Target
 from tilewright.compile.build import Image, compile_request
 from tilewright.compile.declared import declared_variants
 from tilewright.compile.effects import effects_without_values
@@ -38,7 +38,7 @@ from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
 from tilewright.launch import asynchronous, teaching
-from tilewright.launch.bind import Binder, Call, Prepared
+from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
@@ -175,12 +175,14 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         call, prepared = self.resolve_arguments(*args, **kwargs)
         programs = grid(call.by_name()) if callable(grid) else grid
         gx, gy, gz = grid3(programs)
-        if prepared.kernel is not None:
+        if prepared.kernel is not None and not call.is_warmup:
             teaching.watched_launch(self, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
         return prepared.kernel
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
+        if call.is_warmup:
+            return
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
         with on_host(call) as staged:
             interpret.launch(self, staged, programs, complete_options(self._given(call.options), interpret.TARGET))
@@ -249,11 +251,10 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
-        kernel = self._compiled(call)
-        if kernel is None:
-            return Prepared(None, _launch_nothing, lasting=False)
-        device = call.place.device_for(kernel.target, self.fn.__name__)
-        launch = kernel.launcher(Placement(device, num_threads=call.num_threads))
+        kernel = self._compiled(call, call.is_warmup)
+        if kernel is None or call.is_warmup:
+            return Prepared(kernel, launch_nothing, lasting=False)
+        launch = kernel.launcher(call.placement(kernel.target, self.fn.__name__))
         # Without an array nothing in a later call tells which GPU is meant then.
         teaching.use_machine_code(self, self._binder or self._make_binder())
         lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
@@ -302,10 +303,6 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
     def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Options of a launch, and those of the decorator."""
         return options if self.debug is None else {"debug": self.debug, **options}
-
-
-def _launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:
-    """The launch of a kernel that a hook kept from being compiled."""
 
 
 register_constant(constexpr, lambda value: value.value)

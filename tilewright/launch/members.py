@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.base.callable import every_block_function
-from tilewright.compile import ast_source, kernel
+from tilewright.base.refusal import Refusal
+from tilewright.compile import ast_source
+from tilewright.compile import kernel as compiled
+from tilewright.compile.backend_face import make_backend
 from tilewright.compile.serialized import deserialize
+from tilewright.compile.specialize import Path
 from tilewright.devices.drivers import driver
 from tilewright.frontend.source import replace_source, source_of
+from tilewright.launch import binding
+from tilewright.launch.bind import Binder
+from tilewright.ops.value_types import constexpr_type
 
 if TYPE_CHECKING:
     from tilewright.compile.request import Request
@@ -30,14 +37,15 @@ class KernelMembers:
     compiled_hook: ClassVar[Callable[..., Any] | None] = None
 
     ASTSource = ast_source.ASTSource
-    CompiledKernel = kernel.CompiledKernel
+    CompiledKernel = compiled.CompiledKernel
     compile = staticmethod(ast_source.compile)
 
     fn: Any
     repr: Callable[[Any], str]
-    _kernels: dict[Any, kernel.CompiledKernel]
+    _kernels: dict[Any, compiled.CompiledKernel]
+    _binder: Binder | None
 
-    def preload(self, specialization_data: str) -> kernel.CompiledKernel | None:
+    def preload(self, specialization_data: str) -> compiled.CompiledKernel | None:
         """Compile, or load from the disk cache, what a compile hook has been told of in another process.
 
         Args:
@@ -49,7 +57,10 @@ class KernelMembers:
         request = deserialize(self, specialization_data)  # type: ignore[arg-type]
         return self._kernel_for(request, True)
 
-    def _kernel_for(self, request: Request, warmup: bool) -> kernel.CompiledKernel | None:
+    def _kernel_for(self, request: Request, warmup: bool) -> compiled.CompiledKernel | None:
+        raise NotImplementedError
+
+    def _make_binder(self) -> Binder:
         raise NotImplementedError
 
     def clear(self) -> None:
@@ -81,11 +92,43 @@ class KernelMembers:
     def _unsafe_update_src(self, new_src: str) -> None:
         self.src = new_src
 
+    _call_hook = Refusal("JITFunction._call_hook", "`warmup`, `preload` and the launches call the hooks")
+    _hash_lock = Refusal("JITFunction._hash_lock", "hashes are made without a lock")
+    kernel: Any = None  # Triton has the name, and never anything in it
+
+    @property
+    def type(self) -> constexpr_type:
+        """The type of a kernel as a value in kernels: it is a constant."""
+        return constexpr_type(self)
+
+    def create_binder(self) -> tuple[dict[str, Any], dict[Any, str], Any, Any, binding.TritonBinder]:
+        """(compiled variants by key, texts of keys, target, back end, binder) of the device in use.
+
+        The binder gives the arguments of a call by name, type and key of each, and options; `compute_cache_key` makes
+        the key of a variant of the latter two.
+        """
+        target, texts = driver.active.get_current_target(), dict[Any, str]()
+        kernels = {}
+        for (specialization, options, made_for), made in list(self._kernels.items()):
+            if made_for == target:
+                kernels[binding.compute_cache_key(texts, binding.pairs_of(specialization), options)] = made
+        return kernels, texts, target, make_backend(target), binding.TritonBinder(self._binder or self._make_binder())
+
     @property
     def device_caches(self) -> dict[Any, tuple[Any, ...]]:
-        """(compiled variants by key, {}, target, None, None) of each device, as Triton arranges them."""
-        active = driver.active
-        return {active.get_current_device(): (dict(self._kernels), {}, active.get_current_target(), None, None)}
+        """What `create_binder` gives, by device."""
+        return {driver.active.get_current_device(): self.create_binder()}
+
+    def _pack_args(
+        self, backend: Any, kwargs: Mapping[str, Any], bound_args: Mapping[str, Any], specialization: Any, options: Any
+    ) -> tuple[Any, dict[str, Any], dict[Path, Any], dict[Path, list[list[Any]]]]:
+        return backend.parse_options(dict(options)), *binding.pack_args(list(bound_args), specialization)
+
+    def _do_compile(
+        self, key: str, signature: Any, device: Any, constexprs: Any, options: Any, attrs: Any, warmup: bool
+    ) -> compiled.CompiledKernel:
+        source = ast_source.ASTSource(self, signature, constexprs, attrs)  # type: ignore[arg-type]
+        return ast_source.compile(source, options=binding.completed(options))
 
     @property
     def def_file_line_number(self) -> tuple[str, int]:

@@ -4,12 +4,13 @@
 
     source --ttir--> module --loops--> text --llir--> text --obj--> bytes
 
-Every stage may be replaced by a file `<override_dir>/<kernel>.<ext>` and is written to
-`<dump_dir>/<kernel>.<ext>`; caching, timing, dumping and overriding are written here once.
+Every stage is written to `<dump_dir>/<hash>/<kernel>.<ext>`, with the facts about the code in `<kernel>.json`, and may
+be replaced by a file `<override_dir>/<hash>/<kernel>.<ext>`; timing, dumping and overriding are written here once.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import CompilationKnobs
 from tilewright.base.stack import deep_calls
 
+_EDIT = "change the .ttir before it, or the .llir behind it"
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -29,13 +32,12 @@ class Stage:
     Args:
         run: makes the artifact from the one before; may add to the metadata.
         render: the artifact as text or bytes for dumps and `asm`.
-        parse: the artifact from a file's contents and the artifact that the file replaces; ``None`` when the stage
-            cannot be overridden.
+        parse: the artifact from a file's contents; ``None`` for a stage that no file stands for.
     """
 
     run: Callable[[Any, dict[str, Any]], Any]
     render: Callable[[Any], str | bytes] = lambda artifact: artifact
-    parse: Callable[[bytes, Any], Any] | None = None
+    parse: Callable[[bytes], Any] | None = None
 
 
 @dataclass(slots=True)
@@ -54,7 +56,12 @@ class Outcome:
 
 
 def run_stages(
-    stages: Mapping[str, Stage], source: Any, metadata: dict[str, Any], name: str, knobs: CompilationKnobs
+    stages: Mapping[str, Stage],
+    source: Any,
+    metadata: dict[str, Any],
+    name: str,
+    knobs: CompilationKnobs,
+    key: str = "",
 ) -> Outcome:
     """Run `stages` in order on `source`.
 
@@ -64,17 +71,21 @@ def run_stages(
         metadata: filled by the stages.
         name: kernel name, used for file names.
         knobs: dump and override folders.
+        key: hash of what is compiled, the name of its folder.
     """
     outcome = Outcome(source)
+    files = Path(key) / name
     for extension, stage in stages.items():
         try:
             with deep_calls():
-                _run(stage, extension, outcome, metadata, f"{name}.{extension}", knobs)
+                _run(stage, extension, outcome, metadata, f"{files}.{extension}", knobs)
         except RecursionError as error:
             raise UnsupportedError(
                 f"{name} is nested too deeply for the stage {extension!r}",
                 hint="use fewer branches inside branches (early returns count), shorter chains of operations, or loops",
             ) from error
+    if knobs.dump_dir is not None:
+        _dump(knobs.dump_dir / f"{files}.json", json.dumps(metadata, indent=1).encode())
     return outcome
 
 
@@ -89,23 +100,32 @@ def _run(
     text = stage.render(outcome.artifact)
     outcome.texts[extension] = text
     if knobs.dump_dir is not None:
-        _dump(knobs.dump_dir, file_name, text.encode() if isinstance(text, str) else text)
+        _dump(knobs.dump_dir / file_name, text.encode() if isinstance(text, str) else text)
 
 
-def _dump(folder: Path, file_name: str, contents: bytes) -> None:
+def _dump(file: Path, contents: bytes) -> None:
     """Write a dump; a launch does not fail for want of one."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / file_name).write_bytes(contents)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(contents)
     except OSError as error:
+        folder = file.parent.parent
         warnings.warn(
             f"stages are not written to TILEWRIGHT_DUMP_DIR={folder}: {error.strerror}", RuntimeWarning, stacklevel=2
         )
 
 
 def _overridden(stage: Stage, made: Any, folder: Path | None, file_name: str) -> Any:
-    """The artifact that a file of the override folder gives, or the one that was made."""
-    if folder is None or stage.parse is None:
+    """The artifact that a file of the override folder gives, or the one that was made.
+
+    Raises:
+        UnsupportedError: there is a file for a stage that no file can stand for.
+    """
+    file = None if folder is None else folder / file_name
+    if file is None or not file.is_file():
         return made
-    file = folder / file_name
-    return stage.parse(file.read_bytes(), made) if file.is_file() else made
+    if stage.parse is None:
+        raise UnsupportedError(
+            f"{file} replaces nothing: this stage is a plan, of which the file shows a part", hint=_EDIT
+        )
+    return stage.parse(file.read_bytes())

@@ -7,6 +7,7 @@ from tilewright.base.errors import InterpreterError, OutOfResources
 from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
+from tilewright.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend
 from tilewright.runtime.driver import driver  # from here on the name means the object, as in Triton, not the module
 from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
@@ -19,6 +20,8 @@ __all__ = [
     "KernelInterface",
     "MockTensor",
     "OutOfResources",
+    "RedisRemoteCacheBackend",
+    "RemoteCacheBackend",
     "TensorWrapper",
     "autotune",
     "driver",

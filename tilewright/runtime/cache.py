@@ -1,9 +1,23 @@
-"""`triton.runtime.cache`: what names the compiler, and texts of hashes."""
-
-import base64
+"""`triton.runtime.cache`: files that programs keep, what names the compiler, and texts of hashes."""
 
 from tilewright.base.knobs import knobs
+from tilewright.base.refusal import Refusal
+from tilewright.compile.managers import (
+    CacheManager,
+    FileCacheManager,
+    _base32,
+    get_cache_key,
+    get_cache_manager,
+    get_dump_manager,
+    get_override_manager,
+    make_so_cache_key,
+)
 from tilewright.compile.request import fingerprint as triton_key
+
+_SHARED = "a shared cache is a folder or an fsspec URL: the knob `cache.shared`"
+RemoteCacheManager = Refusal("runtime.cache.RemoteCacheManager", _SHARED)
+RemoteCacheBackend = Refusal("runtime.RemoteCacheBackend", _SHARED)
+RedisRemoteCacheBackend = Refusal("runtime.RedisRemoteCacheBackend", _SHARED)
 
 
 def default_cache_dir() -> str:
@@ -11,9 +25,8 @@ def default_cache_dir() -> str:
     return str(knobs.cache.dir)
 
 
-def _base32(key: str) -> str:
-    """A hexadecimal hash in the alphabet of file names."""
-    return base64.b32encode(bytes.fromhex(key)).decode().rstrip("=")
-
-
-__all__ = ["default_cache_dir", "triton_key"]
+__all__ = [
+    "CacheManager", "FileCacheManager", "RedisRemoteCacheBackend", "RemoteCacheBackend", "RemoteCacheManager",
+    "_base32", "default_cache_dir", "get_cache_key", "get_cache_manager", "get_dump_manager", "get_override_manager",
+    "make_so_cache_key", "triton_key",
+]  # fmt: skip

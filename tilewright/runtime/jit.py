@@ -3,13 +3,17 @@
 from typing import Any
 
 from tilewright.base.callable import BlockFunction as JITCallable
+from tilewright.base.dtypes import signature_types
+from tilewright.base.refusal import Refusal
 from tilewright.compile.serialized import full_name as get_full_name
+from tilewright.compile.specialize import PYTHON_TYPES, SlotType, specialize
 from tilewright.compile.specialize import Param as KernelParam
-from tilewright.compile.specialize import SlotType, specialize
 from tilewright.devices.arrays import read
 from tilewright.devices.drivers import driver
 from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
 from tilewright.language.library import ConstexprFunction, constexpr_function
+from tilewright.launch.bind import Binder, Call, Prepared
+from tilewright.launch.binding import TritonBinder, compute_cache_key
 from tilewright.launch.hooks import JitFunctionInfo
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction, jit
@@ -36,6 +40,39 @@ def mangle_type(arg: Any, specialize: bool = False) -> SlotType:
     return native_specialize_impl(None, arg, False, specialize, specialize)[0]
 
 
+type_canonicalisation_dict = {**signature_types(), **PYTHON_TYPES}
+"""Signature type by the name that an annotation may have: "float32" and "fp32" are "fp32"."""
+
+serialize_specialization_data = Refusal(
+    "runtime.jit.serialize_specialization_data",
+    "the text has a form of its own; compile hooks are given it, `JITFunction.preload` takes it",
+)
+DependenciesFinder = Refusal(
+    "runtime.jit.DependenciesFinder",
+    "hashes are made another way; `JITFunction.used_global_vals` and `hash` are the results",
+)
+
+
+def create_function_from_signature(sig: Any, kparams: Any, backend: Any) -> TritonBinder:
+    """A binder of calls: see `launch/binding.py`.
+
+    Args:
+        sig: the signature, which the parameters say too.
+        kparams: the parameters of a kernel, as `kernel.params`.
+        backend: taken as Triton takes it; the rules are the same for all.
+    """
+
+    def resolve(call: Call) -> Prepared:
+        raise AssertionError("a binder launches nothing")
+
+    return TritonBinder(Binder("kernel", kparams, resolve))
+
+
+def convert_to_tuple_if_list(item: Any) -> Any:
+    """Lists as tuples, to any depth; all else as it is."""
+    return tuple(map(convert_to_tuple_if_list, item)) if isinstance(item, list) else item
+
+
 def get_jit_fn_file_line(fn: Any) -> tuple[str, int]:
     """File and line of the `def` of a kernel, or of the one inside autotuners and heuristics."""
     while not isinstance(fn, JITFunction):
@@ -50,7 +87,8 @@ def get_device_key() -> str:
 
 
 __all__ = [
-    "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface", "KernelParam",
-    "MockTensor", "TensorWrapper", "constexpr_function", "get_device_key", "get_full_name", "get_jit_fn_file_line",
-    "jit", "mangle_type", "native_specialize_impl", "reinterpret",
+    "ConstexprFunction", "DependenciesFinder", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface",
+    "KernelParam", "MockTensor", "TensorWrapper", "compute_cache_key", "constexpr_function", "convert_to_tuple_if_list",
+    "create_function_from_signature", "get_device_key", "get_full_name", "get_jit_fn_file_line", "jit", "mangle_type",
+    "native_specialize_impl", "reinterpret", "serialize_specialization_data", "type_canonicalisation_dict",
 ]  # fmt: skip

@@ -13,7 +13,9 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from tilewright.backends.driver import DriverBase
 from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.base.refusal import Refusal
 from tilewright.devices.drivers import driver
 from tilewright.devices.registry import gpu
 from tilewright.tuning.search import Candidate, CpuSampler, Sampler, quantiles_of
@@ -181,6 +183,9 @@ def do_bench(
     return _summarize_statistics(times, quantiles, return_mode)
 
 
+DriverBase.benchmarker = staticmethod(do_bench)
+
+
 def _nothing() -> None:
     pass
 
@@ -274,6 +279,15 @@ def _as_numpy(value: Any) -> Any:
 
 
 # --- figures of a device ------------------------------------------------------------------------------
+
+
+_PROTON = "Proton is a profiler of Triton's; `do_bench` and `do_bench_cudagraph` time with the device's own clock"
+do_bench_proton = Refusal("testing.do_bench_proton", _PROTON)
+do_bench_cudagraph_proton = Refusal("testing.do_bench_cudagraph_proton", _PROTON)
+cuda_memcheck = Refusal(
+    "testing.cuda_memcheck", "compute-sanitizer runs a whole program: `compute-sanitizer python ...`"
+)
+cublas = Refusal("testing.cublas", "torch.matmul calls cuBLAS")
 
 
 def _no_figure(what: str) -> NoReturn:

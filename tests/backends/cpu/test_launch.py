@@ -140,9 +140,8 @@ def counter(code: Library, **changes: Any) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize("chunk", [0, 1, 7])
-def test_every_program_runs_exactly_once(code: Library, mode: str, threads: int, chunk: int) -> None:
-    launch = counter(code, chunk=chunk, num_threads=threads)
+def test_every_program_runs_exactly_once(code: Library, mode: str, threads: int) -> None:
+    launch = counter(code, num_threads=threads)
     for total in (1, 2, 3, 15, 64, 1000):
         counts = np.zeros(total + 8, np.int64)
         for _ in range(5):
@@ -159,7 +158,7 @@ def test_grid_of_three_dimensions_is_linear(code: Library) -> None:
 @pytest.mark.parametrize("repeat", range(3))
 def test_stealing_under_uneven_work(code: Library, mode: str, repeat: int) -> None:
     """Home ranges differ in work: threads that finish early take from the others, and nothing runs twice."""
-    launch = counter(code, chunk=1, num_threads=4)
+    launch = counter(code, num_threads=4)
     counts = np.zeros(64 * 40, np.int64)
     for _ in range(10):
         launch(counts.size, 1, 1, counts.ctypes.data, 5 * (repeat + 1))
@@ -174,7 +173,7 @@ def test_serial_below_keeps_small_grids_on_the_caller(code: Library) -> None:
 
 
 def test_launches_from_several_python_threads(code: Library, mode: str) -> None:
-    launch = counter(code, chunk=1)
+    launch = counter(code)
     counts = np.zeros((4, 300), np.int64)
     _in_threads(4, lambda t: [launch(300, 1, 1, counts[t].ctypes.data, 20) for _ in range(50)])
     assert (counts == 50).all()
@@ -201,7 +200,7 @@ def _in_threads(count: int, body: Callable[[int], Any]) -> None:
 
 
 def test_scratch_is_private_to_a_thread_of_a_launch(code: Library, mode: str) -> None:
-    kernel = KernelCode(code.address("scratch"), ("*i64", "*i64", "i64"), 10_000, chunk=1, owner=code)
+    kernel = KernelCode(code.address("scratch"), ("*i64", "*i64", "i64"), 10_000, owner=code)
     launch = make_launch(kernel, num_threads=3)
     errors, where = np.zeros(1, np.int64), np.zeros((4, 128), np.int64)
     _in_threads(4, lambda t: [launch(128, 1, 1, errors.ctypes.data, where[t].ctypes.data, 50) for _ in range(40)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.cpu import machine
@@ -43,6 +43,7 @@ else:  # a kernel that comes from the disk cache needs none of them
     names = lazy_module("tilewright.backends.llvm.names")
 
 BINARY = "obj"
+EXTENSIONS = ("loops", "llir", BINARY)
 _NO_AMX = "-amx-tile,-amx-bf16,-amx-int8"
 _caches: list[ByteCache] = []
 
@@ -112,7 +113,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     isa = features_of(target)
 
-    def emit(planned: loops.LoopModule, metadata: dict[str, Any]) -> lower.CpuProgram:
+    def emit(planned: loops.LoopModule, metadata: dict[str, Any]) -> str:
         program = lower.emit_module(planned, isa, options)
         metadata.update(
             symbol=program.symbol,
@@ -120,12 +121,12 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             asserts=list(program.asserts),
             decisions=program.decisions,
         )
-        return program
+        return program.llvm
 
     return {
         "loops": Stage(lambda module, _: loops.plan_module(module, isa), lambda planned: planned.render()),
-        "llir": Stage(emit, lambda program: program.llvm, lambda text, made: replace(made, llvm=text.decode())),
-        BINARY: Stage(lambda program, _: codegen.compile_object(program.llvm, isa), parse=lambda image, _: image),
+        "llir": Stage(emit, parse=lambda text: text.decode()),
+        BINARY: Stage(lambda text, _: codegen.compile_object(text, isa), parse=lambda image: image),
     }
 
 
@@ -148,7 +149,7 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
         address=module.address,
         types=tuple(metadata["types"]),
         scratch_bytes=int(metadata["scratch_bytes"]),
-        chunk=int(metadata.get("chunk", 0)),
+        cooperative=bool(metadata.get("launch_cooperative_grid")),
         owner=module,
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)

@@ -17,6 +17,7 @@ from tilewright.ops.text import print_module
 from tilewright.passes.stages import Stage
 
 BINARY = "null"
+EXTENSIONS = (BINARY,)
 
 
 def set_cache(cache: ByteCache | None) -> None:
@@ -40,7 +41,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
         metadata.update(asserts=[])
         return print_module(module).encode()
 
-    return {BINARY: Stage(keep, parse=lambda text, _: text)}
+    return {BINARY: Stage(keep, parse=lambda text: text)}
 
 
 def load(binary: bytes, metadata: Mapping[str, Any]) -> bytes:

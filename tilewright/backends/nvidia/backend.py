@@ -10,7 +10,6 @@ All stages run without a GPU. Where there is no assembler the last one keeps the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.llvm import codegen
@@ -46,6 +45,7 @@ else:  # a kernel that comes from the disk cache needs none of them
     lower = lazy_module("tilewright.backends.nvidia.emit.lower")
 
 BINARY = "cubin"
+EXTENSIONS = ("tgir", "llir", "ptx", BINARY)
 
 
 def set_cache(cache: ByteCache | None) -> None:
@@ -80,7 +80,7 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
         metadata["decisions"] = decisions.records()
         return made
 
-    def emit(module: ModuleOp, metadata: dict[str, Any]) -> lower.LoweredKernel:
+    def emit(module: ModuleOp, metadata: dict[str, Any]) -> str:
         kernel = lower.emit_kernel(module, options, target)
         _check_resources(kernel, module, arch)
         metadata.update(
@@ -92,7 +92,7 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
             needs_log=kernel.needs_log,
             tensor_maps=list(kernel.tensor_maps),
         )
-        return kernel
+        return kernel.llvm
 
     def assemble(text: str, metadata: dict[str, Any]) -> bytes:
         made = cubin.assemble(
@@ -116,14 +116,14 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
 
     return {
         "tgir": Stage(
-            lay_out, lambda module: tgir_ops.print_module(module), lambda text, _: tgir_ops.parse_module(text.decode())
+            lay_out, lambda module: tgir_ops.print_module(module), lambda text: tgir_ops.parse_module(text.decode())
         ),
-        "llir": Stage(emit, lambda kernel: kernel.llvm, lambda text, made: replace(made, llvm=text.decode())),
+        "llir": Stage(emit, parse=lambda text: text.decode()),
         "ptx": Stage(
-            lambda kernel, _: ptx.compile_ptx(kernel.llvm, arch, library=options.libdevice),
-            parse=lambda text, _: text.decode(),
+            lambda text, _: ptx.compile_ptx(text, arch, library=options.libdevice),
+            parse=lambda text: text.decode(),
         ),
-        BINARY: Stage(assemble, parse=lambda image, _: image),
+        BINARY: Stage(assemble, parse=lambda image: image),
     }
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.driver import DriverBase
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.lazy import lazy_module
+from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu import backend as cpu
+    from tilewright.backends.llvm import codegen
 else:
+    codegen = lazy_module("tilewright.backends.llvm.codegen")
     cpu = lazy_module("tilewright.backends.cpu.backend", lambda module: module.set_cache(SmallObjects()))
 
 
@@ -40,8 +44,33 @@ class CpuUtils:
             "vector_bytes": features.vector_bytes,
         }
 
+    set_printf_fifo_size = Refusal(
+        "driver.active.utils.set_printf_fifo_size", "what kernels print on a CPU goes out at once, through no buffer"
+    )
 
-class CpuDriver:
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, int, int, int, int]:
+        """Load an object file.
+
+        Args:
+            name: symbol of the kernel in it.
+            kernel: `CompiledKernel.kernel`.
+            shared, device: 0; a CPU has neither.
+
+        Returns:
+            What keeps the code alive, the address of the kernel, and for programs that ask GPUs: no registers, no
+            spills, one thread.
+
+        Raises:
+            InternalError: the bytes are no loadable object with this symbol.
+        """
+        library = codegen.load(kernel, [name])
+        return library, library.address(name), 0, 0, 1
+
+    def unload_module(self, module: Any) -> None:
+        """Nothing: code goes when nobody holds what keeps it alive."""
+
+
+class CpuDriver(DriverBase):
     """The CPU as a device.
 
     Attributes:

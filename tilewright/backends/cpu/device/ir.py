@@ -20,8 +20,8 @@ from tilewright.backends.cpu.abi import RUNNING, STOPPED
 BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
 
 # The record describes a loaded kernel.
-RECORD_KERNEL, RECORD_GRID, RECORD_STRIDE, RECORD_CHUNK, RECORD_RUNTIME = 0, 8, 16, 24, 32
-RECORD_BYTES = 40
+RECORD_KERNEL, RECORD_GRID, RECORD_STRIDE, RECORD_RUNTIME = 0, 8, 16, 24
+RECORD_BYTES = 32
 
 # The runtime is one per process: which team function runs a job, and the addresses it calls.
 RUNTIME_TEAM, RUNTIME_FORK, RUNTIME_THREAD_NUM, RUNTIME_PUSH, RUNTIME_GTID, RUNTIME_POOL = 0, 8, 16, 24, 32, 40
@@ -70,13 +70,9 @@ entry:
   br i1 %alone, label %serial, label %divide
 
 divide:                                   ; no more threads than chunks
-  %chunk.p = getelementptr i8, ptr %record, i64 {RECORD_CHUNK}
-  %chunk.given = load i64, ptr %chunk.p
   %pieces = mul i64 %threads, 8
   %share = udiv i64 %total, %pieces
-  %share.1 = call i64 @llvm.umax.i64(i64 %share, i64 1)
-  %auto = icmp eq i64 %chunk.given, 0
-  %chunk = select i1 %auto, i64 %share.1, i64 %chunk.given
+  %chunk = call i64 @llvm.umax.i64(i64 %share, i64 1)
   %total.up = add i64 %total, %chunk
   %total.up1 = sub i64 %total.up, 1
   %chunks = udiv i64 %total.up1, %chunk

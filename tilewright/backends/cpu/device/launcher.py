@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
 from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
@@ -34,16 +35,16 @@ class KernelCode:
         address: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
         types: signature type of each run-time parameter in order (`"*fp32"`, `"i32"`, `"fp64"`, ...).
         scratch_bytes: scratch that one thread needs.
-        chunk: programs taken at a time; 0 leaves it to the launcher (an eighth of a thread's share).
         serial_below: grids of fewer programs run on the caller's thread.
+        cooperative: all programs of a grid run at once.
         owner: kept alive with the launch function (the loaded library).
     """
 
     address: int
     types: tuple[str, ...]
     scratch_bytes: int = 0
-    chunk: int = 0
     serial_below: int = 2
+    cooperative: bool = False
     owner: object = None
 
 
@@ -78,12 +79,13 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
         run-time parameter.
     """
     loaded = native(cache)
+    if code.cooperative:
+        return make_cooperative_launch(code.address, code.scratch_bytes, _packers(code.types)[1])
     record = Memory(ir.RECORD_BYTES)
     stride = arena_stride(code.scratch_bytes)
     record.word(ir.RECORD_KERNEL).value = code.address
     record.word(ir.RECORD_GRID).value = 8 * len(code.types)
     record.word(ir.RECORD_STRIDE).value = stride
-    record.word(ir.RECORD_CHUNK).value = code.chunk
     record.word(ir.RECORD_RUNTIME).value = team.start(loaded)
     launch = _launch_function(code, loaded.launch, _packers(code.types), record, stride, num_threads)
     if not stride and not _HALVES.intersection(code.types):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.driver import DriverBase
 from tilewright.backends.nvidia.device import driver as gpu
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.lazy import lazy_module
+from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target
 
 if TYPE_CHECKING:
@@ -39,8 +41,35 @@ class CudaUtils:
             "mem_bus_width": found["memory_bus_bits"],
         }
 
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, int, int, int, int]:
+        """Load a cubin.
 
-class CudaDriver:
+        Args:
+            name: symbol of the kernel in it.
+            kernel: `CompiledKernel.kernel`.
+            shared: bytes of dynamic shared memory of a launch.
+            device: number of the GPU.
+
+        Returns:
+            What keeps the code loaded, its CUfunction, registers and spilled 4-byte words of a thread, and the most
+            threads of a block.
+
+        Raises:
+            DriverError: the driver refuses it.
+        """
+        made = gpu.Function(kernel, name, device, name, shared)
+        return made, made.handle, made.registers, made.local_bytes // 4, made.max_threads
+
+    def unload_module(self, module: Any) -> None:
+        """Nothing: code goes when nobody holds what keeps it loaded."""
+
+    set_printf_fifo_size = Refusal(
+        "driver.active.utils.set_printf_fifo_size",
+        "what kernels print goes through a buffer of ours, not CUDA's printf",
+    )
+
+
+class CudaDriver(DriverBase):
     """The NVIDIA GPUs of this machine.
 
     Attributes:

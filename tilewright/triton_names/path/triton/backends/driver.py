@@ -1,8 +1,5 @@
-"""`triton.backends.driver`: what drivers have in common, for programs that check for it."""
+"""`triton.backends.driver`: what drivers have in common."""
 
-from tilewright.backends.cpu.device.active import CpuDriver
-from tilewright.backends.nvidia.device.active import CudaDriver
-
-DriverBase = CpuDriver | CudaDriver
+from tilewright.backends.driver import DriverBase
 
 __all__ = ["DriverBase"]

@@ -1,0 +1,57 @@
+"""What the listener of `knobs.compilation` is told after each compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.knobs import knobs
+from tilewright.compile.kernel import CompiledKernel
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTimes:
+    """Where the time of a compilation went, in microseconds.
+
+    Args:
+        ir_initialization: from the source to tile IR.
+        lowering_stages: (extension, time) of each further stage.
+        store_results: everything else: keys, the disk cache, loading.
+    """
+
+    ir_initialization: int
+    lowering_stages: list[tuple[str, int]]
+    store_results: int
+
+    @property
+    def total_lowering(self) -> int:
+        """Time of all stages after tile IR."""
+        return sum(time for _, time in self.lowering_stages)
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.ir_initialization + self.total_lowering + self.store_results
+
+
+def tell_compiled(source: Any, kernel: CompiledKernel) -> None:
+    """Call the listener, `listener(src=, metadata=, metadata_group=, times=, cache_hit=)`.
+
+    Args:
+        source: of the kernel.
+        kernel: compiled, or loaded from the disk cache.
+    """
+    listener = knobs.compilation.listener
+    if listener is None:
+        return
+    stages = [(extension, round(seconds * 1e6)) for extension, seconds in kernel.seconds.items()]
+    first = sum(time for extension, time in stages if extension == "ttir")
+    later = [row for row in stages if row[0] != "ttir"]
+    rest = round(kernel.total_seconds * 1e6) - first - sum(time for _, time in later)
+    listener(
+        src=source,
+        metadata=kernel.metadata,
+        metadata_group=kernel.metadata_group,
+        times=CompileTimes(first, later, max(0, rest)),
+        cache_hit=kernel.from_disk,
+    )
