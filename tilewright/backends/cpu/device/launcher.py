@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
 from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
@@ -35,6 +36,7 @@ class KernelCode:
         types: signature type of each run-time parameter in order (`"*fp32"`, `"i32"`, `"fp64"`, ...).
         scratch_bytes: scratch that one thread needs.
         serial_below: grids of fewer programs run on the caller's thread.
+        cooperative: all programs of a grid run at once.
         owner: kept alive with the launch function (the loaded library).
     """
 
@@ -42,6 +44,7 @@ class KernelCode:
     types: tuple[str, ...]
     scratch_bytes: int = 0
     serial_below: int = 2
+    cooperative: bool = False
     owner: object = None
 
 
@@ -76,6 +79,8 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
         run-time parameter.
     """
     loaded = native(cache)
+    if code.cooperative:
+        return make_cooperative_launch(code.address, code.scratch_bytes, _packers(code.types)[1])
     record = Memory(ir.RECORD_BYTES)
     stride = arena_stride(code.scratch_bytes)
     record.word(ir.RECORD_KERNEL).value = code.address
