@@ -1,12 +1,12 @@
-"""What programs of Triton, and newcomers, meet that is otherwise than they expect, and why it stays: for the state page."""
+"""What programs of Triton, and newcomers, find otherwise than expected, and why it stays: for the state page."""
 
 from __future__ import annotations
 
 REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     "Other than in Triton, on purpose": (
         (
-            "slices, `tl.arange(2, 7)`, shapes that are no power of 2, `return` in a loop, functions in kernels, plain global "
-            "numbers and AMD's 8-bit formats on the CPU are accepted",
+            "slices, `tl.arange(2, 7)`, shapes that are no power of 2, `return` in a loop, functions in kernels, plain "
+            "global numbers and AMD's 8-bit formats on the CPU are accepted",
             "extensions: each has a meaning, and tests of Triton's that expect an error for them fail",
         ),
         (
@@ -14,8 +14,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "errors that are meant for people are `TilewrightError`s; the text is Triton's",
         ),
         (
-            "wording of some messages: axes that are out of range, autotuners without a configuration, `must_use_result`, bases "
-            "and arguments of aggregates; places are file, line and column",
+            "wording of some messages: axes that are out of range, autotuners without a configuration, `must_use_result`, "
+            "bases and arguments of aggregates; places are file, line and column",
             "they say more, and what to write instead",
         ),
         ("`do_not_specialize` of a constexpr is refused where the kernel is defined", "it can never be right later"),
@@ -25,8 +25,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "the back end is another; the text of tile IR is Triton's, names and early inlining aside",
         ),
         (
-            "pointers to CPU memory are accepted; `device_print` shows a scalar once a program; `repr(tl.int8)` has the module's "
-            "name",
+            "pointers to CPU memory are accepted; `device_print` shows a scalar once a program; `repr(tl.int8)` has the "
+            "module's name",
             "kernels run on the CPU, where a program is no set of threads",
         ),
         ("`num_ctas` gives no cluster, and no speed", "a program is one block with its registers: decision 0035"),
@@ -38,7 +38,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Known limits": (
         (
-            'CUDA: a float32 product of large blocks with `input_precision="ieee"` takes long to compile (128x256x64: 23 s)',
+            'CUDA: a float32 product of large blocks with `input_precision="ieee"` takes long to compile (128x256x64: '
+            "23 s)",
             "its multiply-adds are unrolled; a loop over K is not written yet",
         ),
         (
