@@ -14,7 +14,7 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "errors that are meant for people are `TilewrightError`s; the text is Triton's",
         ),
         (
-            "wording of some messages: axes that are out of range, autotuners without a configuration, `must_use_result`, "
+            "wording of some messages: axes out of range, autotuners without a configuration, `must_use_result`, "
             "bases and arguments of aggregates; places are file, line and column",
             "they say more, and what to write instead",
         ),
@@ -25,8 +25,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "the back end is another; the text of tile IR is Triton's, names and early inlining aside",
         ),
         (
-            "pointers to CPU memory are accepted; `device_print` shows a scalar once a program; `repr(tl.int8)` has the "
-            "module's name",
+            "pointers to CPU memory are accepted; `device_print` shows a scalar once a program; `repr(tl.int8)` has "
+            "the name of its module",
             "kernels run on the CPU, where a program is no set of threads",
         ),
         ("`num_ctas` gives no cluster, and no speed", "a program is one block with its registers: decision 0035"),
