@@ -21,6 +21,7 @@ from tilewright.tools.timing import threads
 
 @tilewright.jit
 def scaled_rows(x, out, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The last dimension of the tile runs along a row, as memory does."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     at, mask = i * columns + j, (i < rows) & (j < columns)
@@ -38,6 +39,7 @@ def scaled_columns(x, out, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.conste
 
 @tilewright.jit
 def add(x, y, out, n, BLOCK: tl.constexpr):
+    """Two vectors, in blocks."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + i, i < n) + tl.load(y + i, i < n), i < n)
 
@@ -84,6 +86,7 @@ def product_of_strided_loads(x, y, out, n, BLOCK: tl.constexpr):
 
 @tilewright.jit
 def product_of_split_pairs(x, y, out, n, BLOCK: tl.constexpr):
+    """Pairs are the last dimension of a tile."""
     pairs = tl.arange(0, BLOCK)[:, None] * 2 + tl.arange(0, 2)[None, :]
     at = tl.program_id(0) * BLOCK * 2 + pairs
     a, b = tl.split(tl.load(x + at, at < 2 * n))
@@ -103,6 +106,7 @@ def product_of_flat_numbers(x, y, out, n, BLOCK: tl.constexpr):
 
 @tilewright.jit
 def every_fourth_by_stride(x, out, n, BLOCK: tl.constexpr):
+    """A load with a stride."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + 4 * i, i < n), i < n)
 
@@ -117,6 +121,7 @@ def every_fourth_of_lines(x, out, n, BLOCK: tl.constexpr):
 
 @tilewright.jit
 def counted_one_by_one(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    """An atomic for each element."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(out + tl.load(x + i, i < n, 0), 1, i < n, sem="relaxed")
 
