@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
+from tilewright.compile.grid import grid3
 from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.hooks import launch_facts
 
@@ -73,10 +74,20 @@ def are_launches_watched() -> bool:
     return bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
 
 
+def launch_watched(fn: Any, binder: Binder, call: Call, prepared: Prepared, grid: Any) -> Any:
+    """A launch that is bound and compiled, with the launch hooks around it."""
+    binder.check_stores(call, prepared)
+    programs = grid(call.by_name()) if callable(grid) else grid
+    gx, gy, gz = grid3(programs)
+    if prepared.kernel is not None and not call.is_warmup:
+        watched_launch(fn, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
+    return prepared.kernel
+
+
 def watched_launch(fn: Any, call: Call, prepared: Prepared) -> Callable[..., None]:
     """`launch(arguments by name, grid, gx, gy, gz, *values)`, with the launch hooks around it."""
     kernel, launch, watched = prepared.kernel, prepared.launch, knobs.runtime
-    device = call.place.device_for(kernel.target, fn.fn.__name__)
+    device = call.place.device_for(kernel.target, kernel.name)
 
     def launch_watched(args: dict[str, Any], programs: Any, gx: int, gy: int, gz: int, *values: Any) -> None:
         facts = launch_facts(fn, kernel, programs, args, device)

@@ -94,7 +94,7 @@ class Builtin:
         meta_names = [None if name is None else name for name in known.meta_names]
         entry = _words([0] * t.ENTRY_WORDS)
         entry[t.ENTRY_NEXT] = self._words[t.STATE_FIRST]
-        entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.count - len(known.names), len(known.names)
+        entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.arguments - len(known.names), len(known.names)
         entry[t.ENTRY_NCOLS], entry[t.ENTRY_NSLOTS] = len(known.columns), len(known.slots)
         name_words = _words([0 if name is None else id(name) for name in meta_names])
         tables = {t.ENTRY_COLUMNS: columns, t.ENTRY_NAMES: names, t.ENTRY_SLOTS: slots, t.ENTRY_META_NAMES: name_words}

@@ -14,8 +14,7 @@ or a helper gives. So tuples, descriptors and arrays of any library are rows of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_WORDS = range(7)
 """Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch,
@@ -59,8 +58,7 @@ SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 MOST_COLUMNS, MOST_BYTES = 96, 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A row of the table of columns; see the words above.
 
     Args:
@@ -83,13 +81,12 @@ class Column:
         return [self.source, self.parent, name, self.kind, wanted, self.mask, _signed(self.key)]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A call, as it is remembered.
 
     Args:
         names: keywords of the call, the very strings.
-        count: arguments of the call, keywords included.
+        arguments: how many the call has, keywords included.
         columns: of the call.
         slots: (column, is it a number or address) of each run-time parameter of the code.
         meta: all arguments by name, in order; None where they are not wanted by name.
@@ -97,7 +94,7 @@ class Known:
     """
 
     names: Sequence[str]
-    count: int
+    arguments: int
     columns: Sequence[Column]
     slots: Sequence[tuple[int, bool]]
     meta: dict[str, Any] | None
