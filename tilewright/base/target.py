@@ -27,6 +27,10 @@ class Target:
         return f"{self.backend}:{self.arch}"
 
 
+# Of operations that are built without being compiled for anything: what every target has.
+NO_TARGET = Target("none", "generic")
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where launches go.

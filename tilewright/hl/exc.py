@@ -94,6 +94,10 @@ class EmptyDeviceLoopAfterDCE(Error):
     """Nothing in a loop has an effect."""
 
 
+class TracerNeeded(Error):
+    """A kernel is called where PyTorch traces, and nothing tells PyTorch what it is."""
+
+
 class NestedKernelCallsNotSupported(Error):
     """A kernel was called inside a kernel."""
 

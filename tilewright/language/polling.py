@@ -11,6 +11,7 @@ from tilewright.language.standard import reduce_or
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.functions.atomic import atomic_load
 from tilewright.ops.functions.debug import static_assert
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 
@@ -27,7 +28,7 @@ def _limited(b: Emitter, timeout_ns: Any) -> constexpr:
     limit = unwrap(timeout_ns)
     if limit is None or (not isinstance(limit, tensor) and limit == 0):
         return constexpr(False)
-    if b.target.backend != "cuda":
+    if not is_cuda(b.target):
         raise UnsupportedError(
             f"atomic_poll with a time limit is not available on {b.target.backend}, which has no clock",
             hint="timeout_ns is None or 0 there",
@@ -48,9 +49,8 @@ def _in_time(start: Any, timeout_ns: Any) -> Any:
 def atomic_poll(pointer: Any, expected_value: Any, sem: Any = None, scope: Any = None, timeout_ns: Any = None) -> Any:
     """Read memory, atomically, until every element has an expected value.
 
-    Another program must write the value meanwhile, so its program must be running or have run: programs of one launch
-    start in the order of their numbers, but only as many at a time as there are threads. In interpreter mode they run
-    one after the other.
+    Another program must write the value meanwhile: one with a smaller number, which goes on whatever the number of
+    threads, or any with `launch_cooperative_grid=True`. In interpreter mode programs run one after the other.
 
     Args:
         pointer: pointer, or tile of pointers, to integers of 16, 32 or 64 bits.

@@ -51,6 +51,7 @@ from tilewright.ops.elementwise_base import (
     words,
 )
 from tilewright.ops.elementwise_samples import FLOAT8S, FLOATS, INTEGERS, SIZE, values
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.spec import Call, Infer, OpSpec, Reference, Sample, Samples, register
 from tilewright.ops.values import tensor, unwrap
 
@@ -325,7 +326,7 @@ _NVIDIA_FP8 = ("fp8e5", "fp8e4b15")
 
 def check_fp8(b: Emitter, type_: Any) -> None:
     """Raise `LanguageValueError` if the target does not have the 8-bit float `type_`; other types pass."""
-    if not isinstance(type_, dtypes.dtype) or not type_.is_fp8() or b.target.backend != "cuda":
+    if not isinstance(type_, dtypes.dtype) or not type_.is_fp8() or not is_cuda(b.target):
         return
     capability = b.target.arch if isinstance(b.target.arch, int) else 0
     supported = (*_NVIDIA_FP8, "fp8e4nv") if capability >= 89 else _NVIDIA_FP8

@@ -19,7 +19,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.options import Options
-from tilewright.base.target import Target
+from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
 from tilewright.ops.constant import ConstantOp
@@ -72,7 +72,7 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     if not made and not users:
         return False
     known: Known = {op.result: _descriptor(op) for op in made}
-    builder = IRBuilder(Target("cpu", "generic"), Options())
+    builder = IRBuilder(NO_TARGET, Options())
     for op in users:
         if op.desc not in known:
             raise UnsupportedError(

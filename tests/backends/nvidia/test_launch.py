@@ -237,7 +237,9 @@ def test_what_the_wait_finds_is_raised(fake: FakeCuda) -> None:
         launch(1, 1, 1, 2)
 
 
-def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda) -> None:
+def test_the_stub_is_kept_for_the_next_process(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.backends.llvm.codegen._provided", {})  # bundles that were loaded bring it along
+
     class Cache(dict[str, bytes]):
         get_bytes = dict.get
         put_bytes = dict.__setitem__

@@ -148,6 +148,7 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
         address=module.address,
         types=tuple(metadata["types"]),
         scratch_bytes=int(metadata["scratch_bytes"]),
+        cooperative=bool(metadata.get("launch_cooperative_grid")),
         owner=module,
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)

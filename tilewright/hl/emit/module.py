@@ -165,10 +165,12 @@ def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[
         for statement in tree.body:
             launched = isinstance(statement, ast.For) and statement.lineno in launches  # nothing of it is left
             visited = launcher.visit(statement if launched else copy.deepcopy(statement))
-            for made in visited if isinstance(visited, list) else [visited]:
-                lines.origin = statement.lineno
-                for text in ast.unparse(made).splitlines():
-                    lines.write(text)
+            made = visited if isinstance(visited, list) else [visited]
+            lines.origin = statement.lineno
+            for text in "\n".join(map(ast.unparse, made)).splitlines():
+                lines.write(text)
+            if any(isinstance(one, ast.Return) for one in made):
+                break
     return lines.lines
 
 

@@ -12,7 +12,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -81,7 +81,12 @@ class Reference:
         blocks: line of a loop -> block sizes of its ranges; empty where tiles are whole ranges.
         registered: sizes that `register_block_size` returns, in order; its largest where there are none.
         tunables: what `register_tunable` returns, by name; the default of its fragment where there is none.
+
+    Attributes:
+        has_loops: whether loops over tiles run; else host code runs alone.
     """
+
+    has_loops = True
 
     def __init__(
         self,
@@ -96,6 +101,37 @@ class Reference:
         before = [known for known in self.blocks if known <= line]
         return list(self.blocks[max(before)]) if before else [None] * count
 
+    def block_size(self, largest: Any) -> Any:
+        """What the next `register_block_size` returns."""
+        found = next(self.registered, None)
+        return int(largest) if found is None else found
+
+    def tunable(self, name: str, fragment: Any) -> Any:
+        """What `register_tunable` returns."""
+        return self.tunables.get(name, fragment.default())
+
+
+class HostOnly(Reference):
+    """A run of host code alone: no tile of any loop runs, so results have their shapes and nothing else.
+
+    Args:
+        configured: the reference whose choices the host code sees; called if it asks for one.
+    """
+
+    has_loops = False
+
+    def __init__(self, configured: Callable[[], Reference]) -> None:
+        super().__init__({})
+        self._configured = functools.cache(configured)
+
+    def block_size(self, largest: Any) -> Any:
+        """What the next `register_block_size` returns."""
+        return self._configured().block_size(largest)
+
+    def tunable(self, name: str, fragment: Any) -> Any:
+        """What `register_tunable` returns."""
+        return self._configured().tunable(name, fragment)
+
 
 def running() -> Reference | None:
     """The reference run of this thread."""
@@ -107,7 +143,7 @@ def referring(reference: Reference) -> Iterator[None]:
     """Functions of the language are those of this file inside."""
     before, _LOCAL.reference = running(), reference
     try:
-        with _Subscripts():
+        with _Subscripts() if reference.has_loops else nullcontext():
             yield
     finally:
         _LOCAL.reference = before
@@ -132,10 +168,12 @@ def either(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None) -> Iterator[Any]:
-    begins, ends, several = _ranges(begin_or_end, end_or_none)
-    given = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
     reference = running()
     assert reference is not None
+    if not reference.has_loops:
+        return iter(())
+    begins, ends, several = _ranges(begin_or_end, end_or_none)
+    given = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
     chosen = reference.sizes(sys._getframe(2).f_lineno, len(ends))
     sizes = [int(own) if own is not None else size for own, size in zip(given, chosen, strict=True)]
     parts = [list(_parts(begin, end, size)) for begin, end, size in zip(begins, ends, sizes, strict=True)]
@@ -157,22 +195,26 @@ def _ranges(begin: Any, end: Any) -> tuple[list[int], list[int], bool]:
 
 
 def _grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> Iterator[Any]:
+    reference = running()
+    assert reference is not None
+    if not reference.has_loops:
+        return iter(())
     begins, ends, several = _ranges(begin_or_end, end_or_none)
     steps = list(step) if isinstance(step, list | tuple) else [step or 1] * len(ends)
     parts = [range(*part) for part in zip(begins, ends, steps, strict=True)]
     return iter(list(itertools.product(*parts)) if several else parts[0])
 
 
-def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> int:
+def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:
     reference = running()
     assert reference is not None
-    return next(reference.registered, int(min_or_max if max_or_none is None else max_or_none))
+    return reference.block_size(min_or_max if max_or_none is None else max_or_none)
 
 
 def _register_tunable(name: str, fragment: Any) -> Any:
     reference = running()
     assert reference is not None
-    return reference.tunables.get(name, fragment.default())
+    return reference.tunable(name, fragment)
 
 
 # --- memory --------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tilewright.hl.passes.fast_math import keep_wide
 from tilewright.hl.runtime.guard import make_holds
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.settings import RefMode, Settings
+from tilewright.hl.trace.effects import Effects
 from tilewright.hl.trace.host import Traced, trace_kernel
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.source import Source
@@ -192,6 +193,19 @@ class BoundKernel:
         configuration's sizes."""
         config = None if mode is RefMode.EAGER else self._normal(None)
         return reference.run(self.function, args, self._reference(config))
+
+    @property
+    def effects(self) -> Effects:
+        """What a call does besides returning."""
+        return self.traced.effects
+
+    def run_host(self, args: Sequence[Any]) -> Any:
+        """Run the host code alone on arguments that this is bound to; see `Kernel.run_host`."""
+        return reference.run(self.function, args, reference.HostOnly(self.as_reference))
+
+    def as_reference(self) -> reference.Reference:
+        """The sizes of tiles of the configuration that calls have, as far as that is known."""
+        return self._reference(self._normal(self.config or self._known()))
 
     def _reference(self, config: Config | None) -> reference.Reference:
         """The sizes of tiles under a configuration; whole ranges for None."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.runtime import door
 from tilewright.hl.trace.outside import Read, check
 
 Guard = Callable[..., bool]
@@ -44,7 +45,7 @@ def make_guard(
     found: list[Read],
     names: dict[str, Any],
 ) -> Guard | None:
-    """A function of the arguments that is true only for calls with the key of these.
+    """A function of the arguments that is true only for calls with the key of these, while nobody looks on.
 
     Args:
         arguments: the arguments of the binding call, by name.
@@ -56,8 +57,8 @@ def make_guard(
     Returns:
         The guard, or None where an argument is of a kind that it does not know.
     """
-    known = dict(names)
-    checks: list[str] = []
+    known = {**names, "_modes": door.modes, "_transform": door.transform}
+    checks: list[str] = ["not _modes()", "_transform() is None"]
     for name, argument in arguments.items():
         made = _checks(name, argument, static, known)
         if made is None:

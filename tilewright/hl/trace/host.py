@@ -17,8 +17,9 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
 from tilewright.hl.symbols import Sym, number_needed, set_hooks, show, substitute
-from tilewright.hl.trace import branches, builtins, loops, statements
+from tilewright.hl.trace import branches, builtins, carried, loops, statements
 from tilewright.hl.trace.arguments import device_of, host_view, integers
+from tilewright.hl.trace.effects import Effects, effects_of
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.outside import Read
@@ -48,6 +49,7 @@ class Traced:
         captured: tensors from outside that the launcher has under names of its own.
         device: the device of the kernel's tensors.
         tunables: choices that the program itself leaves to the configuration, by name.
+        effects: what a call does besides returning.
         read: names of the numbers that the host reads from tensors, by the place of the expression.
     """
 
@@ -62,6 +64,7 @@ class Traced:
     device: Any
     captured: dict[str, Any] = field(default_factory=dict)
     tunables: dict[str, Any] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
     read: dict[Place, str] = field(default_factory=dict)
 
 
@@ -156,6 +159,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
             names[name] = host_view(trace, argument, (name,), request.options.static_shapes)
+        views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         with FunctionMode(trace), DispatchMode(trace), suppress(Left):
             interpreter.run(source.tree.body)
@@ -169,6 +173,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     left = trace.graphs, trace.axes, trace.slots
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
     made.captured, made.tunables, made.read = trace.captured, trace.tunables, trace.read
+    made.effects = effects_of(trace, views)
     return made
 
 

@@ -46,6 +46,8 @@ class Trace:
         captured: those of them that the launcher must have, by the names that it gives them.
         drawn: how many calls drew random numbers with a seed of the launcher.
         repeats: how many loops of unknown length (`while`) are open.
+        written: memory of tensors of the host that is written, by identity.
+        writes_anywhere: whether something is stored at addresses that are data.
         file: path of the user's file.
         read: names of the numbers that host code reads from tensors, by the place of the expression.
     """
@@ -69,6 +71,8 @@ class Trace:
         self.equal: dict[str, str] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
         self.drawn = self.repeats = 0
+        self.written: set[int] = set()
+        self.writes_anywhere = False
         self.outside: dict[int, Read] = {}
         self.captured: dict[str, Any] = {}
         self.file = ""
@@ -317,6 +321,12 @@ def raw_shape(tensor: Any) -> tuple[int, ...]:
     """The plain sizes of a tensor, past any mode."""
     with torch._C.DisableTorchFunction():
         return tuple(tensor.shape)
+
+
+def memory_of(tensor: Any) -> int:
+    """The identity of the memory that a tensor and its views share."""
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)
 
 
 def current() -> Trace | None:

@@ -18,6 +18,7 @@ from tilewright.language.extern import extern_call
 from tilewright.ops.broadcast import broadcast_tensors
 from tilewright.ops.builtin import Builtin, Emitter, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.math import OPS
 from tilewright.ops.values import tensor
 
@@ -196,7 +197,7 @@ def _function(name: str, cases: str) -> Builtin:
     text = ", ".join(f"({', '.join(map(str, operands))}) -> {result}" for operands, result in table.items())
 
     def function(b: Emitter, *args: Any) -> tensor:
-        on_gpu = b.target.backend == "cuda" and not free
+        on_gpu = is_cuda(b.target) and not free
         if compute is None and not on_gpu:
             raise UnsupportedError(
                 f"libdevice function {name} is not available on {b.target.backend}: {REFUSED[name]}",

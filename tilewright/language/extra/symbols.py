@@ -17,6 +17,7 @@ from tilewright.language.extra.libdevice import CASES, FUNCTIONS, REFUSED, symbo
 from tilewright.ops.broadcast import broadcast_tensors
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast_to
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.values import tensor, unwrap
 
 
@@ -54,7 +55,7 @@ def extern_elementwise(
         raise DTypeError(f"input arg type does not match. Expect one of {rows}, got ({', '.join(map(str, types))})")
     symbol, element = table[types]
     operands = list(broadcast_tensors(b, *operands))
-    if b.target.backend == "cuda":
+    if is_cuda(b.target):
         attrs = {"libname": unwrap(lib_name), "libpath": unwrap(lib_path), "symbol": symbol, "pure": unwrap(is_pure)}
         return extern_call(b, with_shape_of(operands[0].type, element), operands, **attrs)
     name = functions_by_symbol().get(symbol)

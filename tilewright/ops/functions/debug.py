@@ -24,6 +24,7 @@ from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast_to
 from tilewright.ops.debug import AssertOp, BarrierOp, InlineAsmOp, PrintOp
 from tilewright.ops.elementwise import OrIOp, XOrIOp
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple
 
@@ -145,7 +146,7 @@ def inline_asm_elementwise(
     Raises:
         UnsupportedError: the kernel is compiled for a CPU, or interpreted.
     """
-    if b.target.backend != "cuda":
+    if not is_cuda(b.target):
         raise UnsupportedError(
             f"inline assembly is not available on {b.target.backend}: PTX is the assembly of NVIDIA GPUs",
             hint="write the computation with tl operations, or guard it with `if tl.target_info.is_cuda():`",

@@ -12,6 +12,7 @@ from tilewright.language.extra import libdevice
 from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast
 from tilewright.ops.functions.debug import inline_asm_elementwise
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.values import tensor, unwrap
 
 _GUARD = "guard it with `if tl.target_info.is_cuda():`"
@@ -27,7 +28,7 @@ def _on_gpus(name: str, meaning: str, compute: Callable[[Emitter], Any], least: 
     """A function without parameters, documented by what it does; `least` is the compute capability that it needs."""
 
     def function(b: Emitter) -> Any:
-        if b.target.backend != "cuda":
+        if not is_cuda(b.target):
             raise _refused(b, name, meaning, _GUARD)
         if int(b.target.arch) < least:
             raise UnsupportedError(
@@ -56,7 +57,7 @@ def _conversion(name: str) -> Builtin:
     meaning = "conversion from or to fp8e4b15"
 
     def function(b: Emitter, arg: Any, dst_ty: Any, fp_downcast_rounding: Any = None) -> tensor:
-        if b.target.backend != "cuda":
+        if not is_cuda(b.target):
             raise _refused(b, name, meaning, "convert with x.to(dtype)")
         if dtypes.float8e4b15 not in (to_tensor(b, arg).dtype, unwrap(dst_ty)):
             raise LanguageTypeError(f"tl.extra.cuda.{name} converts from or to fp8e4b15", hint="write x.to(dtype)")
