@@ -388,7 +388,7 @@ def test_what_is_far_behind_is_not_warmed_up_to_the_end(clock):
 
 
 def test_noise_does_not_change_the_choice_and_little_time_is_spent(clock):
-    """Eight candidates at least 6 % apart, with the noise of a busy machine: the best is found in half of their time."""
+    """Eight candidates 6 % apart or more, with the noise of a busy machine: the best is found in half of their time."""
     right, spent = 0, []
     for seed in range(60):
         dice = random.Random(seed)

@@ -10,7 +10,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.compile.grid import grid3
 from tilewright.launch.bind import Binder, Call, Prepared
-from tilewright.launch.hooks import launch_facts
+from tilewright.launch.hooks import watcher
 
 if TYPE_CHECKING:
     from tilewright.launch.native import builtin, columns
@@ -63,9 +63,9 @@ def _teach(
     known = columns.columns_of(told.machine, call, args, kwargs, exact)
     if known is None:
         return False
-    watched = watched_launch(fn, call, prepared) if are_launches_watched() else None
+    watch, leave = _watchers(fn, call, prepared) if are_launches_watched() else (None, None)
     both = _both(binder.before_launch, before)
-    told.learn(known, prepared.launch, prepared.kernel, before=both, watched=watched)
+    told.learn(known, prepared.launch, prepared.kernel, before=both, watch=watch, leave=leave)
     return True
 
 
@@ -80,23 +80,22 @@ def launch_watched(fn: Any, binder: Binder, call: Call, prepared: Prepared, grid
     programs = grid(call.by_name()) if callable(grid) else grid
     gx, gy, gz = grid3(programs)
     if prepared.kernel is not None and not call.is_warmup:
-        watched_launch(fn, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
+        watch, leave = _watchers(fn, call, prepared)
+        facts = watch(call.by_name(), programs)
+        if gx and gy and gz:
+            prepared.launch(gx, gy, gz, *call.runtime_values())
+        if leave is not None:
+            leave(facts)
     return prepared.kernel
 
 
-def watched_launch(fn: Any, call: Call, prepared: Prepared) -> Callable[..., None]:
-    """`launch(arguments by name, grid, gx, gy, gz, *values)`, with the launch hooks around it."""
-    kernel, launch, watched = prepared.kernel, prepared.launch, knobs.runtime
+def _watchers(
+    fn: Any, call: Call, prepared: Prepared
+) -> tuple[Callable[[dict[str, Any], Any], Any], Callable[[Any], Any] | None]:
+    """What tells the hooks ahead of a launch, see `hooks.watcher`, and what tells those behind it."""
+    kernel, leave = prepared.kernel, knobs.runtime.launch_exit_hook
     device = call.place.device_for(kernel.target, kernel.name)
-
-    def launch_watched(args: dict[str, Any], programs: Any, gx: int, gy: int, gz: int, *values: Any) -> None:
-        facts = launch_facts(fn, kernel, programs, args, device)
-        watched.launch_enter_hook(facts)
-        if gx and gy and gz:
-            launch(gx, gy, gz, *values)
-        watched.launch_exit_hook(facts)
-
-    return launch_watched
+    return watcher(fn, kernel, device), leave if leave.calls else None
 
 
 def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:
