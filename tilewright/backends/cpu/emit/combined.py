@@ -47,7 +47,7 @@ def plan_combining(sink: Sink, ev: Values) -> Answer[int]:
     count = math.prod(sink.shape)
     if count < tuning.COMBINED_ELEMENTS:
         return No(f"there are fewer than {tuning.COMBINED_ELEMENTS} elements", instead="a larger block")
-    window = min(tuning.COMBINING_WINDOW, 1 << (count.bit_length() - 1))
+    window = min(tuning.COMBINING_WINDOW, (1 << (count.bit_length() - 1)) // tuning.COMBINING_SHARE)
     return Yes(window, f"those of the first {window} addresses, before memory is touched")
 
 
