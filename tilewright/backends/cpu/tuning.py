@@ -49,6 +49,11 @@ PAST_CACHES_BYTES = 48 << 20
 
 # --- products ------------------------------------------------------------------------------------------
 
+# Rows of a product up to which its right operand is not packed. Not measured: packing moves as many bytes as one row's
+# product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
+THIN_ROWS = 4
+# Elements of K that such a product should read in a row, over several trips. Not measured: a few lines of memory.
+THIN_K = 1024
 # Packed bytes of a panel that several trips fill together. Not measured: a first cache has 32 or 48 KiB.
 JOINED_PANEL_BYTES = 32 << 10
 # Packed bytes of B that a dot keeps from program to program. Not measured: three planes of 2048 x 256 bf16 elements.
