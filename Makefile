@@ -9,6 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST ?= -n 2 -q
 CASES ?= 200
+OPERATORS ?= --types float32,bfloat16,float16,float64,int64,bool --backward
 CONSTRAINTS := constraints.txt
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS)
 
@@ -16,7 +17,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-interop test-helion test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-interop test-helion test-inductor test-libraries test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,14 +51,17 @@ fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interprete
 fuzz-hl: $(VENV)/.test ## run CASES random hl kernels under three configurations each against the tiled reference
 	@$(BIN)/python -m tests.hl.fuzz --cases $(CASES) $(FUZZ)
 
-stress: $(VENV)/.test ## hammer the caches at length: threads, processes that are killed, damaged files
-	@TILEWRIGHT_STRESS=1 $(BIN)/python -m pytest -q tests/stress
+stress: $(VENV)/.test ## hammer the caches at length: threads, processes that are killed, damaged files and object files
+	@TILEWRIGHT_STRESS=1 $(BIN)/python -m pytest -q tests/stress tests/backends/llvm/test_objectfile.py
 
 test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front end and run them here, and the other way round
 	@$(VENV)-interop/bin/python -m pytest -q -p no:cacheprovider tests/interop
 
 test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its own and run its kernels on the CPU with Tilewright as Triton
 	@$(VENV)-helion/bin/python -m tilewright.as_triton -m tests.triton_names.helion_kernels
+
+test-inductor: $(VENV)-inductor/.inductor ## torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
+	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
@@ -71,7 +75,7 @@ bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON 
 	@$(BIN)/python -m benchmarks.forms --cuda
 
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---
@@ -115,4 +119,11 @@ $(VENV)-helion/.helion: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright, PyTorch and Helion 1.5.1 into $(VENV)-helion"
 	@$(BIN)/python -m venv $(VENV)-helion
 	@$(VENV)-helion/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch]' helion==1.5.1
+	@touch $@
+
+# What torch's own tests need beside torch.
+$(VENV)-inductor/.inductor: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright and PyTorch into $(VENV)-inductor"
+	@$(BIN)/python -m venv $(VENV)-inductor
+	@$(VENV)-inductor/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch,test]' expecttest
 	@touch $@

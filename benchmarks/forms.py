@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from tests.decisions import others
+from tests.decisions import further, others
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
 from tests.decisions.softmax import SOFTMAX
@@ -144,6 +144,14 @@ def _histogram(n: int, bins: int, device: str) -> Family:
     return Family(f"histogram {n} of {bins}", forms, out, rival, out.zero_, 0.0)
 
 
+def _segments(n: int, segments: int, device: str) -> Family:
+    x, ids = torch.randn(n, device=device), torch.randint(0, segments, (n,), device=device, dtype=torch.int32)
+    out = torch.zeros(segments, device=device)
+    forms = {name: _launch(fn, (-(-n // 4096),), x, ids, out, n, 4096) for name, fn in _of(others.SEGMENTS).items()}
+    rival = lambda: torch.zeros_like(out).index_add_(0, ids, x)  # noqa: E731
+    return Family(f"sums of {segments} segments of {n}", forms, out, rival, out.zero_)
+
+
 def _running(rows: int, columns: int, dtype: torch.dtype, device: str) -> Family:
     x = (torch.rand(rows, columns, device=device) * 0.02 + 0.99).to(dtype)
     out, block = torch.zeros_like(x), 1 << (columns - 1).bit_length()
@@ -163,6 +171,40 @@ def _small(batch: int, m: int, n: int, k: int, device: str) -> Family:
     return Family(f"small products {batch} of {m}x{n}x{k}", forms, out, lambda: torch.bmm(a, b))
 
 
+def _one_row(n: int, k: int, device: str) -> Iterator[Family]:
+    """One row times weights of bf16, as they lie in a product and as a linear layer keeps them, and of 4 bits."""
+    x, w = torch.randn(k, device=device).bfloat16(), (torch.randn(k, n, device=device) / 8).bfloat16()
+    out, tile = torch.zeros(n, device=device), (128, 64)
+    grid, turned = (-(-n // tile[0]),), w.t().contiguous()
+    forms = {name: _launch(fn, grid, x, w, out, n, k, *tile) for name, fn in _of(further.ONE_ROW).items()}
+    yield Family(f"one row {n}x{k}", forms, out, lambda: x @ w)
+    names = _of(further.ONE_ROW_OF_LINEAR).items()
+    forms = {name: _launch(fn, grid, x, turned, out, n, k, *tile) for name, fn in names}
+    yield Family(f"one row of linear {n}x{k}", forms, out, lambda: turned @ x)
+    numbers, scales = torch.randint(-8, 8, (k, n), device=device), torch.rand(n, device=device)
+    packed = ((numbers[0::2] & 15) | (numbers[1::2] << 4)).to(torch.int8)
+    names, whole = _of(further.ONE_ROW_OF_INT4).items(), (numbers * scales).bfloat16()
+    forms = {name: _launch(fn, grid, x, packed, scales, out, n, k, *tile) for name, fn in names}
+    yield Family(f"one row of int4 {n}x{k}", forms, out, lambda: x @ whole)
+
+
+def _bytes(m: int, n: int, k: int, device: str) -> Family:
+    a, b = (torch.randint(-128, 128, shape, device=device, dtype=torch.int8) for shape in ((m, k), (k, n)))
+    out, tile = torch.zeros(m, n, device=device, dtype=torch.int32), (64, 64, 64)
+    grid = (-(-m // tile[0]), -(-n // tile[1]))
+    forms = {name: _launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in _of(further.INT8).items()}
+    return Family(f"product int8 {m}x{n}x{k}", forms, out, lambda: torch._int_mm(a, b), tolerance=0.0)
+
+
+def _epilogue(m: int, n: int, k: int, device: str) -> Family:
+    a, b = (torch.randn(*shape, device=device).bfloat16() for shape in ((m, k), (k, n)))
+    bias, out, tile = torch.randn(n, device=device), torch.zeros(m, n, device=device), (64, 64, 64)
+    grid = (-(-m // tile[0]), -(-n // tile[1]))
+    forms = {name: _launch(fn, grid, a, b, bias, out, m, n, k, *tile) for name, fn in _of(further.EPILOGUES).items()}
+    rival = lambda: torch.relu(torch.mm(a, b).float() * 0.5 + bias)  # noqa: E731
+    return Family(f"product bf16, bias and relu {m}x{n}x{k}", forms, out, rival)
+
+
 def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Function:
     return lambda: kernel[grid](*arguments)
 
@@ -180,8 +222,14 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _columns(4096 * scale, 1024, device)
     yield lambda: _stencil(1026 * (4 if cuda else 1), 1026, device)
     yield lambda: _histogram((1 << 20) * scale, 256, device)
+    for segments in (64, 8192, 262144):
+        yield lambda segments=segments: _segments((1 << 20) * scale, segments, device)  # type: ignore[misc]
     yield lambda: _running(500 * scale, 4000, torch.float32, device)
     yield lambda: _running(500 * scale, 4000, torch.float64, device)
+    for number in range(3):
+        yield lambda number=number: list(_one_row(2048, 2048, device))[number]  # type: ignore[misc]
+    yield lambda: _bytes(512, 512, 512, device)
+    yield lambda: _epilogue(512, 512, 512, device)
     for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
         yield lambda sizes=sizes: _small(500 * scale, *sizes, device)  # type: ignore[misc]
 

@@ -15,6 +15,7 @@ FAMILIES = {
     "softmax": ("avx512", "cuda90"),
     "layer_norm": ("avx512", "cuda90"),
     "matmul": ("avx512", "amx", "cuda90"),
+    "further": ("avx512", "amx", "cuda90"),
     "others": ("avx512", "cuda90"),
     "examples": ("avx2", "avx512", "amx", "cuda90"),
 }

@@ -15,6 +15,7 @@ GATHERS: list[Spelling] = []
 COLUMN_SUMS: list[Spelling] = []
 STENCILS: list[Spelling] = []
 HISTOGRAMS: list[Spelling] = []
+SEGMENTS: list[Spelling] = []
 RUNNING_PRODUCTS: list[Spelling] = []
 SMALL_PRODUCTS: list[Spelling] = []
 
@@ -166,6 +167,28 @@ def relaxed_atomics(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
     tl.atomic_add(out + tl.load(x + i, i < n, 0), 1, mask=i < n, sem="relaxed")
 
 
+@spelled(SEGMENTS, "*fp32:16, *i32:16, *fp32:16, i32, 1024")
+def segments(x, ids, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.atomic_add(out + tl.load(ids + i, inside, 0), tl.load(x + i, inside, 0.0), mask=inside)
+
+
+@spelled(SEGMENTS, "*fp32:16, *i32:16, *fp32:16, i32, 1024")
+def relaxed_segments_of_a_tile(x, ids, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    at = out + tl.load(ids + i, i < n, 0)
+    tl.atomic_add(at, tl.load(x + i, i < n, 0.0), i < n, "relaxed")
+
+
+@spelled(SEGMENTS, "*fp32:16, *i32:16, *fp32:16, i32, 1024")
+def segments_of_the_device(x, ids, out, n, BLOCK: tl.constexpr):
+    for part in range(2):
+        i = tl.program_id(0) * BLOCK + part * (BLOCK // 2) + tl.arange(0, BLOCK // 2)
+        if part * (BLOCK // 2) < n:
+            tl.atomic_add(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0.0), i < n, scope="gpu")
+
+
 # --- running products of the rows ---------------------------------------------------------------------------------
 
 
@@ -225,4 +248,4 @@ def columns_in_a_loop(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK
     tl.store(out + z * m * n + i * n + j, acc, (i < m) & (j < n))
 
 
-OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + RUNNING_PRODUCTS + SMALL_PRODUCTS
+OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS

@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that one kernel may take")
     parser.add_argument("--any-shape", action="store_true", help="also extents that are not powers of two")
     parser.add_argument("--products", action="store_true", help="each kernel multiplies matrices over the whole grid")
+    parser.add_argument("--long", action="store_true", help="kernels of some 2,000 operations, element by element")
     parser.add_argument(
         "--cpu", default="", help="CPU for all kernels, or host; AVX-512 and AMX are emulated if need be"
     )
@@ -73,8 +74,8 @@ def main() -> int:
 
 def profile_of(options: argparse.Namespace) -> Profile:
     """What the command line says of kernels."""
-    statements = 4 if options.products else Profile.statements
-    return Profile(options.any_shape, statements, products=options.products, cpu=options.cpu)
+    statements = 300 if options.long else 4 if options.products else Profile.statements
+    return Profile(options.any_shape, statements, products=options.products, cpu=options.cpu, long=options.long)
 
 
 def run(

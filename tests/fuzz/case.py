@@ -91,6 +91,7 @@ class Case:
         grid: number of programs per axis.
         cpu: name of the CPU that is compiled for, emulated if need be; empty for the host itself.
         options: compile options that differ from the defaults.
+        gpu: those of a GPU's back end.
         note: what was wrong, for a regression test.
     """
 
@@ -100,6 +101,7 @@ class Case:
     grid: tuple[int, ...]
     cpu: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    gpu: dict[str, Any] = field(default_factory=dict)
     note: str = ""
 
     def source(self) -> str:
@@ -113,6 +115,7 @@ class Case:
             "grid": self.grid,
             "cpu": self.cpu,
             "options": self.options,
+            "gpu": self.gpu,
             "params": [_brief(p) for p in self.params],
         }
         head = f'"""{self.note or f"Random kernel of seed {self.seed}."}"""\n\n'
@@ -146,6 +149,7 @@ class Loaded:
     seed: int
     cpu: str
     options: dict[str, Any]
+    gpu: dict[str, Any]
 
 
 def load(path: Path) -> Loaded:
@@ -156,4 +160,5 @@ def load(path: Path) -> Loaded:
     spec.loader.exec_module(module)
     record = module.CASE
     params = tuple(Param(**p) for p in record["params"])
-    return Loaded(module.kernel, params, tuple(record["grid"]), record["seed"], record["cpu"], dict(record["options"]))
+    grid, options, gpu = tuple(record["grid"]), dict(record["options"]), dict(record.get("gpu", {}))
+    return Loaded(module.kernel, params, grid, record["seed"], record["cpu"], options, gpu)

@@ -186,7 +186,7 @@ def run_on_gpu(case: Loaded, module: Any) -> dict[str, Array]:
     """Contents of the arrays after `module`, the tile IR of `case`, has run on a GPU; consumes the module."""
     arrays = contents(case)
     try:
-        CompiledForGpu(module, CudaOptions(**case.options))(case.grid, *arguments(case, arrays))
+        CompiledForGpu(module, CudaOptions(**case.options, **case.gpu))(case.grid, *arguments(case, arrays))
     except Exception as error:
         raise _Stop("gpu", error) from error
     return arrays
@@ -205,7 +205,7 @@ def _interpreted(case: Loaded) -> dict[str, Array] | None:
     kernel = tilewright.jit(case.kernel.fn, interpret=True)
     values = [given[p.name] if p.kind == "array" else p.value for p in case.params]
     try:
-        kernel[case.grid](*values, **case.options)
+        kernel[case.grid](*values, **case.options, **case.gpu)
     except Exception as error:
         raise _Stop("interpreter", error) from error
     return arrays

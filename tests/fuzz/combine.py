@@ -138,7 +138,7 @@ DOTS = (
 
 def _operand(g: Generator, shape: Shape, dtype: str) -> Value:
     """A matrix that is there, its transpose, or a new one."""
-    how = g.random.choice(("found", "found", "load", "load", "transposed"))
+    how = g.random.choice(("found", "found", "load", "load", "transposed", "cast"))
     if how == "found":
         found = g.attempt(lambda: g.tile(lambda v: v.shape == shape and v.dtype == dtype and not v.special))
         if found is not None:
@@ -147,7 +147,23 @@ def _operand(g: Generator, shape: Shape, dtype: str) -> Value:
     if how == "transposed":
         other = load_new(g, shape[:-2] + (shape[-1], shape[-2]), dtype, fill)
         return g.define(f"tl.trans({other.name})", shape, dtype, **same(other))
+    if how == "cast" and dtype != "int8":
+        return cast_operand(g, load_new(g, shape, g.random.choice(STORED), "quarters"), dtype)
     return load_new(g, shape, dtype, fill)
+
+
+STORED = ("float32", "float16", "bfloat16", "float64")
+"""Types that hold quarters up to 4, which every type of an operand holds too."""
+
+
+def cast_operand(g: Generator, value: Value, dtype: str) -> Value:
+    """A matrix as the product takes it, perhaps by way of another type or after a change that is exact."""
+    text = value.name
+    if g.chance(0.3):
+        text = g.random.choice((f"(-{text})", f"tl.abs({text})", f"tl.where({text} > 0, {text}, 0.0)"))
+    if g.chance(0.3):
+        text = f"{text}.to(tl.{g.random.choice(STORED)})"
+    return g.define(f"{text}.to(tl.{dtype})", value.shape, dtype, **same(value))
 
 
 def dot_facts(a: Value, b: Value, c: Value | None, depth: int, dtype: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ from tests.fuzz.memory import choose_fill, fill_facts, positions
 from tests.fuzz.values import FLOATS, INTS, TYPES, Unsuitable, Value, facts
 
 
-def _changed(g: Generator, count: int) -> None:
+def change_some(g: Generator, count: int) -> None:
     """Assign integers that are visible outside of this block anew."""
     for _ in range(count):
         g.attempt(lambda: _change(g))
@@ -67,7 +67,7 @@ def loop(g: Generator) -> None:
         if pointer is not None:
             pointer.load(g)
         g.fill(g.random.randint(1, 4))
-        _changed(g, g.random.randint(0, 2))
+        change_some(g, g.random.randint(0, 2))
         for total, scale in sums:
             g.attempt(lambda total=total, scale=scale: _accumulate(g, total, scale, turns))
         if pointer is not None:
@@ -153,7 +153,7 @@ def while_loop(g: Generator) -> None:
         if place == "head":
             _break(g, name)
         g.fill(g.random.randint(1, 3))
-        _changed(g, g.random.randint(1, 2))
+        change_some(g, g.random.randint(1, 2))
         if place == "end":
             _break(g, name)
         g.add(f"{name} += {step}")
@@ -199,7 +199,7 @@ def branch(g: Generator) -> None:
     for body in sides:
         with g.block(body):
             g.fill(g.random.randint(1, 3))
-            _changed(g, g.random.randint(0, 2))
+            change_some(g, g.random.randint(0, 2))
             assigned: dict[str, Value] = {}
             for target in targets:
                 source = g.attempt(

@@ -21,6 +21,7 @@ ANY_SHAPE: list[tuple[float, Family]] = []  # beside them for kernels with exten
 MAX_TILE = 4096
 # What kernels are compiled for, the machine itself most often. The same everywhere: what it lacks is emulated.
 _CPUS = ("", "x86-64", "x86-64-v3", "x86-64-v4", "", "", "")
+_GPU = {"num_warps": (1, 2, 4, 4, 8), "num_stages": (1, 2, 3, 4), "num_ctas": (1, 1, 1, 2)}
 _POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _OTHERS = (3, 5, 6, 7, 12, 24, 40, 80, 96, 100)
 
@@ -45,6 +46,7 @@ class Profile:
         depth: how deep control flow nests.
         products: start with a product of matrices over the whole grid.
         cpu: name of the CPU that is compiled for, "host", or empty for a random one.
+        long: element by element alone, of as many statements as may be, with a store after every twentieth.
     """
 
     any_shape: bool = False
@@ -52,6 +54,7 @@ class Profile:
     depth: int = 3
     products: bool = False
     cpu: str = ""
+    long: bool = False
 
 
 class Generator:
@@ -171,6 +174,10 @@ class Generator:
     def fill(self, count: int) -> None:
         """Add statements of random families until `count` families have succeeded."""
         families = FAMILIES + (ANY_SHAPE if self.profile.any_shape else [])
+        if self.profile.long:
+            families = [
+                row for row in families if row[1].__module__.endswith("arithmetic") and row[1].__name__ != "call"
+            ]
         weights = [w for w, _ in families]
         done = 0
         for _ in range(count * 12):
@@ -269,7 +276,7 @@ def shape_text(shape: Shape) -> str:
 
 def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
-    from tests.fuzz import arithmetic, combine, control, memory, shapes  # noqa: F401  (they register their families)
+    from tests.fuzz import arithmetic, combine, control, memory, programs, shapes  # noqa: F401  (they register their families)
     from tests.fuzz.memory import load_new, store
     from tests.fuzz.products import product
 
@@ -278,13 +285,14 @@ def generate(seed: int, profile: Profile | None = None) -> Case:
         g.attempt(lambda: product(g))
     for _ in range(g.random.randint(1, 3)):
         g.attempt(lambda: load_new(g))
-    g.fill(g.random.randint(3, g.profile.statements))
-    for _ in range(3):
+    g.fill(g.profile.statements if g.profile.long else g.random.randint(3, g.profile.statements))
+    for _ in range(max(3, g.profile.statements // 20)):
         g.attempt(lambda: store(g, g.tile()))
     cpu = g.random.choice(_CPUS)
     if g.profile.cpu:
         cpu = "" if g.profile.cpu == "host" else g.profile.cpu
-    return Case(seed, list(g.params.values()), g.body, g.grid, cpu, g.options)
+    gpu = {name: g.random.choice(values) for name, values in _GPU.items()}
+    return Case(seed, list(g.params.values()), g.body, g.grid, cpu, g.options, gpu)
 
 
 __all__ = ["FLOATS", "INTS", "Generator", "Profile", "family", "generate"]

@@ -29,6 +29,21 @@ def smallest_pair(value1, index1, value2, index2):
 def recurrence(a1, b1, a2, b2):
     return a1 * a2, b1 * a2 + b2
 """,
+    "Affine": """
+@tl.aggregate
+class Affine:
+    scale: tl.tensor
+    shift: tl.tensor
+    factor: tl.constexpr
+
+    @tilewright.jit
+    def at(self, x):
+        return x * self.scale + self.shift * self.factor
+
+    @tilewright.jit
+    def turned(self, x):
+        return Affine(self.shift, self.at(x) ^ self.scale, self.factor)
+""",
     "choose_early": """
 @tilewright.jit
 def choose_early(n, a, b):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.fuzz.generator import Generator, family, shape_text
+from tests.fuzz.spellings import below, every, held_back
 from tests.fuzz.values import FLOATS, INTS, TYPES, Shape, Unsuitable, Value
 
 _POLICIES = ("", "", "", "", ', cache_modifier=".cg"', ', eviction_policy="evict_last"')
@@ -63,6 +64,7 @@ def access(g: Generator, shape: Shape, *, injective: bool, masked: bool, spread:
         for axis in range(len(shape)):
             if g.chance(0.6):
                 limits[axis] = g.random.randint(0, shape[axis])
+    reach = list(limits)
     names, terms, tests = [], [], []
     for axis, (extent, stride, limit) in enumerate(zip(shape, strides, limits, strict=True)):
         name = g.fresh("i")
@@ -70,8 +72,11 @@ def access(g: Generator, shape: Shape, *, injective: bool, masked: bool, spread:
         names.append(name)
         terms.append(name if stride == 1 else f"{name} * {g.number(stride)}")
         if limit < extent:
-            tests.append(f"({name} < {g.number(limit)})")
-    spans = [s * max(0, n - 1) for s, n in zip(strides, limits, strict=True)]
+            tests.append(below(g, name, limit))
+        elif not injective and g.chance(0.12):
+            reach[axis] = g.random.randint(1, extent)
+            g.add(f"{name} = {held_back(g, name, reach[axis])}", plain=None)
+    spans = [s * max(0, n - 1) for s, n in zip(strides, reach, strict=True)]
     base = -sum(s for s in spans if s < 0)
     size = base + sum(s for s in spans if s > 0) + 1
     if base:
@@ -80,9 +85,9 @@ def access(g: Generator, shape: Shape, *, injective: bool, masked: bool, spread:
         pitch = max(size, 1) if injective else g.random.choice((1, size, 16))
         terms.insert(0, f"{g.program} * {g.number(pitch)}")
         size += pitch * (g.programs - 1)
-    mask = " & ".join(tests)
+    mask = every(g, tests)
     if tests and len(shape) > 1 and len(tests) == 1 and g.chance(0.5):
-        mask = f"{tests[0]} & {flag_tile(g, shape)}"
+        mask = every(g, [tests[0], flag_tile(g, shape)])
     return Access(" + ".join(terms), mask, size if all(limits) else max(size, 1))
 
 
@@ -274,20 +279,27 @@ def _row_major(shape: Shape) -> list[int]:
 # --- atomics -------------------------------------------------------------------------------------------------------
 
 
+def _order(g: Generator) -> str:
+    """Arguments that name a memory order and who sees it; often none."""
+    sem = g.random.choice(("", "", *(f', sem="{name}"' for name in ("acq_rel", "acquire", "release", "relaxed"))))
+    return sem + g.random.choice(("", "", *(f', scope="{name}"' for name in ("gpu", "cta", "sys"))))
+
+
 @family(0.8)
 def atomic(g: Generator) -> None:
     """Commuting updates of places that lanes and programs share, without use of the old values."""
-    dtype = g.random.choice(("int32", "uint32", "int64", "float32"))
+    dtype = g.random.choice(("int32", "uint32", "int64", "float32", "float32", "float16", "bfloat16"))
     value = g.tile(lambda v: v.dtype == dtype and v.exact and not v.special and v.mag <= 64)
-    if dtype == "float32" and (value.grain is None or g.in_loop):
+    if dtype in FLOATS and (value.grain is None or g.in_loop):
         raise Unsuitable
-    operations = ["add", "max", "min"] + (["and", "or", "xor"] if dtype != "float32" else [])
+    operations = ["max", "min"] + ["add"] * (dtype not in ("float16", "bfloat16"))  # sums of halves round
+    operations += [] if dtype in FLOATS else ["and", "or", "xor"]
     operation = g.random.choice(operations)
     index = positions(g, value.shape, g.random.randrange(len(value.shape)))
     index = f"({index} & {g.random.choice((0, 3, 15))}) + tl.zeros({shape_text(value.shape)}, tl.int32)"
     name = g.array(dtype, "ints", 16, prefix="at")
     mask = f", mask={flag_tile(g, value.shape)}" if g.chance(0.4) else ""
-    g.add(f"tl.atomic_{operation}({name} + {index}, {value.name}{mask})")
+    g.add(f"tl.atomic_{operation}({name} + {index}, {value.name}{mask}{_order(g)})")
 
 
 @family(0.6)
@@ -298,7 +310,7 @@ def atomic_old(g: Generator) -> None:
     at = access(g, value.shape, injective=True, masked=False)
     name = g.array(dtype, "ints", at.size, prefix="at")
     operation = g.random.choice(("add", "max", "min", "and", "or", "xor", "xchg"))
-    g.define(f"tl.atomic_{operation}({name} + {at.offsets}, {value.name})", value.shape, dtype)
+    g.define(f"tl.atomic_{operation}({name} + {at.offsets}, {value.name}{_order(g)})", value.shape, dtype)
 
 
 @family(0.3)
@@ -307,6 +319,21 @@ def atomic_scalar(g: Generator) -> None:
     operation = g.random.choice(("add", "max", "xor", "cas"))
     if operation == "cas":
         # Programs that share a place write the same, and what they write is not what they wait for: any order will do.
-        g.add(f"tl.atomic_cas({name} + {g.program} % 4, 3, {g.program} % 4 + 4)")
+        g.add(f"tl.atomic_cas({name} + {g.program} % 4, 3, {g.program} % 4 + 4{_order(g)})")
     else:
-        g.add(f"tl.atomic_{operation}({name} + {g.program} % 4, {g.program} + 5)")
+        g.add(f"tl.atomic_{operation}({name} + {g.program} % 4, {g.program} + 5{_order(g)})")
+
+
+@family(0.3)
+def atomic_copy(g: Generator) -> None:
+    """Atomic loads of places that nobody writes, and atomic stores to places of one's own."""
+    shape, dtype = g.shape(), g.random.choice(("int32", "int64", "float32", "float16", "uint8"))
+    at = access(g, shape, injective=True, masked=True)
+    source = g.array(dtype, choose_fill(g, dtype), at.size)
+    target = g.array(dtype, "sentinel", at.size, prefix="out")
+    mask = f", mask={at.mask}" if at.mask else ""
+    load = g.random.choice(("", ', sem="relaxed"', ', sem="acquire", scope="sys"'))
+    store = g.random.choice(("", ', sem="relaxed"', ', sem="release", scope="sys"'))
+    value = g.fresh("w")
+    g.add(f"{value} = tl.atomic_load({source} + {at.offsets}{mask}{load})")
+    g.add(f"tl.atomic_store({target} + {at.offsets}, {value}{mask}{store})")

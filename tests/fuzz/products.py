@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.fuzz.combine import DOTS, dot_facts, epilogue
+from tests.fuzz.combine import DOTS, STORED, dot_facts, epilogue
 from tests.fuzz.generator import Generator
+from tests.fuzz.spellings import every
 from tests.fuzz.values import Value
 
 
@@ -76,7 +77,10 @@ class _Operand:
     """
 
     def __init__(self, g: Generator, outer: _Axis, depth: _Depth, *, rows: bool, dtype: str, fill: str) -> None:
-        self.g, self.outer, self.depth = g, outer, depth
+        self.g, self.outer, self.depth, self.dtype = g, outer, depth, dtype
+        if fill in ("ints", "quarters") and dtype != "int8" and g.chance(0.3):
+            dtype = g.random.choice(STORED)
+        self.stored = dtype
         self.across = ("[:, None]", "[None, :]") if rows else ("[None, :]", "[:, None]")  # of outer, of K
         straight = g.chance(0.6)  # unit stride along the columns of the tile
         inner, lines = (depth.size, outer.size) if straight == rows else (outer.size, depth.size)
@@ -109,11 +113,10 @@ class _Operand:
             masks.append(
                 f"({g.random.choice((left, f'{depth.name} * {depth.block} + {depth.piece}{k} < {depth.text}'))})"
             )
-        g.random.shuffle(masks)
         name = g.fresh("x")
-        tail = f", mask={' & '.join(masks)}, other=0" if masks else ""
+        tail = f", mask={every(g, masks)}, other=0" if masks else ""
         g.add(f"{name} = tl.load({here}{tail})")
-        return name
+        return name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})"
 
     def advance(self) -> None:
         if self.advances:

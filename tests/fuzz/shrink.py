@@ -96,8 +96,8 @@ def _simplify(case: Case, accepts: Fails) -> Case:
 
 
 def _outside(case: Case, accepts: Fails) -> Case:
-    """A smaller grid, the plain target, the default options."""
-    plain: tuple[dict[str, Any], ...] = ({"grid": (1,)}, {"cpu": ""}, {"options": {}})
+    """A smaller grid, the plain target, the usual options."""
+    plain: tuple[dict[str, Any], ...] = ({"grid": (1,)}, {"cpu": ""}, {"options": {}}, {"gpu": {}})
     for change in plain:
         candidate = replace(case, **change)
         if candidate != case and accepts(candidate):

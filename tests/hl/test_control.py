@@ -459,3 +459,22 @@ def test_functions_are_called():
     x = torch.randn(9)
     close(kernel, torch.relu(x * 2) + 3, x, torch.relu)
     close(kernel, torch.exp(x * 2) + 3, x, lambda value: value.exp())
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_returns_inside_branches_of_the_host(static):
+    @hl.kernel(static_shapes=static)
+    def kernel(x, wants_both):
+        out = torch.empty_like(x)
+        if x.size(0) == 0:
+            return out
+        for tile in hl.tile(x.size(0)):
+            out[tile] = x[tile] * 2
+        if wants_both:
+            return out, x
+        return out
+
+    x = torch.randn(9)
+    close(kernel, x * 2, x, False)
+    torch.testing.assert_close(kernel(x, True), (x * 2, x))
+    assert kernel(x[:0], True).shape == (0,)

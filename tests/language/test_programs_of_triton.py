@@ -204,6 +204,37 @@ def test_aggregates_on_the_host() -> None:
         state.n = 2
 
 
+@tilewright.aggregate
+class Affine:
+    scale: tl.tensor
+    shift: tl.tensor
+    factor: tl.constexpr
+
+    @tilewright.jit
+    def at(self, x):
+        return x * self.scale + self.shift * self.factor
+
+    @tilewright.jit
+    def turned(self):
+        return Affine(self.shift, self.at(self.scale), self.factor)
+
+
+@MODES
+def test_methods_of_aggregates_that_are_jit_functions(interpret: bool) -> None:
+    def kernel(out):
+        i = tl.arange(0, 8)
+        line = Affine(i + 1, i * 0 + 2, 3)
+        for _ in range(2):
+            line = line.turned()
+        tl.store(out + i, line.at(1))
+
+    def turned(a, b):
+        return b, a * a + b * 3
+
+    want = [a + 3 * b for a, b in (turned(*turned(i + 1, 2)) for i in range(8))]
+    assert run(kernel, interpret=interpret).tolist() == want
+
+
 # --- pointers, printing ------------------------------------------------------------
 
 

@@ -33,8 +33,8 @@ RANKS = {
     "launch": 14,
     "tuning": 15,
     "": 16,  # tilewright/__init__.py and the modules beside it: the public names
-    "torch": 17,
     "hl": 17,
+    "torch": 18,
     "triton_names": 18,
     "tools": 19,
 }

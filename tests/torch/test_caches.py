@@ -85,11 +85,11 @@ print(json.dumps(report))
 class Bench:
     """A folder with a module of kernels, caches of its own, and processes that run in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kernels: str, script: str) -> None:
         self.folder, self.errors = folder, ""
         self.module = folder / "user_kernels.py"
-        self.module.write_text(KERNELS)
-        (folder / "script.py").write_text(SCRIPT)
+        self.module.write_text(kernels)
+        (folder / "script.py").write_text(script)
 
     def edit(self, *changes: tuple[str, str]) -> None:
         text = self.module.read_text()
@@ -119,7 +119,7 @@ class Bench:
 
 def test_caches_and_saved_programs(tmp_path: Path) -> None:
     """Unchanged and moved kernels hit; an edit of a kernel, a callee or a global misses; old code never runs."""
-    bench = Bench(tmp_path)
+    bench = Bench(tmp_path, KERNELS, SCRIPT)
     with_package = shutil.which("g++") is not None  # packages hold a shared library
     names = ["object source", "object call", "object space", "bare", "name"]
     first = bench.run("package" if with_package else "")

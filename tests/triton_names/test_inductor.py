@@ -11,8 +11,6 @@ import pytest
 
 from tests.meta.sources import ROOT
 
-PARTS = 2  # processes: Inductor loads for seconds in each
-
 WORKERS = """
 import torch
 import torch._inductor.config as inductor
@@ -45,13 +43,28 @@ def posing(folder, *program: str) -> str:
     return done.stdout
 
 
+HALVES = [
+    "from tests.triton_names import scenarios; scenarios.main([])",
+    "from tests.triton_names import user_kernels; user_kernels.main()",
+]
+"""What runs ahead of each half of the graphs, in the process that has loaded Inductor for it."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
-def test_graphs(part, tmp_path):
-    found = posing(tmp_path, "-m", "tests.triton_names.inductor", "--part", f"{part}/{PARTS}")
-    summary = json.loads(found.splitlines()[-1])
-    assert not summary["failures"]
-    assert summary["graphs"] >= 80 and summary["kernels"] >= 80  # the kernels are Triton's code, made here
+@pytest.mark.parametrize("half", range(len(HALVES)))
+def test_graphs_and_what_they_rely_on(half, tmp_path):
+    torch = pytest.importorskip("torch")
+    ahead = half == 0 or tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # 2.11 analyses kernels otherwise
+    graphs = f"from tests.triton_names import inductor; inductor.main(['--part', '{half}/{len(HALVES)}'])"
+    (tmp_path / "half.py").write_text(f"{HALVES[half] if ahead else ''}\n{graphs}\n")
+    lines = posing(tmp_path, str(tmp_path / "half.py")).splitlines()
+    summaries = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [summary["failures"] for summary in summaries] == [{}] * len(summaries)
+    assert summaries[-1]["graphs"] >= 80 and summaries[-1]["kernels"] >= 80  # the kernels are Triton's code, made here
+    if half:
+        assert sum(line.endswith(" right") for line in lines) == 10 * ahead
+    else:
+        assert summaries[0]["scenarios"] == 6
 
 
 @pytest.mark.slow
@@ -60,10 +73,3 @@ def test_compile_workers_and_a_warm_cache(tmp_path):
     program.write_text(WORKERS)
     assert posing(tmp_path, str(program)).split() == ["0", "1"]
     assert posing(tmp_path, str(program)).split() == ["1", "0"]  # another process, and nothing is compiled
-
-
-@pytest.mark.slow
-def test_kernels_of_users_in_torchs_own_integration(tmp_path):
-    if pytest.importorskip("torch").__version__ < "2.12":
-        pytest.skip("torch 2.11 has another analysis of what a kernel writes")
-    assert len(posing(tmp_path, "-m", "tests.triton_names.user_kernels").splitlines()) == 10

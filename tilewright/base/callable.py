@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -62,6 +63,10 @@ class BlockFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Outside a kernel there is nothing to run; the eager interpreter calls `fn` itself."""
         return call_outside_kernel(self, args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method of its object in a kernel that is interpreted; the front end binds by itself."""
+        return self if instance is None or not _runners else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fn.__module__}.{self.fn.__qualname__})"

@@ -7,11 +7,10 @@ from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compiler import code_generator, errors
 from tilewright.compiler.backends import GPUTarget, make_backend
-from tilewright.compiler.compiler import AttrsDescriptor, get_cache_key, max_shared_mem
+from tilewright.compiler.compiler import get_cache_key, max_shared_mem
 
 __all__ = [
     "ASTSource",
-    "AttrsDescriptor",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",

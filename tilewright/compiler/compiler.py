@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.base.hooks import LazyDict
-from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target as GPUTarget
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.ir_source import IRSource
@@ -13,10 +12,6 @@ from tilewright.compile.request import fingerprint as triton_key
 from tilewright.compiler.backends import BaseBackend, make_backend
 from tilewright.devices.drivers import driver
 
-AttrsDescriptor = Refusal(
-    "compiler.AttrsDescriptor", "of Triton 3.1 and older; `ASTSource` takes `attrs` as a dictionary"
-)
-
 
 def max_shared_mem(device: int) -> int:
     """Bytes of shared memory that a program may have."""
@@ -25,6 +20,6 @@ def max_shared_mem(device: int) -> int:
 
 
 __all__ = [
-    "ASTSource", "AttrsDescriptor", "BaseBackend", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile",
+    "ASTSource", "BaseBackend", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile",
     "get_cache_key", "make_backend", "max_shared_mem", "triton_key",
 ]  # fmt: skip

@@ -94,6 +94,10 @@ class EmptyDeviceLoopAfterDCE(Error):
     """Nothing in a loop has an effect."""
 
 
+class TracerNeeded(Error):
+    """A kernel is called where PyTorch traces, and nothing tells PyTorch what it is."""
+
+
 class NestedKernelCallsNotSupported(Error):
     """A kernel was called inside a kernel."""
 
@@ -218,6 +222,10 @@ class SizeUsedAsNumber(Error):
 
 class DataDependentOutputShapeNotSupported(UnsupportedOperation):
     """The shape of the result would depend on data."""
+
+
+class ConstantNeeded(Error):
+    """A floating-point argument cannot stay one: it becomes a constant of the compiled code."""
 
 
 class LeakedSample(Error):

@@ -49,9 +49,8 @@ def _in_time(start: Any, timeout_ns: Any) -> Any:
 def atomic_poll(pointer: Any, expected_value: Any, sem: Any = None, scope: Any = None, timeout_ns: Any = None) -> Any:
     """Read memory, atomically, until every element has an expected value.
 
-    Another program must write the value meanwhile, so its program must be running or have run: programs of one launch
-    start in the order of their numbers, but only as many at a time as there are threads. In interpreter mode they run
-    one after the other.
+    Another program must write the value meanwhile: one with a smaller number, which goes on whatever the number of
+    threads, or any with `launch_cooperative_grid=True`. In interpreter mode programs run one after the other.
 
     Args:
         pointer: pointer, or tile of pointers, to integers of 16, 32 or 64 bits.

@@ -20,6 +20,7 @@ from tilewright.passes.exits import move_exits_to_tests
 from tilewright.passes.guards import narrow_loops
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.masks import simplify_masks
 from tilewright.passes.structure import structure_branches
 from tilewright.passes.unreachable import drop_unreachable_blocks
@@ -41,6 +42,7 @@ DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda ma
 EXITS = Pass("exits", move_exits_to_tests)
 CANONICALIZE = Pass("canonicalize", canonicalize)
 MASKS = Pass("masks", simplify_masks)
+MASK_BOUNDS = Pass("mask_bounds", compare_places_with_bounds)
 CSE = Pass("cse", eliminate_common_subexpressions)
 COUNTED = Pass("counted", count_loops)
 GUARDS = Pass("guards", narrow_loops)
@@ -56,6 +58,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     EXITS,
     CANONICALIZE,
     MASKS,
+    MASK_BOUNDS,
     CSE,
     COUNTED,
     GUARDS,

@@ -12,7 +12,7 @@ from tilewright.devices import arrays, host_descriptor
 from tilewright.frontend import entry
 from tilewright.launch import door
 from tilewright.passes import pipeline
-from tilewright.torch import manifest
+from tilewright.torch import hl_calls, manifest
 from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
 from tilewright.torch.manifest import MissingKernelError
 from tilewright.torch.mutation import MutationError
@@ -23,6 +23,7 @@ from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernel
 # Tracers replace functions of Python's own while they run, so the compiler's front end is loaded before.
 assert entry and pipeline and effects
 door.install(Launch)
+hl_calls.install()
 manifest.install()
 arrays.leave_gradients_to_others()
 host_descriptor.is_traced = torch.compiler.is_dynamo_compiling

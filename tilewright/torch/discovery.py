@@ -18,6 +18,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from tilewright.base.callable import BlockFunction
 from tilewright.frontend.content import follow, globals_read, is_library
+from tilewright.hl import Kernel
 from tilewright.launch.interface import KernelInterface
 
 MOST_CALLS = 5
@@ -45,7 +46,7 @@ class _Search:
 
     def visit(self, value: Any, depth: int) -> None:
         """Look at a value; functions are searched."""
-        if isinstance(value, KernelInterface):
+        if isinstance(value, (KernelInterface, Kernel)):
             self.found.setdefault(id(value), value)
             return
         if id(value) in self._met or depth > MOST_CALLS or isinstance(value, BlockFunction):

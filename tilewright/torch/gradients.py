@@ -11,6 +11,7 @@ from torch._library.autograd import make_autograd_impl
 
 from tilewright.base.errors import ArgumentError, GradientError
 from tilewright.base.knobs import knobs
+from tilewright.hl import Kernel
 from tilewright.launch.jit import JITFunction
 
 log = logging.getLogger("tilewright.torch")
@@ -19,7 +20,7 @@ below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
 """A context in which operators record no gradients."""
 
 
-def advise(kernel: JITFunction) -> None:
+def advise(kernel: JITFunction | Kernel) -> None:
     """Say that gradients are lost in a launch of `kernel`: once, or as an error; see the knob `torch.gradients`.
 
     Raises:

@@ -23,9 +23,12 @@ from torch._ops import _OpNamespace
 from tilewright.base.callable import BlockFunction, by_number
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
+from tilewright.hl import Kernel
 from tilewright.launch.interface import KernelInterface
-from tilewright.torch import operators
+from tilewright.torch import hl_operators, operators
 from tilewright.torch.arguments import class_number
+from tilewright.torch.hl_arguments import object_number
+from tilewright.torch.hl_operators import HlOperator
 from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature
 
 log = logging.getLogger("tilewright.torch")
@@ -50,18 +53,22 @@ def write(operator: KernelOperator) -> None:
         operator: just defined.
     """
     signature = operator.signature
+    parts = {name: getattr(signature, name) for name in ("tokens", "options", "computed", "rank")}
+    _write(operator.name, operator.base.fn, parts)
+
+
+def write_hl(operator: HlOperator) -> None:
+    """The same of an operator that calls a kernel of `tilewright.hl`."""
+    names = ("tokens", "written", "result", "count", "is_random")
+    _write(operator.name, operator.kernel.fn, {name: getattr(operator, name) for name in names})
+
+
+def _write(name: str, fn: Any, parts: dict[str, Any]) -> None:
     try:
-        entry = {
-            **_place(operator.base.fn),
-            "tokens": _encoded(signature.tokens),
-            "options": _encoded(signature.options),
-            "computed": _encoded(signature.computed),
-            "rank": signature.rank,
-        }
-        text = json.dumps(entry)
+        text = json.dumps({**_place(fn), **{part: _encoded(value) for part, value in parts.items()}})
     except (_NoContent, TypeError, ValueError):
         return
-    file = _file(operator.name)
+    file = _file(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent)
@@ -85,10 +92,14 @@ def resolve(name: str) -> bool:
         entry = json.loads(_file(name).read_text())
     except (OSError, ValueError):
         return False
-    kernel = _found_at(entry, name, KernelInterface)
-    tokens, options, computed = (_decoded(entry[key], name) for key in ("tokens", "options", "computed"))
+    is_hl = "result" in entry
+    kernel = _found_at(entry, name, Kernel if is_hl else KernelInterface)
+    parts = {key: _decoded(value, name) for key, value in entry.items() if key not in ("module", "name")}
     try:
-        found = operators.define(Signature(kernel.number, tokens, options, computed, entry["rank"])).name
+        if is_hl:
+            found = hl_operators.define(HlOperator(kernel, **parts)).name
+        else:
+            found = operators.define(Signature(kernel.number, **parts)).name
     except TilewrightError as error:
         raise _changed(entry, name) from error
     if found != name:
@@ -135,13 +146,17 @@ def _encoded(token: Any) -> Any:
     if isinstance(token, tuple):
         if token[:2] == ("c", "function"):
             return {"function": _place(by_number(token[2]).fn)}
-        if token[:1] == ("named",):
-            return ["named", {"class": _place(by_number(token[1]))}, *map(_encoded, token[2:])]
+        if token[:1] in (("named",), ("data",)):
+            return [token[0], {"class": _place(by_number(token[1]))}, *map(_encoded, token[2:])]
+        if token[:1] == ("object",):
+            return ["object", {"object": _place(by_number(token[1]))}]
         if token[:2] == ("c", "object"):
             raise _NoContent
         return [_encoded(part) for part in token]
     if token is None or isinstance(token, (bool, int, float, str)):
         return token
+    if isinstance(token, (torch.dtype, torch.device)):
+        return {"torch": str(token).removeprefix("torch."), "kind": type(token).__name__}
     raise _NoContent
 
 
@@ -151,6 +166,10 @@ def _decoded(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         if "class" in value:
             return class_number(_found_at(value["class"], name, type))
+        if "object" in value:
+            return object_number(_found_at(value["object"], name, object))
+        if "torch" in value:
+            return getattr(torch, value["torch"]) if value["kind"] == "dtype" else torch.device(value["torch"])
         return ("c", "function", _found_at(value["function"], name, BlockFunction).number)
     return value
 
@@ -181,4 +200,5 @@ def _resolve_aloud(name: str) -> bool:
 def install() -> None:
     """Have operators written down as they are defined, and looked up when PyTorch asks."""
     operators.on_definition.append(write)
+    hl_operators.on_definition.append(write_hl)
     setattr(torch.ops, NAMESPACE, _Namespace(NAMESPACE))

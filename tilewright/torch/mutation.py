@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tilewright.base.errors import CompilationError, TilewrightError
-from tilewright.torch import operators, recording
+from tilewright.torch import hl_operators, operators, recording
 from tilewright.torch.signature import KernelOperator, Signature
 from tilewright.torch.state import doing
 
@@ -81,7 +81,11 @@ class Writes(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
 
 def _call_text(func: Any, index: int) -> str:
     """Who writes when an operator is called, and where in a kernel's source."""
-    operator = operators.OPERATORS.get(func._schema.name.partition("::")[2])
+    name = func._schema.name.partition("::")[2]
+    if name in hl_operators.OPERATORS:
+        called = hl_operators.OPERATORS[name]
+        return f"kernel `{called.kernel.name}` writes it through `{called.names[index]}`"
+    operator = operators.OPERATORS.get(name)
     return f"{func} writes it" if operator is None else _launch_text(operator, index)
 
 

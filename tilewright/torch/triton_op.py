@@ -26,12 +26,15 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from tilewright.base.callable import by_number, give_number
 from tilewright.base.errors import ArgumentError
 from tilewright.frontend.hashing import lasting_hash
+from tilewright.hl import Kernel
+from tilewright.hl.runtime.loaded import GENERATED
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import discovery
 from tilewright.torch.arguments import untraced
 from tilewright.torch.discovery import kernels_in
 from tilewright.torch.gradients import with_gradients
+from tilewright.torch.hl_operators import content_of
 from tilewright.torch.mutation import Writes, writes_in_trial
 from tilewright.torch.schemas import check_results, make_schema
 from tilewright.torch.signature import base_of
@@ -139,13 +142,15 @@ class TileOp:
         """The kernels that it launches, as far as they were found in its source or were launched."""
         if not self._searched:
             self._searched = True
-            self.known.update({base_of(kernel).number: kernel for kernel in kernels_in(self.fn)})
+            self.known.update({_number_of(kernel): kernel for kernel in kernels_in(self.fn)})
         return list(self.known.values())
 
     def launched(self, kernel: JITFunction) -> None:
         """Note that `kernel` is launched inside; report it once if it was not found before."""
         self.kernels()
         if kernel.number in self.known:
+            return
+        if kernel.fn.__globals__.get("__name__") == GENERATED:  # a kernel of `tilewright.hl` launches it
             return
         self.known[kernel.number] = kernel
         log.warning(
@@ -157,7 +162,7 @@ class TileOp:
 
     def content(self) -> str:
         """Hash of its kernels."""
-        digests = sorted(lasting_hash(base_of(kernel)) for kernel in self.kernels())
+        digests = sorted(map(_content_of, self.kernels()))
         return hashlib.sha256("".join(digests).encode()).hexdigest()[:12]
 
     def twin(self) -> str:
@@ -282,6 +287,14 @@ class TileOp:
 
     def __repr__(self) -> str:
         return f"<TileOp {self.name}>"
+
+
+def _number_of(kernel: Any) -> str:
+    return kernel.number if isinstance(kernel, Kernel) else base_of(kernel).number
+
+
+def _content_of(kernel: Any) -> str:
+    return content_of(kernel) if isinstance(kernel, Kernel) else lasting_hash(base_of(kernel))
 
 
 def _split(name: str) -> tuple[str, str]:

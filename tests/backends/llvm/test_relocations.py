@@ -19,7 +19,7 @@ def linked(image: bytes, base: int, symbols: dict[str, int]) -> tuple[bytearray,
     """Contents for `base`, addresses of all named symbols of the object, object, layout."""
     found = read_object(image)
     layout = lay_out(found, 4096)
-    contents = relocate(found, layout, base, symbols.__getitem__)
+    contents = relocate(found, layout, [base] * 3, symbols.__getitem__)
     return contents, {**symbols, **local_symbols(found, layout, base)}, found, layout
 
 

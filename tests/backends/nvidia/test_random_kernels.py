@@ -24,7 +24,7 @@ CAPABILITIES = (80, 90, 120)
 
 def run_on_simulator(case: Loaded, capability: int) -> dict[str, np.ndarray]:
     """Contents of the arrays after the kernel has run on the simulated GPU."""
-    options, target, arrays = CudaOptions(**case.options), target_of(capability), contents(case)
+    options, target, arrays = CudaOptions(**case.options, **case.gpu), target_of(capability), contents(case)
     module = tile_ir(case)
     run_passes(module)
     kernel = emit_kernel(lay_out_module(module, options, target), options, target)

@@ -10,7 +10,13 @@ from tilewright.base.target import Target
 
 @dataclass(frozen=True, slots=True)
 class CpuOptions(Options):
-    """Options that change code for a CPU: those that all targets share."""
+    """Options that change code for a CPU, beside those that all targets share.
+
+    Args:
+        launch_cooperative_grid: all programs run at once, each on a thread of its own.
+    """
+
+    launch_cooperative_grid: bool = False
 
 
 def parse_arch(text: str) -> Target | None:

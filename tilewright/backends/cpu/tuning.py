@@ -38,6 +38,10 @@ LANES_OF_A_ROW = 4
 MASK_COMPARISONS = 6
 # Elements of a run that is loaded as a vector of its own and shuffled, instead of being gathered. Not measured.
 SHORTEST_RUN = 4
+# Elements of an atomic sum from which those of one address are added first, and addresses for which that is done, at
+# most. Not measured: the sums fit the first cache.
+COMBINED_ELEMENTS = 256
+COMBINING_WINDOW = 4096
 # Bytes of a launch from which stores go past the caches. Measured: Zen 5, adding two vectors of 16M f32: 5.2 ms through
 # the caches, 4.0 ms past them (the command was not noted). The threshold itself: not measured; it is more than the last
 # cache of a chiplet, so that nothing is lost that would have been read back from it.
@@ -45,6 +49,11 @@ PAST_CACHES_BYTES = 48 << 20
 
 # --- products ------------------------------------------------------------------------------------------
 
+# Rows of a product up to which its right operand is not packed. Not measured: packing moves as many bytes as one row's
+# product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
+THIN_ROWS = 4
+# Elements of K that such a product should read in a row, over several trips. Not measured: a few lines of memory.
+THIN_K = 1024
 # Packed bytes of a panel that several trips fill together. Not measured: a first cache has 32 or 48 KiB.
 JOINED_PANEL_BYTES = 32 << 10
 # Packed bytes of B that a dot keeps from program to program. Not measured: three planes of 2048 x 256 bf16 elements.

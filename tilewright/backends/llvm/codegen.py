@@ -27,6 +27,7 @@ from tilewright.base.errors import InternalError, UnsupportedError
 # stored one after the other took it 4 s, and now 0.6 s. LLVM's own limit is 1,000.
 _OPTIONS = ("--dag-maps-huge-region=200",)
 _names = itertools.count()
+_own: set[bytes] = set()  # digests of the objects that this process has compiled
 lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
 
 
@@ -45,7 +46,9 @@ def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", leve
     """
     with lock:
         machine = _machine(isa, level)
-        return bytes(machine.emit_object(_prepare(text, isa, machine, optimize)))
+        image = bytes(machine.emit_object(_prepare(text, isa, machine, optimize)))
+    _own.add(hashlib.sha256(image).digest())
+    return image
 
 
 def assembly(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 2) -> str:
@@ -87,12 +90,15 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
 
     Raises:
         InternalError: the image does not load (truncated, or of another format) or lacks a symbol.
+        UnsupportedError: our loader does not know something in an image that comes from elsewhere, such as the disk
+            cache: LLVM's loader trusts what it is given.
     """
-    if sys.platform == "linux" and image[:4] == b"\x7fELF":
+    if sys.platform == "linux":
         try:
             return Library(load_object(image, exports, symbols))
-        except UnsupportedError:
-            pass  # something that our loader does not know and LLVM's may
+        except UnsupportedError:  # LLVM's may know it
+            if hashlib.sha256(image).digest() not in _own:
+                raise
     return load_with_llvm(image, exports, symbols)
 
 
@@ -129,7 +135,7 @@ def load_helper(name: str, text: str, exports: Sequence[str], cache: ByteCache |
     if image is not None:
         try:
             return load(image, exports)
-        except InternalError:
+        except (InternalError, UnsupportedError):
             pass  # an object from a damaged cache: make it anew
     image = compile_object(text, isa)
     if cache is not None:

@@ -1,14 +1,14 @@
 """Loads objects of our code generator (position independent, small code model) without LLVM.
 
-A warm start maps a few kilobytes of cached code; loading LLVM for that would cost more than everything else. One
-private anonymous mapping takes the whole object, written and relocated before any of it may run:
+A warm start maps a few kilobytes of cached code; loading LLVM for that would cost more than everything else. The three
+segments of an object lie in the zones of `codememory`, written and relocated before any of it may run:
 
 ::
 
     [ text sections | stubs ] R-X    [ read-only sections | address table ] R--    [ data | zeroed data ] RW-
 
-`lay_out` gives each section a place, `relocate` computes the bytes for a base address, `load_object` maps them. An
-`UnsupportedError` means that LLVM's own loader may do better. Source: the AMD64 supplement of the System V ABI
+`lay_out` gives each section a place, `relocate` computes the bytes for given addresses, `load_object` puts them there.
+An `UnsupportedError` means that LLVM's own loader may do better. Source: the AMD64 supplement of the System V ABI
 (relocations, 4.4) and the ELF ABI for Arm 64 (5.7).
 """
 
@@ -22,6 +22,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.backends.llvm.codememory import PROTECTIONS, Piece, reserve
 from tilewright.backends.llvm.elf import (
     AARCH64,
     ABSOLUTE,
@@ -39,7 +40,6 @@ MAX_BYTES = 128 << 20  # of a loaded object: branches of both machines reach acr
 STUB_BYTES = 16
 _SLOT_BYTES = 8
 _MACHINES = {"x86_64": X86_64, "amd64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
-_READ, _WRITE, _EXECUTE = 1, 2, 4  # PROT_*
 
 # R_X86_64_*
 _X_64, _X_PC32, _X_PLT32, _X_32, _X_32S, _X_PC64 = 1, 2, 4, 10, 11, 24
@@ -61,23 +61,28 @@ Resolve = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where an object goes, in bytes from its base.
+    """Where an object goes, in bytes from its start, one segment behind the other.
 
     Args:
         sections: offset of each loaded section.
         stubs: offset of the far branch to each symbol that the object lacks.
         slots: offset of the address of each symbol that is reached through one.
-        segments: start, end and protection of the runs of pages.
+        segments: start and end of code, constants and data.
         filled: bytes that have contents; what follows is zero.
-        size: bytes of the mapping.
+        size: bytes of all segments.
     """
 
     sections: dict[int, int]
     stubs: dict[int, int]
     slots: dict[int, int]
-    segments: tuple[tuple[int, int, int], ...]
+    segments: tuple[tuple[int, int], ...]
     filled: int
     size: int
+
+    def address(self, bases: Sequence[int], offset: int) -> int:
+        """Address of what has an offset, where `bases` are for each segment its address less its offset."""
+        segment = next((n for n, (start, end) in enumerate(self.segments) if start <= offset < end), -1)
+        return bases[segment] + offset
 
 
 class MappedObject:
@@ -87,8 +92,8 @@ class MappedObject:
         code: where instructions start and end.
     """
 
-    def __init__(self, mapping: mmap.mmap, addresses: Mapping[str, int], code: tuple[int, int]) -> None:
-        self._mapping = mapping  # unmapped when the last reference goes
+    def __init__(self, piece: Piece, addresses: Mapping[str, int], code: tuple[int, int]) -> None:
+        self._piece = piece  # given back when the last reference goes
         self.code = code
         self._addresses = addresses
 
@@ -115,14 +120,15 @@ def load_object(image: bytes, exports: Sequence[str], symbols: Mapping[str, int]
     layout = lay_out(found, mmap.PAGESIZE)
     offsets = export_offsets(found, layout, exports)
     given = symbols or {}
-    mapping = _reserve(layout.size)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-    mapping[: layout.filled] = relocate(found, layout, base, lambda name: given.get(name) or process_symbol(name))
+    piece = reserve([end - start for start, end in layout.segments])
+    bases = [address - start for address, (start, _) in zip(piece.addresses, layout.segments, strict=True)]
+    contents = relocate(found, layout, bases, lambda name: given.get(name) or process_symbol(name))
+    piece.write([contents[start:end] for start, end in layout.segments])
+    code = piece.addresses[0], piece.addresses[0] + layout.segments[0][1]
     if found.machine == AARCH64:
-        _clear_instruction_cache(base, layout.segments[0][1])
-    _protect(base, layout.segments)
-    addresses = {name: base + offset for name, offset in offsets.items()}
-    return MappedObject(mapping, addresses, (base, base + layout.segments[0][1]))
+        _clear_instruction_cache(*code)
+    piece.protect()
+    return MappedObject(piece, {name: layout.address(bases, at) for name, at in offsets.items()}, code)
 
 
 # --- placing ---------------------------------------------------------------------------------------------
@@ -163,7 +169,8 @@ def lay_out(found: ObjectFile, page: int) -> Layout:
         raise UnsupportedError(f"the object file takes {size} bytes of memory, more than {MAX_BYTES}")
     stubs = {index: stubs_at + STUB_BYTES * i for i, index in enumerate(missing)}
     slots = {index: slots_at + _SLOT_BYTES * i for i, index in enumerate(sorted(through))}
-    segments = ((0, text_end, _READ | _EXECUTE), (text_end, constant_end, _READ), (constant_end, size, _READ | _WRITE))
+    segments = ((0, text_end), (text_end, constant_end), (constant_end, size))
+    assert len(segments) == len(PROTECTIONS)
     return Layout(sections, stubs, slots, segments, filled, size)
 
 
@@ -199,19 +206,18 @@ class _Target:
     """What relocations are computed from: the bytes to patch and, by symbol index, addresses in memory."""
 
     contents: bytearray
-    base: int
     addresses: dict[int, int]
     stubs: dict[int, int]
     slots: dict[int, int]
 
 
-def relocate(found: ObjectFile, layout: Layout, base: int, resolve: Resolve) -> bytearray:
-    """The contents of the mapping, up to its zeroed part.
+def relocate(found: ObjectFile, layout: Layout, bases: Sequence[int], resolve: Resolve) -> bytearray:
+    """The contents of the segments, up to the zeroed part of the last.
 
     Args:
         found: the object.
         layout: from `lay_out`.
-        base: address of the mapping, aligned to a page.
+        bases: for each segment its address, aligned to a page, less its offset.
         resolve: gives the address of an external symbol, or raises.
 
     Raises:
@@ -222,24 +228,26 @@ def relocate(found: ObjectFile, layout: Layout, base: int, resolve: Resolve) -> 
     for index in (*found.loaded[0], *found.loaded[1], *found.loaded[2]):
         section, at = found.contents(index), layout.sections[index]
         contents[at : at + len(section)] = section
-    addresses = {index: _address(found, layout, base, index, resolve) for index in found.used}
+    addresses = {index: _address(found, layout, bases, index, resolve) for index in found.used}
     for index, at in layout.slots.items():
         struct.pack_into("<Q", contents, at, addresses[index])
     intel = found.machine == X86_64
     for index, at in layout.stubs.items():
         contents[at : at + STUB_BYTES] = (_x86_stub if intel else _arm_stub)(addresses[index])
-    stubs = {index: base + at for index, at in layout.stubs.items()}
-    slots = {index: base + at for index, at in layout.slots.items()}
-    target = _Target(contents, base, addresses, stubs, slots)
+    stubs = {index: bases[0] + at for index, at in layout.stubs.items()}
+    slots = {index: bases[1] + at for index, at in layout.slots.items()}
+    target = _Target(contents, addresses, stubs, slots)
+    patch = _patch_x86 if intel else _patch_arm
     for index, rows in found.relocations.items():
+        start = layout.sections[index]
         try:
-            (_patch_x86 if intel else _patch_arm)(target, layout.sections[index], found.sections[index].size, rows)
+            patch(target, start, layout.address(bases, start) - start, found.sections[index].size, rows)
         except struct.error as error:
             raise InternalError(f"a relocation of the object file does not reach: {error}") from error
     return contents
 
 
-def _address(found: ObjectFile, layout: Layout, base: int, index: int, resolve: Resolve) -> int:
+def _address(found: ObjectFile, layout: Layout, bases: Sequence[int], index: int, resolve: Resolve) -> int:
     """Address of a symbol that a relocation names."""
     _, info, _, section, value, _ = found.symbols[index]
     if info & 15 in (6, 10):
@@ -248,7 +256,7 @@ def _address(found: ObjectFile, layout: Layout, base: int, index: int, resolve: 
     if place is not None:
         if value > found.sections[section].size:
             raise damaged(f"symbol {found.name(index)} lies outside its section")
-        return base + place + value
+        return layout.address(bases, place) + value
     if section == UNDEFINED:
         name = found.name(index)
         if not name:
@@ -271,9 +279,10 @@ def _arm_stub(address: int) -> bytes:
     return struct.pack("<IIQ", 0x5800_0050, 0xD61F_0200, address)
 
 
-def _patch_x86(target: _Target, start: int, size: int, rows: Rows) -> None:
-    """Apply the relocations of the section at `start`; `struct.error` for a value that does not fit."""
-    contents, base, addresses, stubs = target.contents, target.base, target.addresses, target.stubs
+def _patch_x86(target: _Target, start: int, base: int, size: int, rows: Rows) -> None:
+    """Apply the relocations of the section at `start`, of address `base + start`; `struct.error` for a value that does
+    not fit."""
+    contents, addresses, stubs = target.contents, target.addresses, target.stubs
     last = size - 4
     pack_signed = struct.Struct("<i").pack_into
     for offset, info, addend in rows:
@@ -301,9 +310,9 @@ def _patch_x86(target: _Target, start: int, size: int, rows: Rows) -> None:
             raise UnsupportedError(f"the object file has an x86-64 relocation of kind {kind}")
 
 
-def _patch_arm(target: _Target, start: int, size: int, rows: Rows) -> None:
-    """Apply the relocations of the section at `start`; `struct.error` for a value that does not fit."""
-    contents, base = target.contents, target.base
+def _patch_arm(target: _Target, start: int, base: int, size: int, rows: Rows) -> None:
+    """As `_patch_x86`."""
+    contents = target.contents
     for offset, info, addend in rows:
         kind, index = info & 0xFFFF_FFFF, info >> 32
         data = _A_DATA.get(kind)
@@ -382,33 +391,11 @@ def _mathematics() -> int | None:
         return None
 
 
-def _reserve(size: int) -> mmap.mmap:
-    """Zeroed memory of this process alone, not yet executable."""
-    try:
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    except OSError as error:
-        raise InternalError(f"no memory for {size} bytes of code: {error}") from error
-
-
-@functools.cache
-def _mprotect() -> Callable[[int, int, int], int]:
-    function = ctypes.CDLL(None, use_errno=True).mprotect
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return function
-
-
-def _protect(base: int, segments: Iterable[tuple[int, int, int]]) -> None:
-    for start, end, protection in segments:
-        if end > start and protection != _READ | _WRITE and _mprotect()(base + start, end - start, protection):
-            reason = os.strerror(ctypes.get_errno())
-            raise UnsupportedError(f"this system does not let a process run code that it wrote: {reason}")
-
-
-def _clear_instruction_cache(base: int, size: int) -> None:
+def _clear_instruction_cache(start: int, end: int) -> None:
     """Make new code visible to instruction fetch, which AArch64 does not do by itself."""
     try:
         clear = ctypes.CDLL("libgcc_s.so.1").__clear_cache
     except (OSError, AttributeError) as error:
         raise UnsupportedError("the compiler's support library, which flushes caches, is not there") from error
     clear.restype, clear.argtypes = None, (ctypes.c_void_p, ctypes.c_void_p)
-    clear(base, base + size)
+    clear(start, end)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from torch.compiler import is_dynamo_compiling
 
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import ConstExpr
+from tilewright.hl.language import reference
+from tilewright.hl.runtime import door
 from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.guard import Guard, make_guard
 from tilewright.hl.runtime.keys import key_of
@@ -21,6 +27,9 @@ from tilewright.hl.trace.state import current
 from tilewright.hl.tune.driver import several
 
 _CONSTANT = ("constexpr", "ConstExpr")
+_numbers = itertools.count()
+KERNELS: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+"""Every kernel, by its number."""
 
 
 class Kernel:
@@ -35,6 +44,7 @@ class Kernel:
     Attributes:
         name: name of the function.
         signature: its signature.
+        number: tells it from every other kernel of the process.
     """
 
     def __init__(
@@ -53,6 +63,8 @@ class Kernel:
         self._hot: tuple[Guard, BoundKernel] | None = None
         self._count = len(self.signature.parameters)
         self._lock = threading.RLock()
+        self.number = f"hl{next(_numbers)}"
+        KERNELS[self.number] = self
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -77,7 +89,7 @@ class Kernel:
 
     def bind(self, args: Sequence[Any]) -> BoundKernel:
         """The kernel for arguments like these, traced when they are new."""
-        args = tuple(map(self._marked, self.signature.parameters.values(), self.normalize_args(*args)))
+        args = tuple(map(_marked, self.signature.parameters.values(), self.normalize_args(*args)))
         key = self.specialization_key(args)
         found = self._find(key, args)
         if found is None:
@@ -94,13 +106,6 @@ class Kernel:
     def _find(self, key: Any, args: Sequence[Any]) -> BoundKernel | None:
         """The binding with this key whose guards hold."""
         return next((bound for bound in self._bound.get(key, ()) if bound.holds(args)), None)
-
-    @staticmethod
-    def _marked(parameter: inspect.Parameter, argument: Any) -> Any:
-        """An argument; one of a parameter that is declared a constant is marked as one."""
-        declared = parameter.annotation
-        constant = declared is ConstExpr or (isinstance(declared, str) and declared.split(".")[-1] in _CONSTANT)
-        return ConstExpr(argument) if constant and not isinstance(argument, ConstExpr) else argument
 
     def autotune(self, args: Sequence[Any], *, force: bool = True, effort: str | None = None) -> Config:
         """Find the fastest configuration for arguments like these and use it; see `BoundKernel.autotune`."""
@@ -134,6 +139,8 @@ class Kernel:
             self._bound.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return door.traced(self, args, kwargs)
         hot = self._hot
         if hot is not None and not kwargs and len(args) == self._count and hot[0](*args):
             return hot[1].run(*args)
@@ -142,14 +149,32 @@ class Kernel:
                 f"the kernel {self.name} is called inside a kernel",
                 hint="call one after the other, or a plain function",
             )
+        if door.is_observed((*args, *kwargs.values())):
+            return door.traced(self, args, kwargs)
         args = self.normalize_args(*args, **kwargs)
+        return self.found(args)(*args)
+
+    def found(self, args: tuple[Any, ...]) -> BoundKernel:
+        """What a call with these arguments, all by position, runs; the next one like it finds it sooner."""
+        hot = self._hot
+        if hot is not None and hot[0](*args):
+            return hot[1]
         bound = self.bind(args)
         self._hot = self._guarded(bound, args)
-        return bound(*args)
+        return bound
+
+    def run_host(self, args: Sequence[Any], bound: Callable[[], BoundKernel]) -> Any:
+        """Run the host code alone: results have their shapes and types, and the loops do nothing.
+
+        Args:
+            args: the arguments, all by position; their sizes may be symbolic.
+            bound: gives the binding whose configuration host code sees, if it asks for block sizes.
+        """
+        return reference.run(self.fn, args, reference.HostOnly(lambda: bound().as_reference()))
 
     def _guarded(self, bound: BoundKernel, args: Sequence[Any]) -> tuple[Guard, BoundKernel] | None:
         """`bound` with the guard of calls like this one, if there can be one."""
-        marked = map(self._marked, self.signature.parameters.values(), args)
+        marked = map(_marked, self.signature.parameters.values(), args)
         arguments = dict(zip(self.signature.parameters, marked, strict=True))
         if self.key is not None:
             return None
@@ -159,6 +184,17 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<hl.Kernel {self.name}>"
+
+
+def is_constant(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is declared a constant."""
+    declared = parameter.annotation
+    return declared is ConstExpr or (isinstance(declared, str) and declared.split(".")[-1] in _CONSTANT)
+
+
+def _marked(parameter: inspect.Parameter, argument: Any) -> Any:
+    """An argument; one of a parameter that is declared a constant is marked as one."""
+    return ConstExpr(argument) if is_constant(parameter) and not isinstance(argument, ConstExpr) else argument
 
 
 def kernel(

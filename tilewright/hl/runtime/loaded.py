@@ -12,6 +12,9 @@ from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.emit.module import Module
 
+GENERATED = "tilewright_hl_generated"
+"""Name of the module of generated kernels."""
+
 
 class Loaded:
     """An executed module.
@@ -31,7 +34,7 @@ class Loaded:
         self._generated = f"<hl {name} {hash(module.text) & 0xFFFFFFFF:08x}>"
         text = module.text
         linecache.cache[self._generated] = len(text), None, text.splitlines(keepends=True), self._generated
-        self._names = {**scope, "__name__": "tilewright_hl_generated"}
+        self._names = {**scope, "__name__": GENERATED}
         exec(compile(text, self._generated, "exec"), self._names)
         self._function: FunctionType = self._names[name]
         self.run = self._placed(self._function)

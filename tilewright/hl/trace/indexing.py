@@ -12,7 +12,7 @@ from tilewright.hl import exc
 from tilewright.hl.graph.nodes import HostTensor, Subscript
 from tilewright.hl.symbols import Sym, sample
 from tilewright.hl.trace.messages import dim_text, type_text
-from tilewright.hl.trace.state import Trace, raw_shape
+from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 
@@ -210,7 +210,9 @@ def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, b
         _must_fit(trace, mask, made.shape, "the mask")
         kwargs["mask"] = mask
     if base is not None:
-        kwargs["base"] = base
+        kwargs["base"], trace.writes_anywhere = base, True
+    else:
+        trace.written.add(memory_of(tensor))
     trace.record("store", (made.tensor, made.entries, value), None, kwargs)
 
 
@@ -223,6 +225,7 @@ def update(trace: Trace, name: str, tensor: Any, index: Any, values: tuple[Any, 
     with trace.silence():
         out = trace.sampling.tensor(made.shape, made.tensor.dtype)
     given = [trace.scalar(value) if isinstance(value, Sym) else value for value in values]
+    trace.written.add(memory_of(tensor))
     return trace.record(name, (made.tensor, made.entries, *given), out, {"sem": sem})
 
 

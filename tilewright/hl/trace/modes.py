@@ -21,9 +21,11 @@ from tilewright.hl.rows.files import RECIPES, ROWS
 from tilewright.hl.rows.gather import span
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import shape_arguments
+from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.indexing import load, store
+from tilewright.hl.trace.numbers import check_held, recognized
 from tilewright.hl.trace.parts import assign_part, part
-from tilewright.hl.trace.state import Trace, raw_shape
+from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 Handler = Callable[..., Any]
@@ -234,11 +236,13 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return function(*args, **kwargs)
         name = function._schema.name.removeprefix("aten::")
         if trace.region is None:
-            return _host_operation(function, name, args, kwargs)
+            return _host_operation(trace, function, name, args, kwargs)
         if name in _ALIASES and trace.value(args[0]) is not None:
             return self._alias(function, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(function, name[:-1], args, kwargs)
+        if trace.numbers:
+            args, kwargs = tuple(recognized(trace, list(args))), {k: recognized(trace, v) for k, v in kwargs.items()}
         recipe = RECIPES.get(name)
         if recipe is not None:
             with self:
@@ -249,6 +253,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         if row is None:
             return self._decomposed(function, name, args, kwargs)
         held, named = row.arguments(args, kwargs)
+        if trace.numbers:
+            check_held(name, [args, kwargs], [held, named])
         out = _sampled(function, args, kwargs)
         return trace.record(name, held, out, named, row.compute_type(args, out))
 
@@ -277,6 +283,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _decomposed(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function._can_decompose():
+            if self.trace.numbers:
+                check_held(name, [args, kwargs], ())
             with self:
                 out = function.decompose(*args, **kwargs)
             if out is not NotImplemented:
@@ -300,7 +308,12 @@ def _sampled(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 DispatchMode.__torch_dispatch__ = DispatchMode.dispatch
 
 
-def _host_operation(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _host_operation(trace: Trace, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    for at, argument in enumerate(function._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            changed = args[at] if at < len(args) else kwargs.get(argument.name)
+            for _, tensor in tensors(changed):
+                trace.written.add(memory_of(tensor))
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd

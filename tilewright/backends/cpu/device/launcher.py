@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
 from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
@@ -26,8 +26,7 @@ _HALVES = frozenset({"fp16", "bf16"})  # scalars that Python rounds
 _FLOAT_FORMATS = {"fp16": "e6x", "fp32": "f4x", "fp64": "d", "bf16": "H6x"}
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCode:
+class KernelCode(NamedTuple):
     """A loaded kernel and what its launches need to know.
 
     Args:
@@ -35,6 +34,7 @@ class KernelCode:
         types: signature type of each run-time parameter in order (`"*fp32"`, `"i32"`, `"fp64"`, ...).
         scratch_bytes: scratch that one thread needs.
         serial_below: grids of fewer programs run on the caller's thread.
+        cooperative: all programs of a grid run at once.
         owner: kept alive with the launch function (the loaded library).
     """
 
@@ -42,6 +42,7 @@ class KernelCode:
     types: tuple[str, ...]
     scratch_bytes: int = 0
     serial_below: int = 2
+    cooperative: bool = False
     owner: object = None
 
 
@@ -76,6 +77,8 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
         run-time parameter.
     """
     loaded = native(cache)
+    if code.cooperative:
+        return make_cooperative_launch(code.address, code.scratch_bytes, _packers(code.types)[1])
     record = Memory(ir.RECORD_BYTES)
     stride = arena_stride(code.scratch_bytes)
     record.word(ir.RECORD_KERNEL).value = code.address

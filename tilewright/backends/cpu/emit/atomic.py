@@ -11,9 +11,13 @@ from xdsl.ir import Operation
 
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.combined import Window, plan_combining
 from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.plan.lanes import chunk_group
+from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.values import Nest
+from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
 from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.subjects import COMBINED
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
@@ -32,6 +36,12 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
     ev, op = low.ev, sink.op
     assert op is not None
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
+    if isinstance(op, AtomicRMWOp):
+        size = ev.decisions.note(COMBINED, op, plan_combining(sink, ev))
+        if size is not None:
+            ev.enter(Nest())
+            _emit_combined(ev, step, chunking, Window(ev, op, size, _order(op)))
+            return
 
     def chunk(values: list[V]) -> None:
         old = for_each_lane(ev, values, lambda lane, scalars: _one(ev.f, op, scalars))
@@ -40,6 +50,32 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
             memory.write_scratch(ev, target, chunking.index, old, ir_name(element_type(op.results[0].type)))
 
     for_each_chunk(ev, sink, chunking, chunk)
+
+
+def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window) -> None:
+    """Sum elements by address, then add the sums; chunks without masked elements look at no mask."""
+    f = ev.f
+
+    def one(lane: V, operands: list[V]) -> None:
+        window.add(operands[0], operands[1], operands[2] if len(operands) > 2 else const(I1, 1))
+
+    def all_of(values: list[V]) -> None:
+        for_each_lane(ev, values, one)
+
+    def chunk(values: list[V]) -> None:
+        if len(values) < 3 or not values[2].type.lanes:
+            all_of(values)
+        else:
+            f.if_else(f.reduce("and", values[2]), lambda: all_of(values[:2]), lambda: all_of(values))
+
+    for_each_chunk(ev, step.sinks[0], chunking, chunk)
+    window.finish()
+
+
+def _order(op: Operation) -> str:
+    """LLVM's name of an operation's memory order."""
+    order = str(op.attr_values()["sem"])  # type: ignore[attr-defined]
+    return _ORDERS.get(order, order)
 
 
 def emit_scalar_atomic(low: FunctionLowering, step: Step) -> V | None:
@@ -53,8 +89,7 @@ def _one(f: Function, op: Operation, operands: list[V]) -> V | None:
     count = _VALUES[type(op)]
     pointer, values, rest = operands[0], operands[1 : 1 + count], operands[1 + count :]
     mask = rest[0] if rest else const(I1, 1)
-    order = op.attr_values()["sem"]  # type: ignore[attr-defined]
-    order = _ORDERS.get(order, order)
+    order = _order(op)
     if isinstance(op, AtomicStoreOp):
         with f.if_(mask):
             _store(f, pointer, values[0], order)

@@ -68,7 +68,10 @@ class FunctionLowering:
         ev: values of the function.
         trips: number of the current trip of loops that keep packed operands.
         joined: number of trips that the current one stands for, of loops whose trips are joined.
+        leave: label behind the programs of the kernel, for what may end them early.
     """
+
+    leave: str | None = None
 
     def __init__(
         self, state: ModuleLowering, plan: FunctionPlan, f: Function, arena: V, pids: list[V], grid: list[V]

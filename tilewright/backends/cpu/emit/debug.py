@@ -1,7 +1,10 @@
 """`tt.print` and `tt.assert`: lines through the C library, and a flag that the launch looks at.
 
 for each element: printf("pid (x, y, z) idx (i, j)prefix value\\n")
-if not all elements of the condition: failed = 1 + number of the assertion, unless one failed before
+if not all elements of the condition: failed = 1 + number of the assertion, unless one failed before; leave the kernel
+
+What an assertion guards, an index say, must not happen when it fails. The flag is all in a function that is called,
+which has no way out of its caller, and in kernels whose programs may wait for each other.
 """
 
 from __future__ import annotations
@@ -97,8 +100,12 @@ def _fail_unless(low: FunctionLowering, op: Operation, holds: V) -> None:
     if message not in state.asserts:
         state.asserts.append(message)
     flag = f.module.variable(state.failed_symbol, I32, 1, exported=True)
-    with f.if_(f.not_(holds)):
-        f.atomic_cas(flag, const(I32, 0), const(I32, 1 + state.asserts.index(message)), "monotonic")
+    failed, go_on = f.label("failed"), f.label("holds")
+    f.cond_br(holds, go_on, failed)
+    f.start(failed)
+    f.atomic_cas(flag, const(I32, 0), const(I32, 1 + state.asserts.index(message)), "monotonic")
+    f.br(low.leave or go_on)
+    f.start(go_on)
 
 
 def emit_assert(low: FunctionLowering, step: Step) -> None:

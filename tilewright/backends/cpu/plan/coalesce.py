@@ -53,7 +53,8 @@ def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> An
         return No("it is not in the body of a for loop", loop if isinstance(loop, WhileOp | IfOp) else None)
     if plan.k != plan.padded_k(plan.k):
         return No(f"a K block of {plan.k} is no multiple of the {plan.k_block} that an instruction takes")
-    factor = tuning.JOINED_PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes) // plan.k
+    panel = tuning.JOINED_PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes)
+    factor = (tuning.THIN_K if plan.thin else panel) // plan.k
     if factor < 2:
         return No(f"a K block of {plan.k} is large enough by itself")
     if a.conditions or b.conditions:

@@ -308,7 +308,9 @@ class Collector:
         capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
         sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
         kept: Answer[PackCache] = No("operand b is not read from memory")
-        if isinstance(detail.b, MemoryOperand):
+        if plan.thin:
+            kept = No("for so few rows operand b is read where it lies")
+        elif isinstance(detail.b, MemoryOperand):
             kept = plan_cache(detail.b, self.block, sizes["b"], joined=detail.joined is not None)
         detail.cache = note(KEPT, op, kept)
         if detail.cache is not None:

@@ -47,6 +47,7 @@ class DotPlan:
         lanes: accumulator lanes of one vector (columns of one tile register on AMX).
         mr, nv: rows and vectors of the micro-kernel.
         tf32: whether f32 operands are rounded to tf32 before they are split.
+        native: lanes of the widest vector.
     """
 
     family: Family
@@ -64,6 +65,7 @@ class DotPlan:
     mr: int
     nv: int
     tf32: bool = False
+    native: int = 16
 
     # -- shapes ----------------------------------------------------------------------------------
 
@@ -169,6 +171,16 @@ class DotPlan:
         return self.a_dtype == self.operand and self.planes == 1 and self.m == self.a_rows
 
     @property
+    def thin(self) -> bool:
+        """Whether there are so few rows that B is better read where it lies than packed."""
+        return self.m <= tuning.THIN_ROWS and self.family == "fma" and self.acc == "f32"
+
+    @property
+    def lanes_of_k(self) -> int:
+        """Lanes of a vector that runs along K; a power of two that divides the K block."""
+        return min(self.native, self.k & -self.k)
+
+    @property
     def name(self) -> str:
         """Text that identifies the plan in the names of emitted functions."""
         types = f"{self.a_dtype}.{self.b_dtype}.{self.operand}.{self.acc}"
@@ -214,6 +226,8 @@ def plan_dot(
     if len({name in _FLOATS for name in (a_dtype, b_dtype, acc_dtype)}) > 1:
         raise DTypeError(f"a dot cannot mix integers and floats: {a_dtype}, {b_dtype} -> {acc_dtype}")
     family, operand, acc = _choose_family(isa, a_dtype, b_dtype, acc_dtype, precision)
+    if m <= tuning.THIN_ROWS and acc == "f32":
+        family, operand = "fma", "f32"
     unit = 4 // ELEM[operand].bytes if family not in ("fma", "imul") else 1
     if family.startswith("amx"):
         planes = 3 if family == "amx-split" else 1
@@ -226,11 +240,13 @@ def plan_dot(
         native = min(native, 8)
     lanes = _lanes(native, n, ELEM[acc].bytes)
     mr, nv = _micro_shape(isa.vector_registers, m, -(-n // lanes))
-    return DotPlan(family, m, n, k, a_dtype, b_dtype, operand, acc, unit, unit, 1, lanes, mr, nv)
+    return DotPlan(family, m, n, k, a_dtype, b_dtype, operand, acc, unit, unit, 1, lanes, mr, nv, native=native)
 
 
 def describe(plan: DotPlan) -> str:
     """A plan for people."""
+    if plan.thin:
+        return f"fma on {plan.operand}, sums in {plan.acc}, operands read and converted where they lie"
     pieces = f"{plan.mr} x {plan.nv * plan.lanes} pieces"
     twice = ", each operand split in two halves" if plan.planes > 1 else ""
     return f"{plan.family} on {plan.operand}, sums in {plan.acc}, {pieces}{twice}"

@@ -18,8 +18,11 @@ VECTORS = Subject("vectors", "one instruction works on several elements of a til
 ONE_ROUNDING = Subject("one rounding", "a product and the sum that takes it are one multiply-add")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
+COMBINED = Subject(
+    "combined sums", "elements of an atomic sum that have one address are added before memory is touched"
+)
 
 SUBJECTS = (
     CARRIED, WRAPPED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE, VECTORS,
-    ONE_ROUNDING, UNMASKED, PAST_CACHES,
+    ONE_ROUNDING, UNMASKED, PAST_CACHES, COMBINED,
 )  # fmt: skip

@@ -12,11 +12,12 @@ from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack
 from tilewright.backends.cpu.emit.dot.pack import Order
+from tilewright.backends.cpu.emit.dot.thin import emit_thin
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, dot_plan
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
-from tilewright.backends.llvm.types import I1, I64, V, const
+from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
 from tilewright.ops.dot import DotOp
 
@@ -111,6 +112,42 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     acc_stride = detail.acc.strides[-2] * size
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
+    thin = _thin_order(plan, a, b)
+    if thin is None:
+        _packed(low, plan, detail, a, b, acc, acc_stride, trips, capacity)
+        return
+
+    def in_place() -> None:
+        places = (a.address, *a.strides, b.address, b.strides[1], b.strides[0])
+        args = [acc, const(I64, acc_stride), *places, k, const(I1, detail.fresh)]
+        f.call(emit_thin(f.module, plan, thin), VOID, args)
+
+    whole = f.and_(a.whole, b.whole)
+    f.if_else(whole, in_place, lambda: _packed(low, plan, detail, a, b, acc, acc_stride, trips, capacity))
+
+
+def _thin_order(plan: DotPlan, a: _Source, b: _Source) -> Order | None:
+    """Along what B is read where it lies; None where it must be packed."""
+    if not plan.thin:
+        return None
+    if b.unit[1]:
+        return "mn"
+    return "k" if b.unit[0] and a.unit[1] and plan.lanes_of_k > 1 else None
+
+
+def _packed(
+    low: FunctionLowering,
+    plan: DotPlan,
+    detail: DotDetail,
+    a: _Source,
+    b: _Source,
+    acc: V,
+    acc_stride: int,
+    trips: V,
+    capacity: int,
+) -> None:
+    """The product of operands of which B, at least, is packed."""
+    f, ev = low.f, low.ev
     words = f.mul(trips, plan.steps(plan.k))
     panel, plane_b = plan.b_panel_bytes(capacity), plan.b_plane_bytes(capacity)
 

@@ -1,0 +1,119 @@
+"""Atomic sums of a tile, those of one address first: results wherever the addresses lie, and what must stay as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.harness import Compiled
+from tests.backends.nvidia.laying import built_ir
+from tilewright.backends.cpu.plan.subjects import COMBINED
+from tilewright.base.decision import from_records
+
+N = 700
+FAR = 1 << 50  # where there is no memory
+
+
+@tilewright.jit
+def flat(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
+
+
+@tilewright.jit
+def of_rows(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B // 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    at = out + 3 + tl.load(ids + i, i < n, FAR - 1) - 3
+    tl.atomic_add(at, tl.load(x + i, i < n, 0), i < n, sem="relaxed")
+
+
+@tilewright.jit
+def of_one_place(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + tl.zeros((B,), tl.int32), tl.load(x + i, i < n, 0), i < n)
+
+
+@tilewright.jit
+def whole_blocks(x, ids, out, n, B: tl.constexpr):
+    for start in range(0, n, B):
+        i = start + tl.arange(0, B)
+        tl.atomic_add(out + tl.load(ids + tl.minimum(i, n - 1)), tl.where(i < n, tl.load(x + i), 0))
+
+
+KERNELS = [flat, of_rows, of_one_place, whole_blocks]
+
+
+def run(kernel: Any, x: np.ndarray, ids: np.ndarray, out: np.ndarray, family: str = "avx512") -> Compiled:
+    element = {"f": "fp32", "i": "i32"}[x.dtype.kind]
+    if x.dtype.itemsize == 8:
+        element = {"f": "fp64", "i": "i64"}[x.dtype.kind]
+    types = {"x": f"*{element}", "ids": "*i64", "out": f"*{element}", "n": "i32"}
+    made = Compiled(built_ir(kernel, types, B=256), isa=FAMILIES[family].isa)
+    padded_x, padded_ids = np.zeros(N + 512, x.dtype), np.full(N + 512, FAR)
+    padded_x[:N], padded_ids[:N] = x, ids
+    made((1 if kernel is whole_blocks else 3,), padded_x, padded_ids, out, N)
+    return made
+
+
+CASES = [(family, np.float32) for family in FAMILIES] + [("avx512", e) for e in (np.int32, np.float64, np.int64)]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.fn.__name__)
+@pytest.mark.parametrize(("family", "element"), CASES, ids=lambda value: getattr(value, "__name__", value))
+def test_sums_by_address(family: str, kernel: Any, element: type) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(-9, 9, N).astype(element)
+    for top in (1, 40, 255, 256, 257, 4000):  # addresses in the window, at its end, and behind it
+        ids = rng.integers(0, top, N) if kernel is not of_one_place else np.zeros(N, np.int64)
+        area = np.full(5000, 3, element)
+        want = area.copy()
+        np.add.at(want, ids + 100, x)
+        run(kernel, x, ids, area[100:], family)
+        assert np.array_equal(area, want)
+
+
+def test_addresses_before_the_pointer() -> None:
+    x, ids = np.ones(N, np.float32), -(np.arange(N) % 7)
+    area = np.zeros(300, np.float32)
+    run(flat, x, ids, area[100:])
+    assert area[94:101].sum() == N and area.sum() == N
+
+
+def test_what_is_not_touched_keeps_its_bits() -> None:
+    x, ids = np.full(N, -0.0, np.float32), np.arange(N) % 3
+    area = np.full(300, -0.0, np.float32)
+    run(flat, x, ids, area)
+    assert np.signbit(area).all()
+    x[5] = np.nan
+    run(flat, x, ids, area)
+    assert np.isnan(area).sum() == 1
+
+
+@tilewright.jit
+def old_values(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x + i, tl.atomic_add(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n), i < n)
+
+
+@tilewright.jit
+def neighbours(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + i, tl.load(x + i, i < n, 0), i < n)
+
+
+@tilewright.jit
+def maxima(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_max(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, old_values, neighbours, maxima], ids=lambda kernel: kernel.fn.__name__)
+def test_only_sums_that_may_meet_and_that_nobody_reads_are_combined(kernel: Any) -> None:
+    made = run(kernel, np.ones(N, np.int32), np.arange(N) % 3, np.zeros(2000, np.int32))
+    answers = {d.taken for d in from_records(made.program.decisions) if d.subject == COMBINED.name}
+    assert answers == {kernel in KERNELS}

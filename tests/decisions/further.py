@@ -1,0 +1,220 @@
+"""Products of one row with bf16 and int4 weights, int8 products, epilogues, split K, persistent programs, in several
+spellings each.
+
+All kernels of one list take the same arguments and leave the same result; `benchmarks/forms.py` times them.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import tilewright.language as tl
+from tests.decisions.harness import Spelling, spelled
+
+ONE_ROW: list[Spelling] = []
+ONE_ROW_OF_LINEAR: list[Spelling] = []
+ONE_ROW_OF_INT4: list[Spelling] = []
+INT8: list[Spelling] = []
+EPILOGUES: list[Spelling] = []
+
+
+# --- out[n] = sum over k of x[k] w[k, n], w of bf16 --------------------------------------------------------------
+
+_ONE_ROW = "*bf16:16, *bf16:16, *fp32:16, i32:16, i32:16, 128, 64"
+
+
+@spelled(ONE_ROW, _ONE_ROW)
+def dot_of_one_row(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((1, BN), tl.float32)
+    for start in range(0, k, BK):
+        row = tl.load(x + start + p[None, :], start + p[None, :] < k, 0.0)
+        part = tl.load(w + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+        acc = tl.dot(row, part, acc)
+    tl.store(out + j[None, :], acc, j[None, :] < n)
+
+
+@spelled(ONE_ROW, _ONE_ROW)
+def sum_of_products(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BN,), tl.float32)
+    for start in range(0, k, BK):
+        row = tl.load(x + start + p, start + p < k, 0.0).to(tl.float32)
+        part = tl.load(w + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+        acc += tl.sum(row[:, None] * part.to(tl.float32), 0)
+    tl.store(out + j, acc, j < n)
+
+
+@spelled(ONE_ROW, _ONE_ROW)
+def row_after_row(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, acc = tl.program_id(0) * BN + tl.arange(0, BN), tl.zeros((BN,), tl.float32)
+    for p in range(k):
+        acc += tl.load(x + p).to(tl.float32) * tl.load(w + p * n + j, j < n, 0.0).to(tl.float32)
+    tl.store(out + j, acc, j < n)
+
+
+@spelled(ONE_ROW, _ONE_ROW)
+def dot_of_sixteen_rows(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    """As it is written for tensor cores: fifteen rows are zero."""
+    i, j, p = tl.arange(0, 16), tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((16, BN), tl.float32)
+    for start in range(0, k, BK):
+        rows = tl.load(x + start + p[None, :] + i[:, None] * k, (start + p < k)[None, :] & (i < 1)[:, None], 0.0)
+        part = tl.load(w + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+        acc = tl.dot(rows, part, acc)
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < 1)[:, None] & (j < n)[None, :])
+
+
+# --- out[n] = sum over k of x[k] w[n, k], w of bf16 --------------------------------------------------------------
+
+
+@spelled(ONE_ROW_OF_LINEAR, _ONE_ROW)
+def dot_turned_over(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((1, BN), tl.float32)
+    for start in range(0, k, BK):
+        row = tl.load(x + start + p[None, :], start + p[None, :] < k, 0.0)
+        part = tl.load(w + (start + p)[:, None] + j[None, :] * k, (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+        acc = tl.dot(row, part, acc)
+    tl.store(out + j[None, :], acc, j[None, :] < n)
+
+
+@spelled(ONE_ROW_OF_LINEAR, _ONE_ROW)
+def sums_of_rows(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BN,), tl.float32)
+    for start in range(0, k, BK):
+        row = tl.load(x + start + p, start + p < k, 0.0).to(tl.float32)
+        part = tl.load(w + (start + p)[None, :] + j[:, None] * k, (start + p < k)[None, :] & (j < n)[:, None], 0.0)
+        acc += tl.sum(row[None, :] * part.to(tl.float32), 1)
+    tl.store(out + j, acc, j < n)
+
+
+@spelled(ONE_ROW_OF_LINEAR, _ONE_ROW)
+def sums_at_the_end(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BN, BK), tl.float32)
+    for start in range(0, k, BK):
+        row = tl.load(x + start + p, start + p < k, 0.0).to(tl.float32)
+        part = tl.load(w + (start + p)[None, :] + j[:, None] * k, (start + p < k)[None, :] & (j < n)[:, None], 0.0)
+        acc += row[None, :] * part.to(tl.float32)
+    tl.store(out + j, tl.sum(acc, 1), j < n)
+
+
+# --- the same with weights of 4 bits: two numbers of one column in a byte, a scale for each column -------------------
+
+_INT4 = "*bf16:16, *i8:16, *fp32:16, *fp32:16, i32:16, i32:16, 128, 64"
+
+
+@spelled(ONE_ROW_OF_INT4, _INT4)
+def unpacked_by_shifts(x, w, scales, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK // 2)
+    acc = tl.zeros((BN,), tl.float32)
+    for start in range(0, k // 2, BK // 2):
+        packed = tl.load(w + (start + p)[:, None] * n + j[None, :], (j < n)[None, :], 0)
+        low, high = (packed << 4).to(tl.int8) >> 4, packed >> 4
+        even = tl.load(x + 2 * (start + p)).to(tl.float32)
+        odd = tl.load(x + 2 * (start + p) + 1).to(tl.float32)
+        acc += tl.sum(even[:, None] * low.to(tl.float32) + odd[:, None] * high.to(tl.float32), 0)
+    tl.store(out + j, acc * tl.load(scales + j, j < n, 0.0), j < n)
+
+
+@spelled(ONE_ROW_OF_INT4, _INT4)
+def unpacked_into_a_product(x, w, scales, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK // 2)
+    acc = tl.zeros((1, BN), tl.float32)
+    for start in range(0, k // 2, BK // 2):
+        packed = tl.load(w + (start + p)[:, None] * n + j[None, :], (j < n)[None, :], 0)
+        low, high = (packed << 4).to(tl.int8) >> 4, packed >> 4
+        acc = tl.dot(tl.load(x + 2 * (start + p))[None, :], low.to(tl.bfloat16), acc)
+        acc = tl.dot(tl.load(x + 2 * (start + p) + 1)[None, :], high.to(tl.bfloat16), acc)
+    tl.store(out + j[None, :], acc * tl.load(scales + j, j < n, 0.0)[None, :], (j < n)[None, :])
+
+
+@spelled(ONE_ROW_OF_INT4, _INT4)
+def joined_nibbles(x, w, scales, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p, q = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK // 2), tl.arange(0, BK)
+    acc = tl.zeros((1, BN), tl.float32)
+    for start in range(0, k // 2, BK // 2):
+        packed = tl.load(w + (start + p)[:, None] * n + j[None, :], (j < n)[None, :], 0)
+        low, high = (packed << 4).to(tl.int8) >> 4, packed >> 4
+        both = tl.reshape(tl.permute(tl.join(low, high), (0, 2, 1)), (BK, BN))
+        acc = tl.dot(tl.load(x + 2 * start + q)[None, :], both.to(tl.bfloat16), acc)
+    tl.store(out + j[None, :], acc * tl.load(scales + j, j < n, 0.0)[None, :], (j < n)[None, :])
+
+
+# --- int8 products ------------------------------------------------------------------------------------------------
+
+_BYTES = "*i8:16, *i8:16, *i32:16, i32:16, i32:16, i32:16, 64, 64, 64"
+
+
+@spelled(INT8, _BYTES)
+def bytes_with_masks(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.int32)
+    for start in range(0, k, BK):
+        x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0)
+        y = tl.load(b + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0)
+        acc = tl.dot(x, y, acc)
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+@spelled(INT8, _BYTES)
+def bytes_with_wrapped_rows(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    x, y = a + (i % m)[:, None] * k + p[None, :], b + p[:, None] * n + (j % n)[None, :]
+    acc = tl.zeros((BM, BN), tl.int32)
+    for start in range(0, tl.cdiv(k, BK)):
+        inside = p < k - start * BK
+        acc += tl.dot(tl.load(x, inside[None, :], 0), tl.load(y, inside[:, None], 0))
+        x += BK
+        y += BK * n
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+# --- products with something after them: out = relu(a @ b * scale + bias) -----------------------------------------
+
+_AFTER = "*bf16:16, *bf16:16, *fp32:16, *fp32:16, i32:16, i32:16, i32:16, 64, 64, 64"
+
+
+@spelled(EPILOGUES, _AFTER)
+def bias_and_relu(a, b, bias, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0.0)
+        y = tl.load(b + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+        acc = tl.dot(x, y, acc)
+    acc = tl.maximum(acc * 0.5 + tl.load(bias + j, j < n, 0.0)[None, :], 0.0)
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+@spelled(EPILOGUES, _AFTER)
+def begun_with_the_bias(a, b, bias, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32) + 2.0 * tl.load(bias + j, j < n, 0.0)[None, :]
+    for start in range(0, k, BK):
+        x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0.0)
+        y = tl.load(b + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+        acc = tl.dot(x, y, acc)
+    acc = tl.where(acc > 0, acc * 0.5, 0.0)
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+@spelled(EPILOGUES, _AFTER)
+def persistent_programs(a, b, bias, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    tiles = tl.cdiv(m, BM) * tl.cdiv(n, BN)
+    programs = tl.num_programs(0) * tl.num_programs(1)
+    for tile in range(tl.program_id(0) + tl.program_id(1) * tl.num_programs(0), tiles, programs):
+        i = tile // tl.cdiv(n, BN) * BM + tl.arange(0, BM)
+        j, p = tile % tl.cdiv(n, BN) * BN + tl.arange(0, BN), tl.arange(0, BK)
+        acc = tl.zeros((BM, BN), tl.float32)
+        for start in range(0, k, BK):
+            x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0.0)
+            y = tl.load(b + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0.0)
+            acc = tl.dot(x, y, acc)
+        acc = tl.maximum(acc * 0.5 + tl.load(bias + j, j < n, 0.0)[None, :], 0.0)
+        tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+FURTHER = ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES

@@ -1,0 +1,126 @@
+"""Masks compare the place of an element with a bound.
+
+    2 * i < 2 * n          i < n
+    i <= n - 1             i < n
+    n - i > 0              i < n
+    i + 3 < n + 3          i < n
+    2 * i >= 0             true
+
+where `i` is what `tl.arange` gives along one dim. How long a mask stays the same, and so how many elements are accessed
+at once, can then be read off both sides (`ops/facts.py`). Only comparisons that masks of loads and stores are made of
+are rewritten: index arithmetic does not wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
+from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import Index, whole
+from tilewright.base import dtypes
+from tilewright.base.decision import No
+from tilewright.base.options import Options
+from tilewright.base.target import Target
+from tilewright.frontend.builder import IRBuilder, Position
+from tilewright.ir.types import element_type, i64, shape_of
+from tilewright.ir.values import owner_of
+from tilewright.ops.builtin import BUILTINS
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.elementwise import CmpIOp
+from tilewright.ops.functions.operators import greater_equal, less_than
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.values import tensor
+from tilewright.passes.counting import Ahead
+from tilewright.passes.rewriting import replace
+
+
+def compare_places_with_bounds(root: Operation) -> bool:
+    """Rewrite the masks of all accesses below `root`, in place; says whether there was one to rewrite."""
+    analysis = AffineAnalysis(lambda value: False)
+    changed = False
+    for op in list(dict.fromkeys(_comparisons(root))):
+        found = _bounded(op, analysis)
+        if found is not None:
+            replace(op, [found])
+            changed = True
+    return changed
+
+
+def _comparisons(root: Operation) -> Iterator[Operation]:
+    """The comparisons that masks of loads and stores are made of."""
+    todo = [op.mask for op in root.walk() if isinstance(op, LoadOp | StoreOp)]
+    seen: set[SSAValue] = set()
+    while todo:
+        value = todo.pop()
+        op = None if value is None else owner_of(value)
+        if value is None or op is None or value in seen:
+            continue
+        seen.add(value)
+        if is_conjunction(op):
+            todo += op.operands
+        elif isinstance(op, CmpIOp) and shape_of(value.type):
+            yield op
+
+
+def _bounded(op: Operation, analysis: AffineAnalysis) -> SSAValue | None:
+    """The same comparison of a range and a scalar; None if it is one, or cannot be one."""
+    mask = op.results[0]
+    index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape_of(mask.type)))
+    if _is_bounded(op, index, analysis):
+        return None
+    answer = below_zero(mask, index, analysis, "")
+    if isinstance(answer, No):
+        return None
+    constant, coords = expanded(answer.plan.constant), answer.plan.coords
+    if not coords and constant == Poly.of(-1):
+        return _placed(ConstantOp.of(True, mask.type), op)
+    if len(coords) != 1 or any(atom.unsigned for monomial in constant.terms for atom in monomial):
+        return None
+    ((coord, stride),) = coords.items()
+    if coord not in index or stride.constant not in (1, -1):
+        return None
+    # place + constant < 0, or constant - place < 0
+    below = stride.constant == 1
+    return _compared(op, index.index(coord), -constant if below else constant + Poly.of(1), below=below)
+
+
+def _is_bounded(op: Operation, index: Index, analysis: AffineAnalysis) -> bool:
+    """Whether one side is a place and the other a scalar, in the order of which runs of equal truth are known."""
+    left, right = (analysis.integer(value, at) for value, at in operand_indices(op.results[0], index))
+    assert isinstance(op, CmpIOp)
+    if op.attr_values()["predicate"] in ("sgt", "sle", "ugt", "ule"):
+        left, right = right, left
+    if right.coords or right.residual or left.residual or any(p.constant != 1 for p in left.coords.values()):
+        return False
+    return not all(expanded(side.constant).terms.get(()) for side in (left, right))
+
+
+def _compared(op: Operation, dim: int, bound: Poly, *, below: bool) -> SSAValue:
+    """`place < bound`, or `place >= bound`, of the places along a dim; in front of `op`."""
+    shape, type_ = shape_of(op.results[0].type), element_type(op.operands[0].type)
+    kind = dtypes.int64 if type_ == i64 else dtypes.int32
+    limit = tensor(Ahead(op, type_).sum(bound), kind)
+    builder = IRBuilder(Target("cpu", "generic"), Options())
+    builder.position = Position(Block())
+    builder.location = op.location or builder.location
+    place: tensor = BUILTINS["cast"].fn(builder, BUILTINS["arange"].fn(builder, 0, shape[dim]), kind)
+    for other in range(len(shape)):
+        if other != dim:
+            place = BUILTINS["expand_dims"].fn(builder, place, other)
+    place = BUILTINS["broadcast_to"].fn(builder, place, *shape)
+    made: tensor = (less_than if below else greater_equal).fn(builder, place, limit)
+    for new in list(builder.position.block.ops):
+        new.detach()  # type: ignore[no-untyped-call]
+        _placed(new, op)
+    return made.handle  # type: ignore[return-value]
+
+
+def _placed(op: Operation, before: Operation) -> SSAValue:
+    block = before.parent_block()
+    assert block is not None
+    block.insert_op_before(op, before)
+    return op.results[0]
