@@ -144,6 +144,7 @@ class Process:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs, *given), daemon=True)
         self._process.start()
+        theirs.close()  # so that its end is heard of
         self.codes, self.compiling = self._pipe.recv()
 
     def time(self, title: str, seconds: float) -> float:
