@@ -40,8 +40,8 @@ CASES: dict[str, tuple[tuple[Any, ...], list[int]]] = {
 }
 
 
-def text_of(case: str) -> str:
-    """The graphs and the module of a case."""
+def bound_of(case: str) -> tuple[Any, hl.Config]:
+    """The bound kernel of a case, and its configuration."""
     name, kernel = case.split(".")
     if str(EXAMPLES) not in sys.path:
         sys.path.insert(0, str(EXAMPLES))
@@ -50,9 +50,14 @@ def text_of(case: str) -> str:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     arguments, blocks = CASES[case]
-    bound = getattr(module, kernel).bind(arguments)
+    return getattr(module, kernel).bind(arguments), hl.Config(block_sizes=blocks)
+
+
+def text_of(case: str) -> str:
+    """The graphs and the module of a case."""
+    bound, config = bound_of(case)
     graphs = "\n\n".join(graph_text(graph) for graph in bound.traced.graphs)
-    return f"{graphs}\n\n{'-' * 80}\n\n{bound.to_code(hl.Config(block_sizes=blocks))}"
+    return f"{graphs}\n\n{'-' * 80}\n\n{bound.to_code(config)}"
 
 
 def path_of(case: str) -> Path:

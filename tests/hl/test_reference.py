@@ -54,14 +54,66 @@ def test_accesses_agree_with_the_compiled_kernel(mode):
     torch.testing.assert_close(*made)
 
 
-@hl.kernel
-def jagged(values, ends, out):
-    for rows in hl.tile(out.size(0)):
-        for columns in hl.jagged_tile(ends[rows]):
-            out[rows] = values[columns].sum()
+@hl.kernel(config=hl.Config(block_sizes=[4, 8]))
+def jagged(values, ends):
+    out = torch.empty(ends.size(0) - 1)
+    most = torch.empty(ends.size(0) - 1)
+    for rows in hl.tile(ends.size(0) - 1):
+        first = ends[rows]
+        total, largest = hl.zeros([rows]), hl.full([rows], -9.0)
+        for columns in hl.jagged_tile(ends[rows.index + 1] - first):
+            value = values[first[:, None] + columns.index[None, :]]
+            total += (value + 1).sum(-1)
+            largest = torch.maximum(largest, (value - 1).amax(-1))
+        out[rows], most[rows] = total, largest
+    return out, most
+
+
+def _larger(value, place, other, other_place):
+    wins = other > value
+    return torch.where(wins, other, value), torch.where(wins, other_place, place)
+
+
+@hl.kernel(config=hl.Config(block_sizes=[4, 8]))
+def functions(x, seed: int):
+    out, draws = torch.empty_like(x), torch.empty_like(x)
+    most, where = torch.empty(x.size(0)), torch.empty(x.size(0), dtype=torch.int64)
+    for rows, columns in hl.tile(x.shape):
+        value = x[rows, columns]
+        scanned = hl.associative_scan(torch.maximum, value, 0) + hl.cumsum(value, 0, reverse=True)
+        left, right = hl.split(hl.join(scanned, value * 2))
+        out[rows, columns] = left + hl.subscript(right, [slice(None), slice(None)])
+        a, b, c, d = hl.rand4x(seed + 1, columns.index)
+        uniform = hl.rand([rows, columns], seed)
+        draws[rows, columns] = uniform + hl.randint([rows, columns], 3, 30, seed) + (a + b + c + d)[None, :]
+    for rows in hl.tile(x.size(0), block_size=4):
+        value = x[rows, :]
+        place = hl.arange(x.size(1))[None, :].expand(value.shape)
+        most[rows], where[rows] = hl.reduce(_larger, (value, place), 1, other=(-9.0, 0))
+    return out, draws, most, where
+
+
+_ENDS = torch.tensor([0, 3, 3, 12, 20, 21])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("kernel", "args"), [(jagged, (torch.randn(21), _ENDS)), (functions, (torch.randn(10, 21), 2**40 + 5))]
+)
+def test_functions_of_the_language_agree_with_their_references(kernel, args, mode):
+    bound = kernel.bind(args)
+    if mode is hl.RefMode.EAGER and kernel is functions:
+        expected = bound.run_ref(*args, mode=mode)[1:]  # a scan is one of its tile
+        torch.testing.assert_close(kernel(*args)[1:], expected)
+    else:
+        torch.testing.assert_close(kernel(*args), bound.run_ref(*args, mode=mode))
 
 
 def test_what_has_no_reference_says_so():
-    args = torch.randn(4), torch.tensor([2, 3]), torch.zeros(2)
-    with pytest.raises(hl.exc.BackendUnsupported, match="jagged_tile has no reference"):
-        hl.kernel(jagged.fn, ref_mode=hl.RefMode.EAGER).bind(args).run_ref(*args)
+    @hl.kernel
+    def kernel(x):
+        for rows in hl.tile(x.size(0)):
+            x[rows] = hl.inline_triton("{v} + 1", {"v": x[rows]}, x[rows])
+
+    with pytest.raises(hl.exc.BackendUnsupported, match="inline_triton has no reference"):
+        kernel.bind((torch.randn(4),)).run_ref(torch.randn(4))

@@ -1,4 +1,5 @@
-"""Random kernels as text: loops over rows or over tiles, with inner loops, branches, carried trees, moved accesses.
+"""Random kernels as text: loops over rows, tiles, single elements or rows of different lengths, with inner loops,
+branches, jumps, carried trees, moved accesses, parts that are assigned, merged dimensions, random numbers.
 
 Values are tame (every expression ends in something bounded) and float32, so results can be compared closely.
 """
@@ -66,8 +67,8 @@ class Program:
 
 
 class _Writer:
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, columns: int) -> None:
+        self.rng, self.columns = rng, columns  # of `x`; 0 where that is not known when the kernel is compiled
         self.lines: list[str] = []
         self.names: list[str] = []
         self.count = 0
@@ -98,6 +99,8 @@ class _Writer:
         self.line(1, "for rows in hl.tile(x.size(0)):")
         atoms = ["x[rows, :]", "y[rows, :]", "w[None, :]", "u[rows][:, None].expand(x[rows, :].shape)"]
         values = [self.assign(2, f"{self.expression(atoms, 2)} + 0 * x[rows, :]") for _ in range(rng.randint(1, 3))]
+        if self.columns > 3 and rng.random() < 0.3:
+            self.part(values[0])
         values.append(self.assign(2, rng.choice(_ROW).format(rng.choice(values))) if rng.random() < 0.6 else values[0])
         if rng.random() < 0.4:
             self.branch(2, "k > 2", values)
@@ -112,7 +115,51 @@ class _Writer:
         values = [self.assign(2, f"{self.expression(atoms, 2)} + 0 * x[rows, columns]") for _ in range(2)]
         if self.rng.random() < 0.4:
             self.branch(2, "k > 2", values)
+        if self.rng.random() < 0.3:  # a number of the tile: the reference has the same tiles
+            merged = self.rng.choice(("{}", "{}.transpose(0, 1)")).format(f"({values[0]} + 1)")
+            self.line(2, f"{values[1]} = {values[1]} + torch.tanh({merged}.reshape(-1).amax(-1))")
+        if self.rng.random() < 0.3:
+            self.line(2, f"{values[0]} = {values[0]} + hl.rand([rows, columns], k)")
         self.line(2, f"out[rows, columns] = torch.tanh({self.expression(values, 2)})")
+
+    def elements(self) -> None:
+        """One element after the other, in loops that are left and passes that are cut short."""
+        self.line(1, "for row in hl.grid(x.size(0)):")
+        self.line(2, "total, count = 0.0, 0")
+        self.line(2, "for column in hl.grid(x.size(1)):")
+        atoms = ["x[row, column]", "y[row, column]", "w[column]", "u[row]"]
+        for jump in self.rng.sample(("break", "continue", "break"), self.rng.randint(1, 2)):
+            self.line(3, f"if {self.expression(atoms, 1)} > {self.rng.choice((0.5, 1.0, 1.5))}:")
+            self.line(4, "count += 1")
+            self.line(4, jump)
+            self.line(3, f"total = total + torch.tanh({self.expression(atoms, 1)})")
+        self.line(2, "sums[row] = total + count")
+
+    def lengths(self) -> None:
+        """Rows of different lengths."""
+        rng = self.rng
+        self.line(1, "for rows in hl.tile(x.size(0)):")
+        self.line(2, "lengths = (u[rows].abs() * 100).to(torch.int32) % (x.size(1) + 1)")
+        self.line(2, "total, most = hl.zeros([rows]), hl.full([rows], -3.0)")
+        self.line(2, "for columns in hl.jagged_tile(lengths):")
+        atoms = ["x[rows, columns]", "y[rows, columns]", "w[columns][None, :]", "u[rows][:, None]"]
+        value = self.assign(3, f"torch.tanh({self.expression(atoms, 2)}) + 1 + 0 * x[rows, columns]")
+        self.line(3, f"total = total + {value}.sum(-1)")
+        self.line(3, f"most = torch.maximum(most, {value}.amax(-1))")
+        if rng.random() < 0.5:
+            self.line(3, f"out[rows, columns] = {value} * 2")
+        self.line(2, "sums[rows] = torch.where(lengths > 0, most, 0) + torch.tanh(total * 0.1)")
+
+    def part(self, name: str) -> None:
+        """A part of a tile of whole rows that is assigned."""
+        first, last = sorted(self.rng.sample(range(self.columns), 2))
+        choice = self.rng.randint(0, 2)
+        if choice == 0:
+            self.line(2, f"{name}[:, {first}] = u[rows]")
+        elif choice == 1:
+            self.line(2, f"{name}[:, {first}:{last}] += y[rows, {first}:{last}]")
+        else:
+            self.line(2, f"{name}[{name} > 0.5] = 0.25")
 
     def inner(self) -> None:
         """Tiles of rows, and an inner loop over columns that carries something."""
@@ -147,23 +194,25 @@ class _Writer:
 def program(seed: int) -> Program:
     """The kernel with a number, and arguments for it."""
     rng = random.Random(seed)
-    writer = _Writer(rng)
+    m, n = rng.randint(1, 40), rng.choice((rng.randint(2, 40), 32, 64, rng.randint(16, 70)))
+    static = rng.random() < 0.7
+    writer = _Writer(rng, n if static else 0)
     writer.line(0, f"def kernel{seed}(x, y, w, u, k, out, sums):")
     for pair in ("y.size(0)", "u.size(0)", "out.size(0)", "sums.size(0)"):
         writer.line(1, f"assert x.size(0) == {pair}")
     for pair in ("y.size(1)", "w.size(0)", "out.size(1)"):
         writer.line(1, f"assert x.size(1) == {pair}")
-    rng.choice((writer.rows, writer.rows, writer.tiles, writer.inner))()
+    kinds = writer.rows, writer.rows, writer.tiles, writer.tiles, writer.inner, writer.elements, writer.lengths
+    rng.choice(kinds)()
     text = "\n".join(writer.lines) + "\n"
     name = f"<kernel {seed}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     names: dict[str, Any] = {"torch": torch, "hl": hl}
     exec(compile(text, name, "exec"), names)
-    m, n = rng.randint(1, 40), rng.choice((rng.randint(2, 40), 32, 64, rng.randint(16, 70)))
     noise = torch.Generator().manual_seed(seed)
     shapes = ((m, n), (m, n), (n,), (m,))
     inputs = [torch.randn(shape, generator=noise) for shape in shapes]
     if rng.random() < 0.25:
         inputs[1] = torch.randn(n, m, generator=noise).t()
-    kernel = hl.kernel(names[f"kernel{seed}"], static_shapes=rng.random() < 0.7)
+    kernel = hl.kernel(names[f"kernel{seed}"], static_shapes=static)
     return Program(text, kernel, (*inputs, rng.randint(0, 5), torch.zeros(m, n), torch.zeros(m)))

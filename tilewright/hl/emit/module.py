@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from dataclasses import dataclass
+from typing import Any
 
+from tilewright.hl import exc
 from tilewright.hl.emit.carry import count_readers
 from tilewright.hl.emit.grid import grid_head, grid_text
 from tilewright.hl.emit.imports import imports
@@ -15,10 +18,16 @@ from tilewright.hl.emit.loops import emit_body, emit_region
 from tilewright.hl.graph.nodes import Graph, Region
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.pipeline import prepare
-from tilewright.hl.symbols import substitute, text
+from tilewright.hl.symbols import cdiv, next_power_of_2, substitute, text
 from tilewright.hl.trace.host import Traced
 
 _HEAD = ("import torch", "import tilewright", "import tilewright.language as tl")
+
+_NUM_SM = """
+
+def get_num_sm(device):
+    return torch.cuda.get_device_properties(device).multi_processor_count
+"""
 
 _LAUNCH = ("num_warps", "num_stages", "maxnreg")  # choices that are options of a launch
 
@@ -36,8 +45,14 @@ class Module:
     origins: tuple[int, ...]
 
 
-def emit_module(traced: Traced, decision: Decision) -> Module:
-    """The module for one configuration."""
+def emit_module(traced: Traced, decision: Decision, comments: bool = True) -> Module:
+    """The module for one configuration.
+
+    Args:
+        traced: the graphs.
+        decision: the configuration.
+        comments: whether the user's lines stand above those that were made of them.
+    """
     name = traced.source.tree.name
     lines = [Line(text) for text in _HEAD]
     launches: dict[int, str] = {}
@@ -50,12 +65,29 @@ def emit_module(traced: Traced, decision: Decision) -> Module:
     if any("libdevice." in line.text for line in kernels):
         lines.append(Line("from tilewright.language.extra import libdevice"))
     if any("get_num_sm(" in launch for launch in launches.values()):
-        lines.append(Line("from tilewright.hl.tune.machine import get_num_sm"))
+        text = _NUM_SM if decision.portable else "from tilewright.hl.tune.machine import get_num_sm"
+        lines += [Line(line) for line in text.splitlines()]
     host = _host(traced, launches, decision)
     text = "\n".join(line.text for line in host)
     lines += [Line(line) for line in imports(text, traced.scope, traced.captured)]
     lines += [*kernels, Line(""), Line(""), *host]
+    lines = [line for line in lines if comments or not line.text.lstrip().startswith("# ")]
+    if decision.portable:
+        lines = [Line(_of_triton(line.text), line.origin) for line in lines]
     return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
+
+
+def _of_triton(text: str) -> str:
+    """A line with Triton's names, which are ours under another name.
+
+    Raises:
+        UnsupportedOperation: the host code uses names that Triton does not have.
+    """
+    if re.search(r"(?<!\w)(from|import) tilewright\.hl", text):
+        raise exc.UnsupportedOperation(
+            f"portable text of host code that needs `{text.strip()}`", hint="compute that before the kernel is called"
+        )
+    return text if text.lstrip().startswith("#") else re.sub(r"(?<![\w.])tilewright(?=[. ]|$)", "triton", text)
 
 
 def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tuple[list[Line], str]:
@@ -115,6 +147,9 @@ class _Launcher(ast.NodeTransformer):
         if place in self.traced.read:
             target = ast.Name(self.traced.read[place], ast.Store())
             return ast.copy_location(ast.NamedExpr(target, node), node)
+        replaced = self._named(node.func) if self.decision.portable else None
+        if replaced is cdiv or replaced is next_power_of_2:
+            node.func = ast.parse(f"tilewright.{replaced.__name__}", mode="eval").body
         if self._marked(node.func, "host_constant"):
             value = self._constant(next(self.constants))
             return ast.copy_location(ast.parse(value, mode="eval").body, node)
@@ -132,13 +167,16 @@ class _Launcher(ast.NodeTransformer):
 
     def _marked(self, function: ast.expr, mark: str) -> bool:
         """Whether an expression names a function of the language with this attribute."""
+        return bool(getattr(self._named(function), mark, False))
+
+    def _named(self, function: ast.expr) -> Any:
+        """What an expression of the host names in the user's module; None if nothing."""
         if not isinstance(function, ast.Name | ast.Attribute):
-            return False
+            return None
         try:
-            found = eval(ast.unparse(function), dict(self.traced.scope))
+            return eval(ast.unparse(function), dict(self.traced.scope))
         except (NameError, AttributeError):
-            return False
-        return bool(getattr(found, mark, False))
+            return None
 
     def visit_For(self, node: ast.For) -> ast.AST:
         launch = self.launches.get(node.lineno)

@@ -75,7 +75,7 @@ def _store(kernel: Kernel, node: Node) -> None:
 def _form(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> tuple[str, Block | None]:
     """How an access is written, and its rectangle if it has one and is not written with pointers."""
     form = kernel.decision.choice("indexing", node.kwargs.get("indexing")) or "pointer"
-    block = None if form == "pointer" else block_of(kernel, node, dims)
+    block = None if form == "pointer" or kernel.decision.portable else block_of(kernel, node, dims)
     if block is not None and form == "tensor_descriptor" and not described(node.args[0], block):
         block = None
     return form, block

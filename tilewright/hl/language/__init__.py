@@ -23,7 +23,9 @@ from tilewright.hl.language.memory import load, store
 from tilewright.hl.language.products import dot, dot_scaled
 from tilewright.hl.language.random import rand, rand4x, randint
 from tilewright.hl.language.reduce import associative_scan, cumprod, cumsum, reduce
+from tilewright.hl.language.reference import FUNCTIONS as _PLAIN
 from tilewright.hl.language.reference import either
+from tilewright.hl.language.reference_functions import FUNCTIONS as _ON_VALUES
 from tilewright.hl.language.remote import AsyncCopyDescriptor, make_async_remote_copy, remote_barrier
 from tilewright.hl.language.stack import StackTensor, stacktensor_like
 from tilewright.hl.language.tiles import tile_begin, tile_block_size, tile_count, tile_end, tile_id, tile_index
@@ -99,4 +101,6 @@ __all__ = [
 
 for _name, _function in list(globals().items()):
     if _name in __all__ and isinstance(_function, FunctionType):
-        globals()[_name] = either(_name, _function)  # a kernel may run as plain Python
+        globals()[_name] = either(
+            _name, _function, (_PLAIN | _ON_VALUES).get(_name)
+        )  # a kernel may run as plain Python

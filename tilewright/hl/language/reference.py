@@ -39,12 +39,12 @@ class RefTile(int):
     begin: int
     end: int
     block_size: int
-    _range: tuple[int, int]
+    range: tuple[int, int]
     _offset: int
 
     def __new__(cls, begin: int, end: int, block: int, range: tuple[int, int], offset: int = 0) -> RefTile:
         self = int.__new__(cls, end - begin)
-        self.begin, self.end, self.block_size, self._range = begin + offset, end + offset, block, range
+        self.begin, self.end, self.block_size, self.range = begin + offset, end + offset, block, range
         self._offset = offset
         return self
 
@@ -54,19 +54,23 @@ class RefTile(int):
         return torch.arange(self.begin, self.end, dtype=torch.int32)
 
     @property
+    def first(self) -> int:
+        """The first index, without what was added."""
+        return self.begin - self._offset
+
+    @property
     def id(self) -> int:
         """Number of the tile in its range."""
-        return (self.begin - self._offset - self._range[0]) // self.block_size
+        return (self.first - self.range[0]) // self.block_size
 
     @property
     def count(self) -> int:
         """How many tiles the range has."""
-        return -(-(self._range[1] - self._range[0]) // self.block_size)
+        return -(-(self.range[1] - self.range[0]) // self.block_size)
 
     def __add__(self, other: Any) -> Any:
         moved = self._offset + int(other)
-        begin, end = self.begin - self._offset, self.end - self._offset
-        return RefTile(begin, end, self.block_size, self._range, moved)
+        return RefTile(self.first, self.end - self._offset, self.block_size, self.range, moved)
 
     __radd__ = __add__
 
@@ -78,7 +82,7 @@ class Reference:
     """A run as a reference.
 
     Args:
-        blocks: line of a loop -> block sizes of its ranges; empty where tiles are whole ranges.
+        blocks: line of a loop -> block sizes of its ranges; None where a tile is a whole range, empty if all are.
         registered: sizes that `register_block_size` returns, in order; its largest where there are none.
         tunables: what `register_tunable` returns, by name; the default of its fragment where there is none.
 
@@ -90,7 +94,7 @@ class Reference:
 
     def __init__(
         self,
-        blocks: dict[int, list[int]],
+        blocks: dict[int, list[int | None]],
         registered: Sequence[int] = (),
         tunables: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -149,9 +153,8 @@ def referring(reference: Reference) -> Iterator[None]:
         _LOCAL.reference = before
 
 
-def either(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
+def either(name: str, traced: Callable[..., Any], reference: Callable[..., Any] | None) -> Callable[..., Any]:
     """A function of the language that is its reference while one runs."""
-    reference = FUNCTIONS.get(name)
 
     @functools.wraps(traced)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -176,11 +179,12 @@ def _tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None)
     given = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
     chosen = reference.sizes(sys._getframe(2).f_lineno, len(ends))
     sizes = [int(own) if own is not None else size for own, size in zip(given, chosen, strict=True)]
-    parts = [list(_parts(begin, end, size)) for begin, end, size in zip(begins, ends, sizes, strict=True)]
+    parts = [list(tiles_of(begin, end, size)) for begin, end, size in zip(begins, ends, sizes, strict=True)]
     return iter(list(itertools.product(*parts)) if several else parts[0])
 
 
-def _parts(begin: int, end: int, size: int | None) -> Iterator[RefTile]:
+def tiles_of(begin: int, end: int, size: int | None) -> Iterator[RefTile]:
+    """The tiles of a range, of which the last may be cut; one where there is no size."""
     block = size if size is not None else max(1, end - begin)
     for first in range(begin, end, block):
         yield RefTile(first, min(first + block, end), block, (begin, end))
@@ -236,7 +240,10 @@ class _Subscripts(TorchFunctionMode):  # type: ignore[misc]
 
 def _is_ours(index: Any) -> bool:
     entries = index if isinstance(index, tuple | list) else (index,)
-    return any(isinstance(entry, RefTile) or (isinstance(entry, torch.Tensor) and entry.dim()) for entry in entries)
+    return any(
+        isinstance(entry, RefTile) or (isinstance(entry, torch.Tensor) and entry.dim() and entry.dtype != torch.bool)
+        for entry in entries
+    )
 
 
 def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:

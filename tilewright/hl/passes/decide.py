@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.hl.config import Config
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Value
-from tilewright.hl.symbols import Atom, Sym, substitute
+from tilewright.hl.symbols import Atom, Sym, next_power_of_2, substitute
 
 
 @dataclass
@@ -21,6 +21,8 @@ class Decision:
         axes: every axis, by number; passes may add some.
         entries: what the entries of each list of the configuration belong to, in order.
         graph: number of the top-level loop that is emitted.
+        portable: whether the text must compile under Triton too, whose tiles have powers of two and which has other
+            forms of access.
 
     Attributes:
         padded: dynamic extents that a tile spans whole, with the kernel's constant parameter for their lanes.
@@ -30,6 +32,7 @@ class Decision:
     axes: list[Axis]
     entries: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     graph: int = 0
+    portable: bool = False
     padded: dict[Atom, str] = field(default_factory=dict)
 
     def choice(self, key: str, owner: Any) -> Any:
@@ -47,7 +50,8 @@ class Decision:
         if axis.kind == "grid":
             return 1
         block = axis.block if axis.slot is None else self.config["block_sizes"][axis.slot]
-        return int(substitute(block, self.number)) if isinstance(block, Sym) else int(block)
+        found = int(substitute(block, self.number)) if isinstance(block, Sym) else int(block)
+        return int(next_power_of_2(found)) if self.portable else found
 
     def number(self, atom: Atom) -> int | None:
         """The number that an atom is under this configuration, if it is one."""
@@ -78,10 +82,12 @@ class Decision:
 
     def _cut(self, axis: Axis) -> bool:
         """Whether the last tile of an axis may have fewer valid lanes."""
+        if axis.kind == "jagged":  # lanes of its parent end at different places, whatever the block
+            return True
         block = self.block(axis)
         if block == 1:
             return False
-        if axis.kind == "jagged" or isinstance(axis.begin, Value) or isinstance(axis.end, Value):
+        if isinstance(axis.begin, Value) or isinstance(axis.end, Value):
             return True
         if not isinstance(axis.begin, int) or not isinstance(axis.end, int):
             return True

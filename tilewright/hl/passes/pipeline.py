@@ -12,6 +12,7 @@ from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.flatten import flat_axis, flatten
 from tilewright.hl.passes.fold import fold
 from tilewright.hl.passes.pads import place_pads
+from tilewright.hl.passes.portable import pad_extents, padded
 from tilewright.hl.passes.roll import roll
 
 
@@ -19,6 +20,9 @@ def prepare(graph: Graph, decision: Decision) -> Region:
     """A copy of `graph` as `decision` emits it."""
     region = clone(graph.region)
     checked(region)
+    if decision.portable:
+        pad_extents(region)
+        checked(region)
     fold(region, decision)
     checked(region)
     remove_dead(region)
@@ -52,6 +56,7 @@ def _roll(region: Region, decision: Decision) -> None:
         decision.entries.get("reduction_loops", ()), decision.config.get("reduction_loops", ()), strict=False
     ):
         if at == decision.graph and chunk is not None:
+            dim = padded(dim) if decision.portable else dim
             end: Any = dim.size()
             name = f"{dim.atoms[0].key}" if dim.atoms else "n"
             roll(loop.regions[0], dim, decision.add_axis(Axis(len(decision.axes), name, "roll", 0, end, chunk)))

@@ -122,7 +122,7 @@ def _place(trace: Trace, shape: list[int], at: int) -> tuple[Any, Any, Axis | No
 
 def _of_tile(trace: Trace, tile: Tile) -> tuple[Any, Any, Axis | None]:
     """What `_place` gives, for a tile of one lane."""
-    return Sym.of(tile.axis.offset) + tile.offset, _end(trace, tile.axis), tile.axis
+    return Sym.of(tile.axis.offset), _end(trace, tile.axis), tile.axis
 
 
 def _around(trace: Trace) -> list[Axis]:

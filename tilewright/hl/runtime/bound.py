@@ -91,18 +91,40 @@ class BoundKernel:
         """A configuration checked; None stands for the one in use, or the default."""
         return self.config_spec.normalize(config if config is not None else self.config or self.default_config())
 
-    def module(self, config: Config | Mapping[str, Any] | None = None) -> Module:
-        """The generated module for a configuration, with its map of lines."""
-        decision = Decision(self._normal(config), list(self.traced.axes), self.config_spec.facts.entries)
+    def module(
+        self, config: Config | Mapping[str, Any] | None = None, portable: bool = False, comments: bool = True
+    ) -> Module:
+        """The generated module for a configuration, with its map of lines; arguments as of `to_code`."""
+        entries = self.config_spec.facts.entries
+        decision = Decision(self._normal(config), list(self.traced.axes), entries, portable=portable)
         try:
-            return emit_module(self.traced, decision)
+            return emit_module(self.traced, decision, comments)
         except exc.Error as error:
             place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None
 
-    def to_code(self, config: Config | Mapping[str, Any] | None = None) -> str:
-        """The text of the generated module for a configuration."""
-        return self.module(config).text
+    def to_code(
+        self,
+        config: Config | Mapping[str, Any] | None = None,
+        *,
+        portable: bool = False,
+        output_origin_lines: bool | None = None,
+        options: Any = None,
+        emit_repro_caller: bool = False,
+    ) -> str:
+        """The text of the generated module for a configuration.
+
+        Args:
+            config: the configuration; None for the one in use, or the default.
+            portable: write it for Triton: it imports triton instead of tilewright, and tiles have powers of two.
+            output_origin_lines: whether the user's lines stand above what was made of them.
+            options: accepted as in Helion, and without meaning here.
+            emit_repro_caller: as `options`.
+
+        Raises:
+            UnsupportedOperation: `portable` text of something that Triton does not have.
+        """
+        return self.module(config, portable, output_origin_lines is not False).text
 
     to_triton_code = to_code
 
@@ -208,14 +230,22 @@ class BoundKernel:
         return self._reference(self._normal(self.config or self._known()))
 
     def _reference(self, config: Config | None) -> reference.Reference:
-        """The sizes of tiles under a configuration; whole ranges for None."""
-        if config is None:
-            return reference.Reference({})
-        decision = Decision(config, self.traced.axes)
+        """The sizes of tiles under a configuration; whole ranges for None. Rows of different lengths run one by one."""
         loops = [node for graph in self.traced.graphs for node in walk(graph.region) if node.op == "loop"]
-        blocks = {node.line: [decision.block(axis) for axis in node.kwargs["axes"]] for node in reversed(loops)}
+        axes = [axis for node in loops for axis in node.kwargs["axes"]]
+        rows = {atom for axis in axes if axis.kind == "jagged" for dim in axis.parent.dims for atom in dim.atoms}
+        decision = None if config is None else Decision(config, self.traced.axes)
+        blocks = {
+            node.line: [
+                1 if axis.size in rows else None if decision is None else decision.block(axis)
+                for axis in node.kwargs["axes"]
+            ]
+            for node in reversed(loops)
+        }
+        if decision is None:
+            return reference.Reference(blocks)
         registered = [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"]
-        return reference.Reference(blocks, registered, config)
+        return reference.Reference(blocks, registered, decision.config)
 
     def __call__(self, *args: Any) -> Any:
         return self.run(*map(plain, args))

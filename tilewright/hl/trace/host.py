@@ -16,7 +16,7 @@ from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
-from tilewright.hl.symbols import Sym, number_needed, set_hooks, show, substitute
+from tilewright.hl.symbols import Atom, Sym, number_needed, set_hooks, show, substitute
 from tilewright.hl.trace import branches, builtins, carried, loops, statements
 from tilewright.hl.trace.arguments import device_of, host_view, integers
 from tilewright.hl.trace.effects import Effects, effects_of
@@ -51,6 +51,7 @@ class Traced:
         tunables: choices that the program itself leaves to the configuration, by name.
         effects: what a call does besides returning.
         read: names of the numbers that the host reads from tensors, by the place of the expression.
+        actual: what symbols of the host are in the call that binds.
     """
 
     source: Source
@@ -66,6 +67,7 @@ class Traced:
     tunables: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     read: dict[Place, str] = field(default_factory=dict)
+    actual: dict[Atom, int | None] = field(default_factory=dict)
 
 
 class _Equal(Exception):
@@ -172,7 +174,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     guards = list(dict.fromkeys(trace.guards))
     left = trace.graphs, trace.axes, trace.slots
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
-    made.captured, made.tunables, made.read = trace.captured, trace.tunables, trace.read
+    made.captured, made.tunables, made.read, made.actual = trace.captured, trace.tunables, trace.read, trace.actual
     made.effects = effects_of(trace, views)
     return made
 

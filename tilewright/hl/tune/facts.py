@@ -17,7 +17,7 @@ from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Graph, Node, Value, symbols, walk
 from tilewright.hl.passes.flatten import flattens
 from tilewright.hl.passes.roll import rollable
-from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.symbols import Atom, Sym, next_power_of_2
 from tilewright.hl.tune.machine import Machine
 
 
@@ -31,6 +31,7 @@ class Facts:
         slots: the axes that `block_sizes` sizes.
         machine: what it is configured for.
         tunables: choices of the program itself, by name.
+        actual: what extents that are known only at the launch are in the call that binds.
 
     Attributes:
         entries: for each key with a list, what its entries belong to, in order.
@@ -43,6 +44,7 @@ class Facts:
     slots: Sequence[Axis]
     machine: Machine
     tunables: dict[str, Any] = field(default_factory=dict)
+    actual: Mapping[Atom, int | None] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -112,11 +114,13 @@ class Facts:
         return next(axes for axes in (node.kwargs["axes"] for node in loops) if axes[0].id == first)
 
     def largest_tile(self, config: Mapping[str, Any]) -> tuple[int, Value | None]:
-        """(elements of the largest tile under a configuration, that tile); dynamic extents count as 1."""
+        """(elements of the largest tile under a configuration, that tile), with the extents of the call that binds."""
         chunks = dict(zip(self.entries.get("reduction_loops", ()), config.get("reduction_loops", ()), strict=False))
         sizes = dict(zip((axis.size for axis in self.slots), config.get("block_sizes", ()), strict=False))
 
         def lanes(atom: Atom) -> int:
+            if atom.kind == "host":
+                return int(next_power_of_2(self.actual.get(atom) or 1))
             axis = next((axis for axis in self.axes if axis.size == atom), None)
             own = axis.block if axis is not None and type(axis.block) is int else 1
             return int(sizes.get(atom, own))

@@ -42,7 +42,8 @@ class ConfigSpec:
     """
 
     def __init__(self, traced: Traced) -> None:
-        self.facts = Facts(traced.graphs, traced.axes, traced.slots, machine_of(traced.device), traced.tunables)
+        graphs = traced.graphs, traced.axes, traced.slots
+        self.facts = Facts(*graphs, machine_of(traced.device), traced.tunables, traced.actual)
         self.choices = tuple(self._choices())
 
     def _choices(self) -> Iterator[Choice]:
