@@ -1,8 +1,9 @@
 """torch.compile on the CPU through Tilewright, against Inductor's C++ and eager: `python -m benchmarks.inductor`.
 
 Steady state: one process in which Tilewright poses as Triton compiles each graph with both of Inductor's CPU back ends
-and times the three in turns, with one thread. First call: fresh processes with empty caches, importing not included.
-Where there is no C++ compiler the summary says so and the races are with eager alone.
+and times the three in turns, with one thread, by processor time, which other work on the machine changes little. First
+call: fresh processes with empty caches, importing not included. Where there is no C++ compiler the summary says so and
+the races are with eager alone.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def steady(name: str, seconds: float) -> dict[str, float]:
     if has_compiler():
         calls["cpp"] = compiled(name, "cpp")[0]
     with torch.no_grad():
-        return {key: sample.median for key, sample in compare(calls, seconds=seconds).items()}
+        return {key: sample.median for key, sample in compare(calls, seconds=seconds, clock=time.thread_time).items()}
 
 
 def child(*arguments: str) -> Iterator[Any]:

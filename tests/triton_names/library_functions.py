@@ -9,6 +9,7 @@ is a summary in JSON. What each must be told on a machine without a GPU is said,
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -47,118 +48,57 @@ def distribution(*shape: int, log: bool = False) -> Callable[[], Tensor]:
 
 def liger() -> None:
     """One function counts multiprocessors of the devices that it knows: it is told of one without torch's help."""
-    from liger_kernel.ops import (
-        cross_entropy,
-        dyt,
-        fused_add_rms_norm,
-        geglu,
-        group_norm,
-        jsd,
-        kl_div,
-        layer_norm,
-        relu_squared,
-        rms_norm,
-        rope,
-        softmax,
-        sparsemax,
-        swiglu,
-        tvd,
-    )
+    from liger_kernel.ops import dyt, geglu, relu_squared, rope, softmax, sparsemax, swiglu
 
     dyt.infer_device = lambda: "npu"
-
-    def rms(x: Tensor, w: Tensor) -> Tensor:
-        return F.rms_norm(x, (96,), w, 1e-6)
-
-    case("liger rms_norm", lambda x, w: rms_norm.LigerRMSNormFunction.apply(x, w, 1e-6), rms, (30, 96), (96,))
-    case(
-        "liger fused_add_rms_norm",
-        lambda x, r, w: fused_add_rms_norm.LigerFusedAddRMSNormFunction.apply(x, r, w, 1e-6),
-        lambda x, r, w: (rms(x + r, w), x + r),
-        (30, 96),
-        (30, 96),
-        (96,),
-    )
-    case(
-        "liger layer_norm",
-        lambda x, w, b: layer_norm.LigerLayerNormFunction.apply(x, w, b, 1e-6),
-        lambda x, w, b: F.layer_norm(x, (96,), w, b, 1e-6),
-        (30, 96),
-        (96,),
-        (96,),
-    )
-    case(
-        "liger group_norm",
-        lambda x, w, b: group_norm.LigerGroupNormFunction.apply(x, w, b, 6, 3, 1e-5),
-        lambda x, w, b: F.group_norm(x, 3, w, b),
-        (4, 6, 40),
-        (6,),
-        (6,),
-    )
-    case(
-        "liger geglu",
-        geglu.LigerGELUMulFunction.apply,
-        lambda x, y: F.gelu(x, approximate="tanh") * y,
-        (30, 96),
-        (30, 96),
-    )
-    case("liger swiglu", swiglu.LigerSiLUMulFunction.apply, lambda x, y: F.silu(x) * y, (30, 96), (30, 96))
-    case("liger relu_squared", relu_squared.LigerReLUSquaredFunction.apply, lambda x: torch.relu(x) ** 2, (30, 96))
-    case("liger softmax", softmax.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1), (30, 96))
+    rows, ends = (30, 96), (96,)
+    gelu = functools.partial(F.gelu, approximate="tanh")
+    case("liger geglu", geglu.LigerGELUMulFunction.apply, lambda x, y: gelu(x) * y, rows, rows)
+    case("liger swiglu", swiglu.LigerSiLUMulFunction.apply, lambda x, y: F.silu(x) * y, rows, rows)
+    case("liger relu_squared", relu_squared.LigerReLUSquaredFunction.apply, lambda x: torch.relu(x) ** 2, rows)
+    case("liger softmax", softmax.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1), rows)
     case("liger sparsemax", lambda x: sparsemax.LigerSparsemaxFunction.apply(x, -1), plain_sparsemax, (12, 40))
-    case(
-        "liger dyt",
-        dyt.LigerDyTFunction.apply,
-        lambda x, a, g, b: g * torch.tanh(a * x) + b,
-        (30, 96),
-        (1,),
-        (96,),
-        (96,),
-    )
-    case(
-        "liger cross_entropy",
-        lambda x, t: cross_entropy.LigerCrossEntropyFunction.apply(x, t, None)[0],
-        F.cross_entropy,
-        (40, 100),
-        labels(40, 100),
-    )
-    case(
-        "liger cross_entropy smoothed",
-        lambda x, t: cross_entropy.LigerCrossEntropyFunction.apply(x, t, None, 3, 0.0, 0.1)[0],
-        lambda x, t: F.cross_entropy(x, t, ignore_index=3, label_smoothing=0.1),
-        (40, 100),
-        labels(40, 100),
-    )
-    case(
-        "liger kl_div",
-        kl_div.LigerKLDivLossFunction.apply,
-        lambda x, y: F.kl_div(x, y, reduction="batchmean"),
-        distribution(20, 64, log=True),
-        lambda: distribution(20, 64)().detach(),
-    )
-    case(
-        "liger jsd",
-        jsd.LigerJSDFunction.apply,
-        plain_jsd,
-        distribution(20, 64, log=True),
-        lambda: distribution(20, 64, log=True)().detach(),
-    )
-    case(
-        "liger tvd",
-        tvd.LigerTVDLossFunction.apply,
-        lambda p, q: (p - q).abs().sum() / 40,
-        distribution(20, 64),
-        lambda: distribution(20, 64)().detach(),
-    )
-    case(
-        "liger rope",
-        rope.LigerRopeFunction.apply,
-        plain_rope,
-        (2, 4, 12, 32),
-        (2, 2, 12, 32),
-        lambda: angles().cos(),
-        lambda: angles().sin(),
-    )
+    tanh = lambda x, a, g, b: g * torch.tanh(a * x) + b
+    case("liger dyt", dyt.LigerDyTFunction.apply, tanh, rows, (1,), ends, ends)
+    turns = (lambda: angles().cos(), lambda: angles().sin())
+    case("liger rope", rope.LigerRopeFunction.apply, plain_rope, (2, 4, 12, 32), (2, 2, 12, 32), *turns)
+    liger_norms(rows, ends)
+    liger_losses()
+
+
+def liger_norms(rows: tuple[int, ...], ends: tuple[int, ...]) -> None:
+    """Its norms."""
+    from liger_kernel.ops.fused_add_rms_norm import LigerFusedAddRMSNormFunction
+    from liger_kernel.ops.group_norm import LigerGroupNormFunction
+    from liger_kernel.ops.layer_norm import LigerLayerNormFunction
+    from liger_kernel.ops.rms_norm import LigerRMSNormFunction
+
+    rms = lambda x, w: F.rms_norm(x, ends, w, 1e-6)
+    case("liger rms_norm", lambda x, w: LigerRMSNormFunction.apply(x, w, 1e-6), rms, rows, ends)
+    fused = lambda x, r, w: LigerFusedAddRMSNormFunction.apply(x, r, w, 1e-6)
+    case("liger fused_add_rms_norm", fused, lambda x, r, w: (rms(x + r, w), x + r), rows, rows, ends)
+    layer = lambda x, w, b: F.layer_norm(x, ends, w, b, 1e-6)
+    case("liger layer_norm", lambda *x: LigerLayerNormFunction.apply(*x, 1e-6), layer, rows, ends, ends)
+    group = lambda x, w, b: F.group_norm(x, 3, w, b)
+    case("liger group_norm", lambda *x: LigerGroupNormFunction.apply(*x, 6, 3, 1e-5), group, (4, 6, 40), (6,), (6,))
+
+
+def liger_losses() -> None:
+    """Its losses."""
+    from liger_kernel.ops.cross_entropy import LigerCrossEntropyFunction as Entropy
+    from liger_kernel.ops.jsd import LigerJSDFunction
+    from liger_kernel.ops.kl_div import LigerKLDivLossFunction
+    from liger_kernel.ops.tvd import LigerTVDLossFunction
+
+    classes = ((40, 100), labels(40, 100))
+    case("liger cross_entropy", lambda x, t: Entropy.apply(x, t, None)[0], F.cross_entropy, *classes)
+    smooth = functools.partial(F.cross_entropy, ignore_index=3, label_smoothing=0.1)
+    case("liger cross_entropy smoothed", lambda x, t: Entropy.apply(x, t, None, 3, 0.0, 0.1)[0], smooth, *classes)
+    target, log_target = (lambda log=log: distribution(20, 64, log=log)().detach() for log in (False, True))
+    kl_div = functools.partial(F.kl_div, reduction="batchmean")
+    case("liger kl_div", LigerKLDivLossFunction.apply, kl_div, distribution(20, 64, log=True), target)
+    case("liger jsd", LigerJSDFunction.apply, plain_jsd, distribution(20, 64, log=True), log_target)
+    case("liger tvd", LigerTVDLossFunction.apply, lambda p, q: (p - q).abs().sum() / 40, distribution(20, 64), target)
 
 
 def angles() -> Tensor:
