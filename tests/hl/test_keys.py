@@ -24,6 +24,22 @@ def test_epilogues_are_stored_in_parts(parts, columns):
     close(bound.compile_config(config)(x, y), (x @ y).relu())
 
 
+@hl.kernel
+def pairs_of(x):
+    out = torch.empty(x.size(0), x.size(1) // 2)
+    for rows, columns in hl.tile(out.shape):
+        pair = x[rows, columns.begin * 2 : columns.begin * 2 + columns.block_size * 2]
+        out[rows, columns] = pair.reshape(rows.block_size, columns.block_size, 2).sum(-1)
+    return out
+
+
+@pytest.mark.parametrize("form", ["block_ptr", "tensor_descriptor"])
+def test_slices_that_begin_at_a_tile_are_no_rectangles_of_a_form(form):
+    x = torch.randn(9, 24)
+    bound = pairs_of.bind((x,))
+    close(bound.compile_config(hl.Config(block_sizes=[4, 8], indexing=form))(x), x.reshape(9, 12, 2).sum(-1))
+
+
 def test_threads_of_a_launch():
     x, y = torch.randn(20, 24), torch.randn(24, 30)
     bound = product.bind((x, y))

@@ -211,3 +211,20 @@ def test_kernels_do_not_call_kernels():
 
     with pytest.raises(exc.NestedKernelCallsNotSupported, match="applied"):
         outer(torch.randn(5))
+
+
+def test_kernels_inside_of_functions_read_variables_around_them():
+    table, factor, parts = torch.randn(20), 2.0, {"more": [torch.randn(20)]}
+
+    @hl.kernel(config=hl.Config(block_sizes=[8]))
+    def kernel(x):
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size(0)):
+            out[tile] = x[tile] * factor + table[tile] + parts["more"][0][tile]
+        return out
+
+    x = torch.randn(20)
+    close(kernel(x), x * 2 + table + parts["more"][0])
+    factor, table = 3.0, torch.randn(20)
+    parts["more"] = [torch.randn(20)]
+    close(kernel(x), x * 3 + table + parts["more"][0])

@@ -227,6 +227,10 @@ class DataDependentOutputShapeNotSupported(UnsupportedOperation):
     """The shape of the result would depend on data."""
 
 
+class ConstantNeeded(Error):
+    """A floating-point argument cannot stay one: it becomes a constant of the compiled code."""
+
+
 class LeakedSample(Error):
     """The kernel depends on a size or a value that the trace invented."""
 

@@ -198,9 +198,13 @@ def is_chosen(value: Sym) -> bool:
 _hooks: dict[str, Callable[..., Any]] = {}
 
 
-def set_hooks(compare: Callable[[str, Any, Any], Any], divide: Callable[[Any, Any], Any]) -> None:
-    """What comparing and dividing symbols does while a kernel is traced."""
-    _hooks["compare"], _hooks["divide"] = compare, divide
+def set_hooks(
+    compare: Callable[[str, Any, Any], Any],
+    divide: Callable[[Any, Any], Any],
+    mixed: Callable[[str, Any, Any], Any],
+) -> None:
+    """What comparing, dividing and arithmetic with floating-point numbers does while a kernel is traced."""
+    _hooks["compare"], _hooks["divide"], _hooks["mixed"] = compare, divide, mixed
 
 
 def compare(op: str, left: Any, right: Any) -> Any:
@@ -268,6 +272,8 @@ def maximum(left: Any, right: Any) -> Any:
 def _linear(left: Sym, right: Any, sign: int) -> Any:
     if type(right) is int:
         return make(left.terms, left.constant + sign * right)
+    if isinstance(right, float):
+        return _hooks["mixed"]("+" if sign > 0 else "-", left, right)
     if not isinstance(right, Sym):
         return NotImplemented
     terms = dict(left.terms)
@@ -297,6 +303,8 @@ def next_power_of_2(value: Any) -> Any:
 
 
 def _opaque(op: str, *args: Any) -> Any:
+    if any(isinstance(arg, float) for arg in args):
+        return _hooks["mixed"](op, *args)
     if any(not isinstance(arg, int) or isinstance(arg, bool) for arg in args):
         return NotImplemented
     return Sym.of(Atom("op", op, args=args, sample=_RUN[op](*map(sample, args))))

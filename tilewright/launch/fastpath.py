@@ -96,7 +96,9 @@ def _reader(param: Param, cls: type) -> _Reader | None:
     if fixed and not fixed.startswith("*"):
         return None
     torch = sys.modules.get("torch")
-    if torch is not None and cls in (torch.Tensor, torch.nn.Parameter):
+    if (
+        torch is not None and hasattr(torch, "Tensor") and cls in (torch.Tensor, torch.nn.Parameter)
+    ):  # else it is half imported
         return _TENSOR
     return _NUMPY if cls is np.ndarray else None
 

@@ -11,7 +11,7 @@ from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.emit.lines import Line, Lines
 from tilewright.hl.emit.names import Names
-from tilewright.hl.graph.nodes import HostTensor, Region, Value, operands
+from tilewright.hl.graph.nodes import HostNumber, HostTensor, Region, Value, operands
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.rows.dtypes import NAMES, literal
 from tilewright.hl.rows.table import ROWS
@@ -59,6 +59,9 @@ class Kernel:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
         if isinstance(arg, Sym):
             return self.symbol(arg)
+        if isinstance(arg, HostNumber):
+            self.scalars.setdefault(arg.name, arg.text)
+            return arg.name
         if isinstance(arg, torch.dtype):
             return self.dtype(arg)
         if not isinstance(arg, Value):

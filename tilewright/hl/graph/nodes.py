@@ -52,6 +52,22 @@ class HostTensor:
 
 
 @dataclass(frozen=True)
+class HostNumber:
+    """A floating-point number of the launcher.
+
+    Args:
+        name: name of the kernel argument.
+        text: expression of the launcher.
+    """
+
+    name: str = field(compare=False)
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Subscript:
     """How one dimension of a host tensor is indexed.
 

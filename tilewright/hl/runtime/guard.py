@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.runtime import door
+from tilewright.hl.trace.numbers import float_text
 from tilewright.hl.trace.offsets import LIMIT
 from tilewright.hl.trace.outside import Read, check
 
@@ -36,7 +37,7 @@ def make_holds(parameters: list[str], facts: list[tuple[str, Any]], found: list[
 
 def _facts(facts: list[tuple[str, Any]], found: list[Read], known: dict[str, Any]) -> list[str]:
     checks = [check(read, at, known) for at, read in enumerate(found)]
-    return checks + [f"({text}) == {expected!r}" for text, expected in facts]
+    return checks + [f"({text}) == {float_text(expected)}" for text, expected in facts]
 
 
 def make_guard(
@@ -91,9 +92,9 @@ def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> li
                 return None  # whether offsets pass 32 bits is found the general way
             checks.append(f"{name}.untyped_storage().nbytes() < {LIMIT}")
         return checks
-    if type(argument) is int:
+    if type(argument) in (int, float):  # what of them is a constant is among the facts
         return checks
-    if argument is None or type(argument) in (bool, float, str):
+    if argument is None or type(argument) in (bool, str):
         return [*checks, f"{name} == {constant('value', argument)}"]
     if isinstance(argument, FunctionType):  # what it reads is among the facts
         return [*checks, f"{name}.__code__ is {constant('code', argument.__code__)}"]

@@ -24,8 +24,8 @@ def key_of(argument: Any, static: bool) -> Any:
             return argument.dtype, argument.device, argument.shape, argument.stride()
         ones = tuple(step == 1 for step in argument.stride())
         return argument.dtype, argument.device, argument.dim(), ones, reaches(argument)
-    if type(argument) is int:
-        return int
+    if type(argument) in (int, float):
+        return type(argument)
     if isinstance(argument, ConstExpr):
         return argument
     if isinstance(argument, list | tuple):

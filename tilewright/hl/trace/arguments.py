@@ -9,12 +9,13 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.trace import carried
+from tilewright.hl.trace.numbers import number
 from tilewright.hl.trace.offsets import reaches
 from tilewright.hl.trace.samples import literals
 from tilewright.hl.trace.state import Trace
 
 
-def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool) -> Any:
+def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, floats: bool) -> Any:
     """What host code sees for an argument, or for a part of one.
 
     Args:
@@ -22,6 +23,7 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool) -> 
         argument: the actual object.
         path: the name of the parameter and the keys below it.
         static: whether sizes and strides are constants.
+        floats: whether floating-point numbers are.
     """
     if isinstance(argument, torch.Tensor):
         return meta_tensor(trace, argument, path, static)
@@ -29,8 +31,12 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool) -> 
         return argument.value
     if isinstance(argument, int) and not isinstance(argument, bool):
         return trace.host_symbol(carried.path_name(path), carried.path_text(path), argument)
+    if type(argument) is float:
+        if not floats:
+            return number(trace, carried.path_text(path), argument, carried.path_name(path))
+        trace.guards.append((carried.path_text(path), argument))
     children = carried.children(argument)
-    items = {key: host_view(trace, item, (*path, key), static) for key, item in children}
+    items = {key: host_view(trace, item, (*path, key), static, floats) for key, item in children}
     return carried.rebuilt(argument, items) if children else argument
 
 
@@ -59,6 +65,11 @@ def integers(argument: Any) -> list[int]:
         return list(literals(tuple(argument.shape), argument.stride()))
     children = carried.children(argument)
     return [n for _, item in children for n in integers(item)] if children else list(literals(argument))
+
+
+def has_floats(argument: Any) -> bool:
+    """Whether there are floating-point numbers among arguments."""
+    return type(argument) is float or any(has_floats(item) for _, item in carried.children(argument))
 
 
 def device_of(arguments: Any) -> Any:

@@ -24,6 +24,8 @@ def _float(value: Any = 0.0) -> Any:
         return value / 1
     if isinstance(value, torch.Tensor) and _is_tile(value):
         return value.to(torch.float32)
+    if isinstance(value, builtins.float):
+        return value  # a number of the launcher stays one
     return builtins.float(value)
 
 

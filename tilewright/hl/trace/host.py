@@ -18,10 +18,11 @@ from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
 from tilewright.hl.symbols import Atom, Sym, number_needed, set_hooks, show, substitute
 from tilewright.hl.trace import branches, builtins, carried, loops, statements
-from tilewright.hl.trace.arguments import device_of, host_view, integers
+from tilewright.hl.trace.arguments import device_of, has_floats, host_view, integers
 from tilewright.hl.trace.effects import Effects, effects_of
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
+from tilewright.hl.trace.numbers import OPERATIONS, combined
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 from tilewright.hl.trace.source import Source
@@ -50,6 +51,7 @@ class Traced:
         device: the device of the kernel's tensors.
         tunables: choices that the program itself leaves to the configuration, by name.
         effects: what a call does besides returning.
+        why_constant: why floating-point arguments are constants of the code, or "" where they are arguments.
         read: names of the numbers that the host reads from tensors, by the place of the expression.
         actual: what symbols of the host are in the call that binds.
     """
@@ -66,6 +68,7 @@ class Traced:
     captured: dict[str, Any] = field(default_factory=dict)
     tunables: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
+    why_constant: str = ""
     read: dict[Place, str] = field(default_factory=dict)
     actual: dict[Atom, int | None] = field(default_factory=dict)
 
@@ -88,7 +91,8 @@ class _Request:
     options: Any
     outside: list[Read]
     constants: set[int]
-    equal: dict[str, str]
+    equal: dict[str, str] = field(default_factory=dict)
+    floats: bool = True
 
 
 def trace_kernel(
@@ -108,7 +112,20 @@ def trace_kernel(
     """
     found = list(arguments.values()) + [read.value for read in outside]
     constants = {*source.integers(), *(n for item in found for n in integers(item))}
-    request = _Request(source, scope, arguments, options, outside, constants, {})
+    given = source, scope, arguments, options, outside, constants
+    if not (options.check_trace and any(map(has_floats, arguments.values()))):
+        return _with_constants(_Request(*given))
+    try:
+        return _checked(_Request(*given, floats=False), 0)
+    except Exception as error:  # whatever code of the user and of PyTorch raises for a value that is not the right one
+        reason = error
+    made = _with_constants(_Request(*given))
+    made.why_constant = getattr(reason, "message", str(reason)).splitlines()[0]
+    return made
+
+
+def _with_constants(request: _Request) -> Traced:
+    """A trace in which floating-point arguments are constants."""
     try:
         return _checked(request, 0)
     except exc.Error as error:
@@ -161,7 +178,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     elsewhere = torch.get_default_device().type != "cpu"  # samples are on the CPU whatever the user's default
     with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
-            names[name] = host_view(trace, argument, (name,), request.options.static_shapes)
+            names[name] = host_view(trace, argument, (name,), request.options.static_shapes, request.floats)
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         with FunctionMode(trace), DispatchMode(trace), suppress(Left):
@@ -190,7 +207,8 @@ def _compare(first: Traced, second: Traced) -> None:
         raise exc.LeakedSample(
             named(first.axes, f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}"),
             errors.Location(first.source.file, line, function=first.source.name),
-            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code",
+            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code; "
+            "write n * 0.5, not 0.5 * n",
         )
 
 
@@ -235,11 +253,21 @@ def _is_atom(value: Any) -> bool:
 
 
 def _divide_symbols(left: Any, right: Any) -> Any:
+    return _mixed("/", left, right)
+
+
+def _mixed(op: str, left: Any, right: Any) -> Any:
+    """Arithmetic of a symbol whose result is a floating-point number: the launcher's, or the device's."""
     trace = current()
+    made = combined(op, left, right) if trace is not None else NotImplemented
+    if made is not NotImplemented:
+        return made
     if trace is None or trace.region is None:
         raise number_needed(left if isinstance(left, Sym) else right)
     pair = [trace.scalar(one) if isinstance(one, Sym) else one for one in (left, right)]
-    return pair[0] / pair[1] if isinstance(pair[0], torch.Tensor) else pair[1].reciprocal() * pair[0]
+    if not isinstance(pair[0], torch.Tensor):
+        pair[0] = trace.number(pair[0])
+    return OPERATIONS[op](*pair)
 
 
-set_hooks(_compare_symbols, _divide_symbols)
+set_hooks(_compare_symbols, _divide_symbols, _mixed)

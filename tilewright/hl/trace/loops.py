@@ -18,6 +18,7 @@ from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, ha
 from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.messages import type_text
+from tilewright.hl.trace.numbers import Number
 from tilewright.hl.trace.offsets import is_wide, range_is_wide
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.statements import Interpreter
@@ -277,6 +278,8 @@ def _differs(left: Any, right: Any) -> bool:
         return not (isinstance(left, int) and isinstance(right, int) and same(left, right))
     if isinstance(left, Tile) or isinstance(right, Tile):
         return False  # loop variables
+    if isinstance(left, Number) or isinstance(right, Number):
+        return left is not right and repr(left) != repr(right)
     if isinstance(left, bool | int | float) and isinstance(right, bool | int | float):
         return type(left) is not type(right) or left != right
     return isinstance(left, Value | bool | int | float) and left is not right

@@ -23,6 +23,7 @@ from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import shape_arguments
 from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.indexing import load, store
+from tilewright.hl.trace.numbers import check_held, recognized
 from tilewright.hl.trace.parts import assign_part, part
 from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
@@ -240,6 +241,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return self._alias(function, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(function, name[:-1], args, kwargs)
+        if trace.numbers:
+            args, kwargs = tuple(recognized(trace, list(args))), {k: recognized(trace, v) for k, v in kwargs.items()}
         recipe = RECIPES.get(name)
         if recipe is not None:
             with self:
@@ -250,6 +253,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         if row is None:
             return self._decomposed(function, name, args, kwargs)
         held, named = row.arguments(args, kwargs)
+        if trace.numbers:
+            check_held(name, [args, kwargs], [held, named])
         out = _sampled(function, args, kwargs)
         return trace.record(name, held, out, named, row.compute_type(args, out))
 
@@ -278,6 +283,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _decomposed(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function._can_decompose():
+            if self.trace.numbers:
+                check_held(name, [args, kwargs], ())
             with self:
                 out = function.decompose(*args, **kwargs)
             if out is not NotImplemented:

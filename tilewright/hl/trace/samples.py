@@ -31,6 +31,7 @@ class Sampling:
         extents = [prime for prime in _EXTENTS if all(n % prime for n in numbers)]
         self.round = round
         self._axes, self._extents = free[round:], extents[round:]
+        self.fractions = 0
         self.taken = 0, 0  # axes and extents; a pass that is thrown away gives its own back
 
     def axis(self) -> int:
@@ -44,6 +45,11 @@ class Sampling:
         axes, extents = self.taken
         self.taken = axes, extents + 1
         return self._extents[extents]
+
+    def fraction(self) -> float:
+        """The next number for a floating-point argument: between 0.5 and 1, the same in float32."""
+        self.fractions += 1
+        return (2 * (1100 + 61 * self.round + self.fractions) + 1) / 4096
 
     def scalar(self, dtype: Any) -> Any:
         """The datum of sample tensors: never 0, as integers are divided by it."""

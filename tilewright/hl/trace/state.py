@@ -12,7 +12,7 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
-from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value
+from tilewright.hl.graph.nodes import Graph, HostNumber, HostTensor, Node, Region, Value, leaves, values
 from tilewright.hl.symbols import Atom, Sym, show, substitute
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
@@ -46,6 +46,7 @@ class Trace:
         captured: those of them that the launcher must have, by the names that it gives them.
         drawn: how many calls drew random numbers with a seed of the launcher.
         repeats: how many loops of unknown length (`while`) are open.
+        numbers: floating-point numbers of the launcher, by the values that the trace invented for them.
         written: memory of tensors of the host that is written, by identity.
         writes_anywhere: whether something is stored at addresses that are data.
         file: path of the user's file.
@@ -73,6 +74,7 @@ class Trace:
         self.equal: dict[str, str] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
         self.drawn = self.repeats = 0
+        self.numbers: dict[float, Any] = {}
         self.written: set[int] = set()
         self.writes_anywhere = False
         self.outside: dict[int, Read] = {}
@@ -179,6 +181,8 @@ class Trace:
         assert self.region is not None
         node = Node(op, tuple(self.lift(arg) for arg in args), {}, self.line, compute=compute)
         node.kwargs = {name: self.lift(arg) for name, arg in (kwargs or {}).items()}
+        if self.numbers:
+            _check_numbers(node, samples)
         self.region.nodes.append(node)
         for tensor in samples if isinstance(samples, tuple | list) else (samples,):
             if isinstance(tensor, torch.Tensor):
@@ -190,7 +194,8 @@ class Trace:
         if isinstance(arg, list | tuple):
             return [self.lift(item) for item in arg]
         if not isinstance(arg, torch.Tensor):
-            return arg
+            known = self.numbers.get(arg.real) if isinstance(arg, float) else None
+            return arg if known is None else known.held
         value = self.value(arg)
         if value is not None:
             return value
@@ -202,7 +207,7 @@ class Trace:
             )
         if arg.dim() == 0:
             with self.silence():
-                return arg.item()
+                return self.lift(arg.item())
         raise exc.UnsupportedPythonType("a tensor that was made neither by this kernel's loops nor on its host side")
 
     def scalar(self, symbol: Sym) -> Any:
@@ -325,6 +330,26 @@ def raw_shape(tensor: Any) -> tuple[int, ...]:
     """The plain sizes of a tensor, past any mode."""
     with torch._C.DisableTorchFunction():
         return tuple(tensor.shape)
+
+
+def _check_numbers(node: Node, samples: Any) -> None:
+    """Refuse numbers of the launcher where the code depends on them, or more than float32 is needed.
+
+    Raises:
+        ConstantNeeded: they must be constants.
+    """
+    if any(isinstance(leaf, HostNumber) for leaf in leaves(node.kwargs)):
+        raise exc.ConstantNeeded(f"the code of {node.op} depends on a number of the host")
+    if not any(isinstance(leaf, HostNumber) for leaf in leaves(node.args)):
+        return
+    made = samples if isinstance(samples, tuple | list) else (samples,)
+    types = {node.compute, *(one.dtype for one in made if isinstance(one, torch.Tensor))}
+    types |= {value.dtype for value in values(node.args)}
+    if torch.float64 in types:
+        raise exc.ConstantNeeded(
+            "a number of the host takes part in float64, and numbers that kernels get are float32",
+            hint="make it a constant with hl.constexpr or hl.specialize, or pass it as a tensor",
+        )
 
 
 def memory_of(tensor: Any) -> int:
