@@ -14,6 +14,7 @@ import tilewright.language
 from tilewright.ops.builtin import METHODS
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import tensor
+from tilewright.tools.remains import REMAINS
 from tilewright.tools.surface import DESCRIPTOR_MEMBERS, GROUPS, MEMBERS, MODULES, REFUSED_ON, REMARKS
 
 _HEAD = """\
@@ -89,4 +90,7 @@ def markdown() -> str:
         here = [f"`{name}`" for name in listed.split() if f"{cls}.{name}" not in lost]
         gone = [f"`{name}`" for name in listed.split() if f"{cls}.{name}" in lost]
         parts.append(f"## {title}\n\nThere: {', '.join(here)}.\n\nMissing: {', '.join(gone) or 'none'}.\n")
+    for title, remaining in REMAINS.items():
+        lines = ["| what | why |", "| --- | --- |", *(f"| {what} | {why} |" for what, why in remaining)]
+        parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts).rstrip() + "\n"
