@@ -16,7 +16,7 @@ LIMIT = 2**31
 def reaches(tensor: Any) -> bool:
     """Whether the offset of the last element of a tensor passes 32 bits."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return sum((extent - 1) * step for extent, step in pairs if extent) >= LIMIT
+    return bool(sum((extent - 1) * step for extent, step in pairs if extent) >= LIMIT)
 
 
 def is_wide(trace: Trace, name: str, shape: tuple[Any, ...]) -> bool:
