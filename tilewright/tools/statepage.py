@@ -25,7 +25,8 @@ edit those. "CPU" is compiled code, "interpreter" the mode in which kernels run 
 "CUDA" compiled code for NVIDIA GPUs. A refused name exists and raises an error that says what the table says; what is
 said of the CPU holds for the interpreter too. Every name has a kernel in `tests/gpu/language_kernels.py`: it runs on a
 GPU, and where there is none it is compiled and simulated. What works in PyTorch is in [torch.md](torch.md), every
-name of Triton's host side in [state_host.md](state_host.md).
+name of Triton's host side in [state_host.md](state_host.md), what runs under the name `triton` (Inductor, Helion,
+libraries, with their versions) in [as_triton.md](as_triton.md).
 """
 
 
