@@ -63,6 +63,9 @@ test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its o
 test-inductor: $(VENV)-inductor/.inductor ## torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
+test-libraries: $(VENV)-libraries/.libraries ## install liger-kernel, flash-linear-attention and FlagGems in an environment of their own and run functions of theirs on the CPU
+	@FLAGGEMS_CACHE_DIR=$(VENV)-libraries/flaggems $(VENV)-libraries/bin/python -m tilewright.as_triton -m tests.triton_names.library_functions
+
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
 
@@ -126,4 +129,12 @@ $(VENV)-inductor/.inductor: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright and PyTorch into $(VENV)-inductor"
 	@$(BIN)/python -m venv $(VENV)-inductor
 	@$(VENV)-inductor/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch,test]' expecttest
+	@touch $@
+
+# Libraries as they are installed, without what they would bring: Triton, and models that need a GPU.
+$(VENV)-libraries/.libraries: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright, PyTorch, liger-kernel 0.8.5, flash-linear-attention 0.6.0 and FlagGems 5.0.2 into $(VENV)-libraries"
+	@$(BIN)/python -m venv $(VENV)-libraries
+	@$(VENV)-libraries/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch]' packaging einops pyyaml sqlalchemy
+	@$(VENV)-libraries/bin/python -m pip install --disable-pip-version-check --quiet --no-deps liger-kernel==0.8.5 flash-linear-attention==0.6.0 fla-core==0.6.0 flag-gems==5.0.2
 	@touch $@

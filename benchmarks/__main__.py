@@ -16,6 +16,7 @@ from benchmarks.contests import CONTESTS, Outcome, decide
 from benchmarks.launch_race import race
 from benchmarks.startup import Timing, compile_times, import_time, launch_time
 from benchmarks.torch_ops import torch_times
+from benchmarks.warm_start import warm_start_times
 
 
 @click.command()
@@ -56,6 +57,8 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
             timings.append(import_time(runs))
         if only in "compile":
             timings.extend(compile_times(runs, lambda example: step(f"compile {example}")))
+        if only in "warm start":
+            timings.extend(warm_start_times(runs))
         if only in "hl times":
             timings.extend(hl.times(runs))
         if only in "compile growth":

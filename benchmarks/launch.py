@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import tilewright
-import tilewright.language as tl
+from benchmarks.launch_race import race
 from tilewright.backends.cpu.device import KernelCode, make_launch, team
 from tilewright.backends.llvm.codegen import Library, compile_object, load
 from tilewright.backends.llvm.features import host
@@ -110,34 +109,6 @@ def launch_table(library: Library) -> dict[str, float]:
     return {name: best_microseconds(body) for name, body in bodies.items()}
 
 
-@tilewright.jit
-def nothing(a, b, c, d, e, f, n, m, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Six arrays, two integers and a constant."""
-
-
-def race(rounds: int = 60, calls: int = 500) -> dict[str, float]:
-    """Median microseconds of a launch of a compiled kernel and of torch.add(out=), each round in turn."""
-    a, b, c, d, e, f = (torch.zeros(64) for _ in range(6))
-    x, grid = torch.zeros(8), (1,)
-    for _ in range(3):
-        nothing[grid](a, b, c, d, e, f, 100, 9, BLOCK=64)
-    kept, in_python = nothing[grid], nothing._binder._in_python  # type: ignore[union-attr]
-    bodies: dict[str, Callable[[], Any]] = {
-        "kernel[grid](...), 9 arguments": lambda: nothing[grid](a, b, c, d, e, f, 100, 9, BLOCK=64),
-        "kept = kernel[grid]; kept(...)": lambda: kept(a, b, c, d, e, f, 100, 9, BLOCK=64),
-        "binder in generated Python": lambda: in_python(grid, a, b, c, d, e, f, 100, 9, BLOCK=64),
-        "torch.add(out=), 8 elements": lambda: torch.add(x, x, out=x),
-    }
-    times: dict[str, list[float]] = {name: [] for name in bodies}
-    for _ in range(rounds):
-        for name, body in bodies.items():
-            begin = time.perf_counter()
-            for _ in range(calls):
-                body()
-            times[name].append((time.perf_counter() - begin) / calls * 1e6)
-    return {name: statistics.median(rows) for name, rows in times.items()}
-
-
 def sharing_table(library: Library, rounds: int = 300) -> dict[str, dict[str, float]]:
     """Median microseconds of torch.add on 64K elements and of a kernel, alone and in turn, by kind of threads."""
     big = torch.zeros(1 << 16)
@@ -176,7 +147,7 @@ def main() -> None:
     launches = launch_table(library)
     threads = team.describe()
     sharing = sharing_table(library)
-    against = race()
+    against = {timing.case: timing.seconds * 1e6 for timing in race()}
     if as_json:
         print(
             json.dumps({"threads": threads, "launch_us": launches, "race_us": against, "sharing_us": sharing}, indent=2)
@@ -185,7 +156,7 @@ def main() -> None:
     print(f"threads: {threads}\n\nlaunch of an empty kernel, microseconds")
     for name, value in launches.items():
         print(f"  {name:44}{value:8.2f}")
-    print("\n6 torch tensors, 2 integers, 1 constant, in turns with torch, median microseconds")
+    print("\nforms of launches of an empty compiled kernel, in turns with torch, median microseconds")
     for name, value in against.items():
         print(f"  {name:44}{value:8.2f}")
     print("\nalternating with torch, median microseconds")

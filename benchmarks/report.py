@@ -75,8 +75,7 @@ def write(path: Path | None, outcomes: Iterable[Outcome], timings: Iterable[Timi
     document = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
-        "commit": _commit(),
-        "machine": _machine(),
+        **where(),
         "races": [_race(outcome) for outcome in outcomes],
         "times": [
             {
@@ -88,6 +87,11 @@ def write(path: Path | None, outcomes: Iterable[Outcome], timings: Iterable[Timi
     }  # fmt: skip
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
+
+
+def where() -> dict[str, Any]:
+    """Commit and machine of a measurement."""
+    return {"commit": _commit(), "machine": _machine()}
 
 
 def _race(outcome: Outcome) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,11 +89,20 @@ def compile_times(runs: int, step: Callable[[str], None]) -> Iterator[Timing]:
 
 
 def _child(*arguments: str, cache: str | None = None) -> Any:
-    """Run Python with `arguments` and return the JSON that it prints."""
+    return child_of([sys.executable, *arguments], cache)
+
+
+def child_of(command: Sequence[str], cache: str | Path | None = None) -> Any:
+    """Run a program and return the JSON that it prints.
+
+    Args:
+        command: of Python.
+        cache: folder of its disk cache. Bytecode is kept beside that, as where packages are installed.
+    """
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]))
     if cache is not None:
-        environment["TILEWRIGHT_CACHE_DIR"] = cache
-    command = [sys.executable, *arguments]
+        environment |= {"TILEWRIGHT_CACHE_DIR": str(cache), "PYTHONPYCACHEPREFIX": f"{cache}-bytecode"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")

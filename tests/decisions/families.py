@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.decisions.add import ADD
 from tests.decisions.examples import example_kernels
+from tests.decisions.further import FURTHER
 from tests.decisions.harness import Spelling
 from tests.decisions.layer_norm import LAYER_NORM
 from tests.decisions.matmul import MATMUL
@@ -20,7 +21,9 @@ FAMILIES = {
     "examples": ("avx2", "avx512", "amx", "cuda90"),
 }
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
-_SPELLINGS = {"add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS}
+_SPELLINGS = {
+    "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
+}  # fmt: skip
 
 
 def kernels_of(family: str) -> list[Spelling]:

@@ -16,6 +16,7 @@ ONE_ROW_OF_LINEAR: list[Spelling] = []
 ONE_ROW_OF_INT4: list[Spelling] = []
 INT8: list[Spelling] = []
 EPILOGUES: list[Spelling] = []
+ODD_SUMS: list[Spelling] = []
 
 
 # --- out[n] = sum over k of x[k] w[k, n], w of bf16 --------------------------------------------------------------
@@ -217,4 +218,13 @@ def persistent_programs(a, b, bias, out, m, n, k, BM: tl.constexpr, BN: tl.const
         tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
 
 
-FURTHER = ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES
+# --- sums of rows of an odd width -----------------------------------------------------------------------------------
+
+
+@spelled(ODD_SUMS, "*fp32:16, *fp32:16, i32, 13")
+def sums_of_thirteen(x, out, rows, COLUMNS: tl.constexpr):
+    i, j = tl.program_id(0), tl.arange(0, COLUMNS)
+    tl.store(out + i, tl.sum(tl.load(x + i * COLUMNS + j), 0))
+
+
+FURTHER = ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES + ODD_SUMS

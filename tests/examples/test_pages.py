@@ -33,6 +33,18 @@ def test_python_of_other_pages_runs(page, tmp_path, monkeypatch):
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "page"})
 
 
+def test_the_page_on_speed_runs_and_its_rows_are_measured(tmp_path):
+    page = (DOCS / "fast_on_cpu.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "block.py"
+    path.write_text(HEADER + block, encoding="utf-8")
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "block"})
+    for letter, module in (("A", "advice"), ("F", "forms")):
+        text = (DOCS.parent / "benchmarks" / f"{module}.py").read_text(encoding="utf-8")
+        rows = re.findall(rf"`{letter} (\w+|\"[^\"]+\")`", page)
+        assert rows and all(f'f"{row.strip(chr(34))}' in text for row in rows), rows
+
+
 @pytest.mark.parametrize("page", ["caching.md", "tuning.md", "launching.md"])
 def test_settings_of_other_pages_exist(page):
     known = {variable for _, variable, _, _ in knobs.describe()}

@@ -276,7 +276,7 @@ def shape_text(shape: Shape) -> str:
 
 def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
-    from tests.fuzz import arithmetic, combine, control, memory, programs, shapes  # noqa: F401  (they register their families)
+    from tests.fuzz import arithmetic, combine, control, memory, programs, runs, shapes  # noqa: F401  (they register their families)
     from tests.fuzz.memory import load_new, store
     from tests.fuzz.products import product
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright.base.errors import (
     ArgumentError,
     DeviceError,
@@ -387,3 +388,13 @@ def test_bind_only(kernel: Recorder) -> None:
     with pytest.raises(ArgumentError, match="multiple values"):
         kernel.binder.bind(X, x=Y)
     assert kernel.calls == [] and kernel.launched == []
+
+
+@pytest.mark.parametrize("name", ["_tw_extra", "_tw_options", "_tw_grid", "_tw_"])
+def test_parameters_cannot_have_the_names_of_the_launcher(name, tmp_path):
+    scope: dict = {}
+    path = tmp_path / "kernel.py"
+    path.write_text(f"def kernel(x, {name}):\n    pass\n")
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    with pytest.raises(ArgumentError, match=f"no parameter can be called `{name}`"):
+        tilewright.jit(scope["kernel"])[(1,)](X, 1)

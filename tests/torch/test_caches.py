@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,11 @@ print(json.dumps(report))
 """
 
 
+def torch_version() -> tuple[int, ...]:
+    """Of the torch that the processes load, which this one need not."""
+    return tuple(map(int, version("torch").split(".")[:2]))
+
+
 class Bench:
     """A folder with a module of kernels, caches of its own, and processes that run in it."""
 
@@ -120,7 +126,8 @@ class Bench:
 def test_caches_and_saved_programs(tmp_path: Path) -> None:
     """Unchanged and moved kernels hit; an edit of a kernel, a callee or a global misses; old code never runs."""
     bench = Bench(tmp_path, KERNELS, SCRIPT)
-    with_package = shutil.which("g++") is not None  # packages hold a shared library
+    # Packages hold a shared library; the loader of torch 2.11 dies of operators that nobody has registered.
+    with_package = shutil.which("g++") is not None and torch_version() >= (2, 12)
     names = ["object source", "object call", "object space", "bare", "name"]
     first = bench.run("package" if with_package else "")
     assert first == {name: [2.0, 0] for name in names}
@@ -145,4 +152,4 @@ def test_caches_and_saved_programs(tmp_path: Path) -> None:
     assert isinstance(bench.run("")["saved"], str)
     assert "put the module on the path, or import user_kernels" in bench.errors
     if not with_package:
-        pytest.skip("AOTInductor packages need a C++ compiler; everything else was checked")
+        pytest.skip("AOTInductor packages need a C++ compiler and torch 2.12; everything else was checked")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -150,21 +150,14 @@ def complete_options(given: Mapping[str, Any], target: Target) -> Options:
 
 @functools.cache
 def fingerprint() -> str:
-    """Identifies this version of Tilewright, wherever it is installed: the content of each of its files.
+    """Identifies this version of Tilewright, wherever it is installed: the content of each file that code depends on.
 
     The content is read when name, size or time of a file has changed since this machine last looked.
     """
     root = str(Path(__file__).resolve().parent.parent)
-    files = []
-    for folder, folders, names in os.walk(root):  # several times as fast as Path.rglob
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        files += [os.path.join(folder, name) for name in names if name.endswith(".py")]
-    files.sort()
-    rows = [root, __version__]
-    for path in files:
-        status = os.stat(path)
-        rows.append(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}")
-    stamp = hashlib.sha256(";".join(rows).encode()).hexdigest()
+    files = dict(sorted(_files(root)))
+    rows = [f"{path}:{status.st_size}:{status.st_mtime_ns}" for path, status in files.items()]
+    stamp = hashlib.sha256(";".join([__version__, *rows]).encode()).hexdigest()
     known = _remembered.get_bytes(stamp)
     if known is None:
         known = _content_of(files, root).encode()
@@ -172,10 +165,28 @@ def fingerprint() -> str:
     return known.decode()
 
 
+def _files(root: str) -> list[tuple[str, os.stat_result]]:
+    """Path and status of the Python files that code depends on; ten times as fast as `Path.rglob`."""
+    found, folders, without = [], [root], _ABOVE
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                name = entry.name
+                if name[-3:] == ".py":
+                    found.append((entry.path, entry.stat()))
+                elif "." not in name and name not in without and entry.is_dir():
+                    folders.append(entry.path)
+        without = _COMPILED
+    return found
+
+
 _remembered = SmallObjects()
+_COMPILED = frozenset({"__pycache__"})
+_ABOVE = _COMPILED | frozenset({"launch", "tuning", "runtime", "compiler", "torch", "hl", "triton_names", "tools"})
+"""Rooms above this one: what is compiled reaches them, and they do not reach what is compiled."""
 
 
-def _content_of(files: list[str], root: str) -> str:
+def _content_of(files: Iterable[str], root: str) -> str:
     digest = hashlib.sha256(__version__.encode())
     for path in files:
         with open(path, "rb") as file:

@@ -156,6 +156,7 @@ class Binder:
         self._options = frozenset(options)
         self.before_launch = before_launch
         self._variants: dict[tuple[type, ...], Variant | None] = {}
+        self._seen: set[tuple[type, ...]] = set()
         self._bind = generate_bind(name, self.params)
         self._in_python: Callable[..., Any] = self.launch_slow
         self.builtin: Any = None
@@ -202,9 +203,6 @@ class Binder:
         generation = self._generation
         classes = tuple(map(type, values))
         variant = self._variants.get(classes)
-        if variant is None and classes not in self._variants:
-            variant = make_variant(self.name, self.params, classes, self.launch_bound, self.before_launch)
-            self._variants[classes] = variant
         if variant is not None:
             self._in_python = variant.launch
             if not extra and variant.knows(values, options):
@@ -215,6 +213,11 @@ class Binder:
         gx, gy, gz = grid3(grid(call.by_name()) if callable(grid) else grid)
         prepared = self._resolve(call)
         self.check_stores(call, prepared)
+        if classes not in self._variants and (self.builtin is None or classes in self._seen):
+            variant = make_variant(self.name, self.params, classes, self.launch_bound, self.before_launch)
+            self._variants[classes] = variant
+            self._in_python = self.launch_slow if variant is None else variant.launch
+        self._seen.add(classes)  # machine code may take the next call of this form, or come back here
         if variant is not None and prepared.lasting and generation == self._generation:
             paths = call.specialization.runtime_paths
             variant.remember(values, options, prepared.launch, prepared.kernel, [path[0] for path in paths])

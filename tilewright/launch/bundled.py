@@ -19,6 +19,7 @@ from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import driver, target_at
 from tilewright.devices.registry import backend_of
+from tilewright.launch import teaching
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.interface import KernelInterface
 
@@ -32,11 +33,13 @@ class BundledKernel(KernelInterface[Any]):
         variants: what was compiled.
     """
 
+    is_interpreted, launch_metadata = False, None
+
     def __init__(self, name: str, params: tuple[Param, ...], variants: tuple[BundledVariant, ...]) -> None:
         self.name, self.params, self.number = name, params, give_number(self)
         self._variants = variants
         self._loaded: dict[BundledVariant, CompiledKernel] = {}
-        self._binder = Binder(name, params, self._resolve)
+        self._binder = Binder(name, params, self._resolve, instead=self._instead)
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid`."""
@@ -50,10 +53,18 @@ class BundledKernel(KernelInterface[Any]):
         """The compiled kernel for these arguments."""
         return self._kernel(self._binder.bind(*args, **kwargs))
 
+    def _instead(self) -> Callable[..., Any] | None:
+        return self._launch_watched if teaching.are_launches_watched() else None
+
+    def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        call = self._binder.bind(*args, **kwargs)
+        return teaching.launch_watched(self, self._binder, call, self._resolve(call), grid)
+
     def _resolve(self, call: Call) -> Prepared:
         kernel = self._kernel(call)
         if call.is_warmup:
             return Prepared(kernel, launch_nothing, lasting=False)
+        teaching.use_machine_code(self, self._binder)
         launch = kernel.launcher(call.placement(kernel.target, self.name))
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), call.place.lasting)
 

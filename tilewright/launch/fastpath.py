@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
+from tilewright.base.errors import ArgumentError
 from tilewright.compile.grid import grid3
 from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import are_gradients_refused, is_recorded, numpy_address
@@ -96,7 +97,9 @@ def _reader(param: Param, cls: type) -> _Reader | None:
     if fixed and not fixed.startswith("*"):
         return None
     torch = sys.modules.get("torch")
-    if torch is not None and cls in (torch.Tensor, torch.nn.Parameter):
+    if (
+        torch is not None and hasattr(torch, "Tensor") and cls in (torch.Tensor, torch.nn.Parameter)
+    ):  # else it is half imported
         return _TENSOR
     return _NUMPY if cls is np.ndarray else None
 
@@ -214,7 +217,17 @@ def integer_key(param: Param) -> str:
 
 
 def generate_bind(name: str, params: Sequence[Param]) -> Callable[..., Any]:
-    """`bind(*args, **kwargs)` -> (values by parameter, extra positional arguments, other keywords)."""
+    """`bind(*args, **kwargs)` -> (values by parameter, extra positional arguments, other keywords).
+
+    Raises:
+        ArgumentError: a parameter is called as names of the generated code are.
+    """
+    taken = next((param.name for param in params if param.name.startswith("_tw_")), None)
+    if taken is not None:
+        raise ArgumentError(
+            f"{name}: no parameter can be called `{taken}`: such names are the launcher's",
+            hint=f"write {taken[4:] or 'x'}",
+        )
     scope = _scope(params)
     exec(f"def _tw_bind({_parameters(params)}):\n    return {_values(params)}, _tw_extra, _tw_options\n", scope)
     bind: Callable[..., Any] = scope["_tw_bind"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -85,18 +85,27 @@ def _device_of(target: Target) -> int:
     return gpu.current_gpu() if target.backend == "cuda" and gpu.device_count() else 0
 
 
-def launch_facts(fn: Any, kernel: CompiledKernel, grid: Any, args: Mapping[str, Any], device: int | None) -> LazyDict:
-    """What launch hooks get: name, function, stream, and what the kernel's `launch_metadata` adds when asked.
+def watcher(fn: Any, kernel: CompiledKernel, device: int | None) -> Callable[[dict[str, Any], Any], LazyDict]:
+    """What tells the hooks ahead of launches, `watch(arguments by name, grid)`, and gives what it has told them: name,
+    function, stream, and what the kernel's `launch_metadata` adds when asked. The hooks are those that there are now.
 
     Args:
         fn: the kernel.
         kernel: compiled.
-        grid: as the user wrote it, called if it was callable.
-        args: by name.
         device: number of the GPU, or None for the CPU.
     """
-    stream = 0 if device is None else gpu.current_stream(device)
-    facts = LazyDict({"name": kernel.name, "function": kernel.module, "stream": stream})
-    if fn.launch_metadata is not None:
-        facts.add(fn.launch_metadata, (grid, kernel.metadata, dict(args)))
-    return facts
+    known = {"name": kernel.name, "function": kernel.module, "stream": 0}
+    chain = knobs.runtime.launch_enter_hook
+    enter = chain.calls[0] if len(chain.calls) == 1 else chain
+    more, metadata = fn.launch_metadata, kernel.metadata
+
+    def watch(args: dict[str, Any], grid: Any) -> LazyDict:
+        facts = LazyDict(known)
+        if device is not None:
+            facts.data["stream"] = gpu.current_stream(device)
+        if more is not None:
+            facts.add(more, (grid, metadata, dict(args)))
+        enter(facts)
+        return facts
+
+    return watch

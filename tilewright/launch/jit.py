@@ -172,12 +172,9 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         return call, prepared
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        call, prepared = self.resolve_arguments(*args, **kwargs)
-        programs = grid(call.by_name()) if callable(grid) else grid
-        gx, gy, gz = grid3(programs)
-        if prepared.kernel is not None and not call.is_warmup:
-            teaching.watched_launch(self, call, prepared)(call.by_name(), programs, gx, gy, gz, *call.runtime_values())
-        return prepared.kernel
+        binder = self._binder or self._make_binder()
+        call = binder.bind(*args, **kwargs)
+        return teaching.launch_watched(self, binder, call, self._resolve(call), grid)
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
+from tilewright.compile.grid import grid3
 from tilewright.launch.bind import Binder, Call, Prepared
-from tilewright.launch.hooks import launch_facts
+from tilewright.launch.hooks import watcher
 
 if TYPE_CHECKING:
     from tilewright.launch.native import builtin, columns
@@ -62,9 +63,9 @@ def _teach(
     known = columns.columns_of(told.machine, call, args, kwargs, exact)
     if known is None:
         return False
-    watched = watched_launch(fn, call, prepared) if are_launches_watched() else None
+    watch, leave = _watchers(fn, call, prepared) if are_launches_watched() else (None, None)
     both = _both(binder.before_launch, before)
-    told.learn(known, prepared.launch, prepared.kernel, before=both, watched=watched)
+    told.learn(known, prepared.launch, prepared.kernel, before=both, watch=watch, leave=leave)
     return True
 
 
@@ -73,19 +74,28 @@ def are_launches_watched() -> bool:
     return bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
 
 
-def watched_launch(fn: Any, call: Call, prepared: Prepared) -> Callable[..., None]:
-    """`launch(arguments by name, grid, gx, gy, gz, *values)`, with the launch hooks around it."""
-    kernel, launch, watched = prepared.kernel, prepared.launch, knobs.runtime
-    device = call.place.device_for(kernel.target, fn.fn.__name__)
-
-    def launch_watched(args: dict[str, Any], programs: Any, gx: int, gy: int, gz: int, *values: Any) -> None:
-        facts = launch_facts(fn, kernel, programs, args, device)
-        watched.launch_enter_hook(facts)
+def launch_watched(fn: Any, binder: Binder, call: Call, prepared: Prepared, grid: Any) -> Any:
+    """A launch that is bound and compiled, with the launch hooks around it."""
+    binder.check_stores(call, prepared)
+    programs = grid(call.by_name()) if callable(grid) else grid
+    gx, gy, gz = grid3(programs)
+    if prepared.kernel is not None and not call.is_warmup:
+        watch, leave = _watchers(fn, call, prepared)
+        facts = watch(call.by_name(), programs)
         if gx and gy and gz:
-            launch(gx, gy, gz, *values)
-        watched.launch_exit_hook(facts)
+            prepared.launch(gx, gy, gz, *call.runtime_values())
+        if leave is not None:
+            leave(facts)
+    return prepared.kernel
 
-    return launch_watched
+
+def _watchers(
+    fn: Any, call: Call, prepared: Prepared
+) -> tuple[Callable[[dict[str, Any], Any], Any], Callable[[Any], Any] | None]:
+    """What tells the hooks ahead of a launch, see `hooks.watcher`, and what tells those behind it."""
+    kernel, leave = prepared.kernel, knobs.runtime.launch_exit_hook
+    device = call.place.device_for(kernel.target, kernel.name)
+    return watcher(fn, kernel, device), leave if leave.calls else None
 
 
 def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:

@@ -312,13 +312,12 @@ def _aligned(group: int, registers: Sequence[int], members: Sequence[int], low: 
     return next(group ^ member for member in members if not f2.multiply(registers, group ^ member) & low)
 
 
-def immediate_offset(access: SharedAccess, instruction: Instruction) -> tuple[int, int]:
+def immediate_offset(access: SharedAccess, instruction: Instruction, used: int = 0) -> tuple[int, int]:
     """(x, c) with ``(a ^ instruction.offset) == (a ^ x) + c`` for every address a: c fits an instruction's immediate.
 
     Offset bits that no lane or warp ever sets can be added rather than exclusive-ored, so that one register addresses
-    all instructions that agree in x.
+    all instructions that agree in x. `used` are bits that something else may set.
     """
-    used = 0
     for column in access.address.columns:
         used |= column
     return instruction.offset & used, instruction.offset & ~used

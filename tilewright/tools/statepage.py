@@ -14,6 +14,7 @@ import tilewright.language
 from tilewright.ops.builtin import METHODS
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import tensor
+from tilewright.tools.remains import REMAINS
 from tilewright.tools.surface import DESCRIPTOR_MEMBERS, GROUPS, MEMBERS, MODULES, REFUSED_ON, REMARKS
 
 _HEAD = """\
@@ -24,7 +25,8 @@ edit those. "CPU" is compiled code, "interpreter" the mode in which kernels run 
 "CUDA" compiled code for NVIDIA GPUs. A refused name exists and raises an error that says what the table says; what is
 said of the CPU holds for the interpreter too. Every name has a kernel in `tests/gpu/language_kernels.py`: it runs on a
 GPU, and where there is none it is compiled and simulated. What works in PyTorch is in [torch.md](torch.md), every
-name of Triton's host side in [state_host.md](state_host.md).
+name of Triton's host side in [state_host.md](state_host.md), what runs under the name `triton` (Inductor, Helion,
+libraries, with their versions) in [as_triton.md](as_triton.md).
 """
 
 
@@ -89,4 +91,7 @@ def markdown() -> str:
         here = [f"`{name}`" for name in listed.split() if f"{cls}.{name}" not in lost]
         gone = [f"`{name}`" for name in listed.split() if f"{cls}.{name}" in lost]
         parts.append(f"## {title}\n\nThere: {', '.join(here)}.\n\nMissing: {', '.join(gone) or 'none'}.\n")
+    for title, remaining in REMAINS.items():
+        lines = ["| what | why |", "| --- | --- |", *(f"| {what} | {why} |" for what, why in remaining)]
+        parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts).rstrip() + "\n"

@@ -234,7 +234,7 @@ class Autotuner(KernelInterface[Any]):
                 key=key,
                 best_config=config,
                 configs_timings=timings,
-                duration=self.bench_time,
+                duration=None if from_disk else self.bench_time,
                 cache_hit=from_disk,
             )
         return config

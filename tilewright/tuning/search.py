@@ -1,9 +1,10 @@
 """Timing of calls: candidates in turns, one sample after the other.
 
-    for each round:  for each candidate:  before();  t0; run(); t1;  after()
+    warm-up, then rounds:  for each candidate:  before();  t0; run(); t1;  after()
 
-A round visits every candidate that is still in the race; one whose best time is far behind the best median drops out.
-Only `run` is timed. A call shorter than the clock can tell is repeated inside one sample.
+A round visits every candidate that is still in the race; one whose best time is far behind the best median drops out,
+also while all are warmed up, and when one is left the race is over. Only `run` is timed. A call shorter than the clock
+can tell is repeated inside one sample.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 _MIN_ROUNDS, _MAX_ROUNDS = 3, 10_000
 # (rounds, factor): a candidate whose best time of so many rounds exceeds the best median by this factor has lost.
-_BEHIND = ((3, 1.5), (6, 1.25), (12, 1.1))
+_BEHIND = ((3, 1.5), (6, 1.2), (10, 1.08), (16, 1.04))
+_FAR, _FAR_ROUNDS = 1.5, 3  # the same in warm-up, against the best time
+_ENOUGH = 6  # rounds after which the last one in the race is known well enough
 _SHORTEST_SAMPLE = 2e-5  # seconds; the clock and the call around a sample cost well under a microsecond
 
 C = TypeVar("C", bound=Hashable)
@@ -97,7 +100,7 @@ def time_in_turns(
 
     Args:
         candidates: what to time.
-        warmup: milliseconds for each before the first sample; each runs at least once.
+        warmup: milliseconds for each before the first sample; each runs at least twice.
         rep: milliseconds for each.
         refusals: exceptions that take a candidate out of the race; others propagate.
         clock: of the device that runs the calls; default is that of the process.
@@ -109,14 +112,9 @@ def time_in_turns(
         not.
     """
     clock = CpuSampler() if clock is None else clock
-    repeats: dict[C, int] = {}
-    refused: dict[C, Exception] = {}
-    for name, candidate in candidates.items():
-        try:
-            repeats[name] = _warm_up(candidate, warmup * 1e-3, clock)
-        except refusals as error:
-            refused[name] = error
-            step(str(name))
+    warm = _WarmUp(candidates, clock, refusals, step)
+    warm.run(warmup * 1e-3, drop)
+    repeats = {name: _repeats(candidates[name], min(warm.seconds[name])) for name in warm.racing}
     times: dict[C, list[float]] = {name: [] for name in repeats}
     racing, spent, rounds = list(repeats), dict.fromkeys(repeats, 0.0), 0
     while racing and rounds < _MAX_ROUNDS:
@@ -130,21 +128,87 @@ def time_in_turns(
             best = min(quantiles_of(times[name], (0.5,))[0] for name in racing)
             behind = min(factor for least, factor in _BEHIND if rounds >= least) if drop else float("inf")
             left = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * behind]
+            if drop and len(left) == 1 < len(candidates) and rounds >= _ENOUGH:
+                left = []
             for name in racing:
                 if name not in left:
                     step(str(name))
             racing = left
-    return times, refused
+    slow = {name: [seconds * 1e3 for seconds in warm.seconds[name]] for name in warm.dropped}
+    return {name: (times | slow)[name] for name in candidates if name in times or name in slow}, warm.refused
 
 
-def _warm_up(candidate: Candidate, seconds: float, clock: Sampler) -> int:
-    """Run for a while; returns how many calls make a sample that the clock can tell."""
-    candidate.once()  # compiles
-    end = time.perf_counter() + seconds
-    best, _ = clock.sample(candidate, 1)
-    while time.perf_counter() < end:
-        best = min(best, clock.sample(candidate, 1)[0])
-    return max(1, round(_SHORTEST_SAMPLE / max(best, 1e-9))) if candidate.repeatable else 1
+class _WarmUp(Generic[C]):
+    """The runs before the first sample that counts, in turns.
+
+    Args:
+        candidates, clock, refusals, step: as for `time_in_turns`.
+
+    Attributes:
+        seconds: of a call, in each run of a candidate but its first.
+        racing: candidates that may still win.
+        dropped: those that are far behind.
+        refused: exceptions of those that cannot run.
+    """
+
+    def __init__(
+        self,
+        candidates: Mapping[C, Candidate],
+        clock: Sampler,
+        refusals: tuple[type[Exception], ...],
+        step: Callable[[str], None],
+    ) -> None:
+        self._candidates, self._clock, self._refusals, self._step = candidates, clock, refusals, step
+        self._spent: dict[C, float] = {}
+        self.seconds: dict[C, list[float]] = {}
+        self.racing: list[C] = []
+        self.dropped: list[C] = []
+        self.refused: dict[C, Exception] = {}
+
+    def run(self, warmup: float, drop: bool) -> None:
+        """Warm up.
+
+        Args:
+            warmup: seconds for each; each runs at least twice.
+            drop: let those that are far behind drop out.
+        """
+        for name, candidate in self._candidates.items():
+            self._attempt(name, candidate.once)  # compiles
+        rounds = 0
+        while cold := [name for name in self.racing if not rounds or self._spent[name] < warmup]:
+            for name in cold:
+                self._attempt(name, lambda name=name: self._sample(name))  # type: ignore[misc]
+            rounds += 1
+            if drop and rounds >= _FAR_ROUNDS and self.racing:
+                best = min(min(self.seconds[name]) for name in self.racing)
+                for name in [name for name in self.racing if min(self.seconds[name]) > best * _FAR]:
+                    self.racing.remove(name)
+                    self.dropped.append(name)
+                    self._step(str(name))
+
+    def _attempt(self, name: C, do: Callable[[], Any]) -> None:
+        begin = time.perf_counter()
+        try:
+            do()
+        except self._refusals as error:
+            self.refused[name] = error
+            self._step(str(name))
+            if name in self.racing:
+                self.racing.remove(name)
+            return
+        if name in self._spent:
+            self._spent[name] += time.perf_counter() - begin
+        else:  # the first run, which compiles
+            self._spent[name], self.seconds[name] = 0.0, []
+            self.racing.append(name)
+
+    def _sample(self, name: C) -> None:
+        self.seconds[name].append(self._clock.sample(self._candidates[name], 1)[0])
+
+
+def _repeats(candidate: Candidate, seconds: float) -> int:
+    """How many calls of so many seconds make a sample that the clock can tell."""
+    return max(1, round(_SHORTEST_SAMPLE / max(seconds, 1e-9))) if candidate.repeatable else 1
 
 
 def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[float]:

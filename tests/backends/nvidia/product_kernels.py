@@ -55,6 +55,22 @@ def matmul_by_index(
 
 
 @triton.jit
+def converted(
+    a_ptr, b_ptr, c_ptr, N, K, stride_a, stride_b, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr
+):
+    """C = A @ B, with B of another type than A."""
+    rows = tl.program_id(0) * M_BLOCK + tl.arange(0, M_BLOCK)
+    cols = tl.program_id(1) * N_BLOCK + tl.arange(0, N_BLOCK)
+    acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
+    for k in range(0, K, K_BLOCK):
+        ks = k + tl.arange(0, K_BLOCK)
+        a = tl.load(a_ptr + rows[:, None] * stride_a + ks[None, :])
+        b = tl.load(b_ptr + ks[:, None] * stride_b + cols[None, :])
+        acc = tl.dot(a, b.to(a.dtype), acc)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc)
+
+
+@triton.jit
 def gated(
     a_ptr, b_ptr, c_ptr, N, K, stride_a, stride_b, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr
 ):

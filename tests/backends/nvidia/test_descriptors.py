@@ -221,7 +221,7 @@ def test_products_read_what_the_engine_brings(
 def test_operands_that_wgmma_takes_in_one_order_only(turned: bool) -> None:
     more = {"kind": np.int8, "TRANS_B": turned, "ACC": dtypes.int32}
     made, _ = check_matmul(kernels.matmul, 90, (64, 32, 32), (64, 32, 96), **more)
-    stored = [op for op in ops(made.whole.module, "ttg.local_alloc", "scf.for") if op.operands]
+    stored = ops(made.whole.module, "ttg.local_store", "scf.for")
     assert len(stored) == (0 if turned else 1)
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tilewright.backends.cpu import machine
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.faults import faults_text, note_kernel
 from tilewright.backends.cpu.device.interrupt import interrupts_text
@@ -33,11 +31,13 @@ from tilewright.passes.stages import Stage
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu import lowering as lowerings
+    from tilewright.backends.cpu import machine
     from tilewright.backends.cpu.emit import lower
     from tilewright.backends.cpu.plan import module as loops
     from tilewright.backends.llvm import names
 else:  # a kernel that comes from the disk cache needs none of them
     lowerings = lazy_module("tilewright.backends.cpu.lowering")
+    machine = lazy_module("tilewright.backends.cpu.machine")
     lower = lazy_module("tilewright.backends.cpu.emit.lower")
     loops = lazy_module("tilewright.backends.cpu.plan.module")
     names = lazy_module("tilewright.backends.llvm.names")
@@ -54,8 +54,7 @@ def set_cache(cache: ByteCache | None) -> None:
     set_host_cache(cache)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedKernel:
+class LoadedKernel(NamedTuple):
     """Code of one kernel in memory.
 
     Args:
@@ -169,7 +168,7 @@ def helpers(triple: str) -> Mapping[str, str]:
 
 def why_not(target: Target) -> str:
     """Why code for `target` does not run on this machine; "" if it does."""
-    return machine.why_not(target)
+    return str(machine.why_not(target))
 
 
 def lowering(name: str) -> Lowering | None:

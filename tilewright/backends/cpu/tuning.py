@@ -1,76 +1,85 @@
 """Numbers of the CPU back end that were chosen, not computed: where it would rather do one thing than another.
 
-Each says what it is and where its value comes from: "Measured:" machine, command and result; or "Not measured". Whoever
-measures one writes it here. Facts of machines (bytes of a line, registers) are not tuning and stay where they are used.
+Each says what it is and where its value comes from. "Measured: half 0.94 (8), twice 0.92 (4)" is what `python -m
+benchmarks.constants NAME` printed on a Xeon with AMX, one thread, others at work: with half the value, 8 of 56 kernels
+get other code, and run at 0.94 of the speed on average; "(0)" says that none of them depends on it within that range.
+Facts of machines (bytes of a line, registers) are not tuning and stay where they are used.
 """
 
 from __future__ import annotations
 
 # --- what is kept and what is computed again, in element-wise operations (`plan/recompute.py:cost_of`) ----
 
-# Above this cost a value that two groups need is kept in scratch. Not measured: between a load with a few additions,
-# which should be repeated, and an exponential, which should not.
+# Above this cost a value that two groups need is kept in scratch. Measured: half 0.94 (8), twice 0.92 (4): between a
+# load with a few additions, which should be repeated, and an exponential, which should not.
 SHARED_COST = 4.0
-# Above this cost a value is computed before a loop instead of in every trip. Not measured.
+# Above this cost a value is computed before a loop instead of in every trip. Measured: half (0), twice (0).
 LOOP_COST = 2.5
-# Above this cost a value of each row is computed as a vector first. Not measured.
+# Above this cost a value of each row is computed as a vector first. Measured: half (0), twice 0.74 (4).
 ROW_COST = 1.9
-# A value counts as that of a row if its tile has at most one of so many of the elements. Not measured.
+# A value counts as that of a row if its tile has at most one of so many of the elements. Measured: half (0), twice
+# (0).
 ROW_SHARE = 8
-# Elements from which a load across the lanes is staged through scratch. Not measured.
+# Elements from which a load across the lanes is staged through scratch. Measured: half (0), twice (0).
 STAGED_ELEMENTS = 256
-# Length of the runs in memory from which it is. Not measured.
+# Length of the runs in memory from which it is. Measured: half (0), twice (0).
 STAGED_RUN = 8
-# Groups back that a value may still be computed in. Not measured: it bounds the time of planning.
+# Groups back that a value may still be computed in. Measured: half (0), twice (0): it bounds the time of planning.
 SPILL_LOOK_BACK = 4
-# Groups back that a step may join. Not measured: it bounds the time of planning.
+# Groups back that a step may join. Measured: half (0), twice (0): it bounds the time of planning.
 FUSION_LOOK_BACK = 6
 
 # --- chunks and masks ----------------------------------------------------------------------------------
 
-# Native vectors of f32 in one chunk of lanes. Not measured.
+# Native vectors of f32 in one chunk of lanes. Measured: half 0.98 (46), twice 0.98 (40).
 NATIVE_VECTORS = 4
-# Lanes of a chunk that need no others from further rows, where a row goes on behind them. Measured: one core of Emerald
-# Rapids that others used, the stencil of `benchmarks/forms.py`: in tiles of width 56 2.71 ms with 8 rows of 8 lanes and
-# 0.70 with 8 lanes (0.70 in tiles of 64); of width 28, 2.84 ms with 16 rows of 4 lanes and 0.88 with 4 lanes.
+# Lanes of a chunk that need no others from further rows, where a row goes on behind them. Measured: one core of
+# Emerald Rapids that others used, the stencil of `benchmarks/forms.py`: in tiles of width 56 2.71 ms with 8 rows of 8
+# lanes and 0.70 with 8 lanes (0.70 in tiles of 64); of width 28, 2.84 ms with 16 rows of 4 lanes and 0.88 with 4
+# lanes.
 LANES_OF_A_ROW = 4
-# Comparisons of a group's masks that are tested for whole chunks. Not measured: kernels have one or two.
+# Comparisons of a group's masks that are tested for whole chunks. Measured: half (0), twice (0): kernels have one or
+# two.
 MASK_COMPARISONS = 6
-# Elements of a run that is loaded as a vector of its own and shuffled, instead of being gathered. Not measured.
+# Elements of a run that is loaded as a vector of its own and shuffled, instead of being gathered. Measured: half (0),
+# twice (0).
 SHORTEST_RUN = 4
-# Elements of an atomic sum from which those of one address are added first, and addresses for which that is done, at
-# most. Not measured: the sums fit the first cache.
+# Elements of an atomic sum from which those of one address are added first. Not measured.
 COMBINED_ELEMENTS = 256
+# Addresses for which that is done, at most. Not measured: the sums fit the first cache.
 COMBINING_WINDOW = 4096
-# Bytes of a launch from which stores go past the caches. Measured: Zen 5, adding two vectors of 16M f32: 5.2 ms through
-# the caches, 4.0 ms past them (the command was not noted). The threshold itself: not measured; it is more than the last
-# cache of a chiplet, so that nothing is lost that would have been read back from it.
+# Bytes of a launch from which stores go past the caches. Measured: Zen 5, adding two vectors of 16M f32: 5.2 ms
+# through the caches, 4.0 ms past them (the command was not noted). The threshold itself is more than the last cache
+# of a chiplet, so that nothing is lost that would have been read back from it: half 1.01 (18), twice 1.02 (18).
 PAST_CACHES_BYTES = 48 << 20
 
 # --- products ------------------------------------------------------------------------------------------
 
-# Rows of a product up to which its right operand is not packed. Not measured: packing moves as many bytes as one row's
-# product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
+# Rows of a product up to which its right operand is not packed. Not measured: packing moves as many bytes as one
+# row's product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
 THIN_ROWS = 4
 # Elements of K that such a product should read in a row, over several trips. Not measured: a few lines of memory.
 THIN_K = 1024
-# Packed bytes of a panel that several trips fill together. Not measured: a first cache has 32 or 48 KiB.
+# Packed bytes of a panel that several trips fill together. Measured: half 0.82 (17), twice 1.03 (17): a first cache
+# has 32 or 48 KiB.
 JOINED_PANEL_BYTES = 32 << 10
 # Packed bytes of B that a dot keeps from program to program. Not measured: three planes of 2048 x 256 bf16 elements.
 KEPT_BYTES = 3 << 20
 # Trips of which panels are kept, at most. Not measured.
 KEPT_TRIPS = 256
 # Accumulators of a micro-kernel (all, and enough to hide the latency of an FMA) and its rows, by whether the target
-# has 32 vector registers. Not measured here: any shape with 8 or more accumulators is at the limit of the FMA units.
+# has 32 vector registers. Not measured: any shape with 8 or more accumulators is at the limit of the FMA units.
 MICRO_KERNELS = {True: (24, 12, 8), False: (12, 8, 6)}
-# CPUs, by the beginning of LLVM's name, whose bf16 dot products beat their f32 FMAs. Measured: one Zen 5 core, products
-# of bf16: 495 GF/s with vdpbf16ps, 247 with FMA (the command was not noted). Intel's: half the rate of the FMA or less.
+# CPUs, by the beginning of LLVM's name, whose bf16 dot products beat their f32 FMAs. Measured: one Zen 5 core,
+# products of bf16: 495 GF/s with vdpbf16ps, 247 with FMA (the command was not noted). Intel's: half the rate of the
+# FMA or less.
 FAST_BF16_CPUS = ("znver",)
 
 # --- launches ------------------------------------------------------------------------------------------
 
 # Pauses of a worker that waits for the next launch before it sleeps: about 50 microseconds. Measured: it covers the
-# launches of a Python loop (machine and command were not noted).
+# launches of a Python loop: half 1.00, twice 0.97 (all).
 SPIN_PAUSES = 2000
-# Blocks of scratch that wait to be used again. Not measured.
+# Blocks of scratch that wait to be used again. Measured: half 0.97, twice 0.97 (all, beside launches of other
+# processes).
 KEPT_ARENAS = 16

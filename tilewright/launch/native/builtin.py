@@ -70,7 +70,8 @@ class Builtin:
         result: Any,
         *,
         before: Callable[[], Any] | None = None,
-        watched: Callable[..., None] | None = None,
+        watch: Callable[[dict[str, Any], Any], Any] | None = None,
+        leave: Callable[[Any], Any] | None = None,
     ) -> None:
         """Launch calls of one form at once from now on.
 
@@ -79,9 +80,10 @@ class Builtin:
             launch: `launch(gx, gy, gz, *values)`; its `packing`, if it has one, is what machine code does instead.
             result: what a launch gives.
             before: called ahead of every launch; False says that this is another call after all.
-            watched: called instead of `launch`, as `watched(arguments, grid, gx, gy, gz, *values)`.
+            watch: called ahead of every launch with the arguments by name and the grid.
+            leave: called behind it with what that gave.
         """
-        packing: Packing | None = None if watched is not None else getattr(launch, "packing", None)
+        packing: Packing | None = getattr(launch, "packing", None)
         if packing is not None and not _holds(known, packing):
             packing = None
         if self.is_full:
@@ -94,22 +96,22 @@ class Builtin:
         meta_names = [None if name is None else name for name in known.meta_names]
         entry = _words([0] * t.ENTRY_WORDS)
         entry[t.ENTRY_NEXT] = self._words[t.STATE_FIRST]
-        entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.count - len(known.names), len(known.names)
+        entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.arguments - len(known.names), len(known.names)
         entry[t.ENTRY_NCOLS], entry[t.ENTRY_NSLOTS] = len(known.columns), len(known.slots)
         name_words = _words([0 if name is None else id(name) for name in meta_names])
         tables = {t.ENTRY_COLUMNS: columns, t.ENTRY_NAMES: names, t.ENTRY_SLOTS: slots, t.ENTRY_META_NAMES: name_words}
         for word, table in tables.items():
             entry[word] = ctypes.addressof(table)
         meta = {} if known.meta is None else known.meta
-        function = None if packing is not None else watched or launch
+        function = None if packing is not None else launch
         for word, thing in {t.ENTRY_META: meta, t.ENTRY_RESULT: result}.items():
             entry[word] = id(thing)
-        for word, maybe in {t.ENTRY_BEFORE: before, t.ENTRY_CALL: function}.items():
-            entry[word] = 0 if maybe is None else id(maybe)
-        entry[t.ENTRY_RUN] = int(watched is not None)
+        maybe = {t.ENTRY_BEFORE: before, t.ENTRY_CALL: function, t.ENTRY_WATCH: watch, t.ENTRY_LEAVE: leave}
+        for word, called in maybe.items():
+            entry[word] = 0 if called is None else id(called)
         if packing is not None:
             _pack(entry, packing)
-        self._entries.append((entry, tables, known, meta, launch, packing, result, before, function))
+        self._entries.append((entry, tables, known, meta, launch, packing, result, list(maybe.values())))
         self._words[t.STATE_FIRST] = ctypes.addressof(entry)  # one word: who reads it sees a whole entry
 
 

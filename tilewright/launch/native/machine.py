@@ -12,9 +12,8 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.calling import CALLS, EXPORTS, READY_OFFSET, TYPE_OFFSET, calls_text
@@ -41,8 +40,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """The loaded code.
 
     Args:

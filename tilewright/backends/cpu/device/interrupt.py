@@ -16,8 +16,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.backends.cpu.abi import RUNNING, SIGNALLED, STOP_POLL, STOPPED
 from tilewright.backends.llvm.codegen import Library, load_helper
@@ -101,8 +100,7 @@ define void @tw_launch_held(ptr %block) {{
 """
 
 
-@dataclass(frozen=True)
-class Interrupts:
+class Interrupts(NamedTuple):
     """The loaded code.
 
     Args:

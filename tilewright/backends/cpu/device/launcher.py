@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
@@ -27,8 +26,7 @@ _HALVES = frozenset({"fp16", "bf16"})  # scalars that Python rounds
 _FLOAT_FORMATS = {"fp16": "e6x", "fp32": "f4x", "fp64": "d", "bf16": "H6x"}
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCode:
+class KernelCode(NamedTuple):
     """A loaded kernel and what its launches need to know.
 
     Args:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.interrupt import Interrupts, load_interrupts
@@ -18,8 +17,7 @@ from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 
 
-@dataclass(frozen=True)
-class Native:
+class Native(NamedTuple):
     """The loaded launcher.
 
     Args:

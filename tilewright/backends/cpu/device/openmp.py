@@ -13,8 +13,8 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _STEMS = ("libgomp", "libomp", "libiomp")
 _SYSTEM_NAMES = {
@@ -24,8 +24,7 @@ _SYSTEM_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenMP:
+class OpenMP(NamedTuple):
     """Entry points of an OpenMP runtime, as addresses.
 
     Args:

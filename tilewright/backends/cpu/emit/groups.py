@@ -24,11 +24,12 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
-from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group, vectorised
+from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, V, const
+from tilewright.base.decision import Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -47,10 +48,18 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
 
 
 def _emit(ev: Evaluator, step: Step) -> None:
-    chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
-    ev.decisions.note(VECTORS, step.place, vectorised(chunking, step.shape))
-    enter_nest(ev, step.shape, chunking)
-    _GroupNest(ev, step, chunking).emit()
+    pieces = chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
+    ev.decisions.note(VECTORS, step.place, vectorised(pieces[0], step.shape))
+    for chunking in pieces:
+        enter_nest(ev, step.shape, chunking)
+        nest = _GroupNest(ev, step, chunking)
+        store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
+        if store is not None:
+            answer = plan_streaming(ev, step, chunking)
+            nest.streamed = answer.plan if isinstance(answer, Yes) else None
+            if chunking is pieces[0]:
+                ev.decisions.note(PAST_CACHES, store, answer)
+        nest.emit()
 
 
 class _GroupNest:
@@ -65,10 +74,7 @@ class _GroupNest:
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
         self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
-        store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
         self.streamed: int | None = None  # bytes of a program that may go past the caches
-        if store is not None:
-            self.streamed = ev.decisions.note(PAST_CACHES, store, plan_streaming(ev, step, chunking))
 
     def emit(self) -> None:
         """Emit the nest."""
@@ -81,7 +87,8 @@ class _GroupNest:
         with ExitStack() as stack:
             for dim, extent, chunk in outer:
                 self.ev.hoist(self.roots)
-                loop = stack.enter_context(self.f.loop(0, extent, chunk, unroll=False))
+                first = self.chunking.first.get(dim, 0)
+                loop = stack.enter_context(self.f.loop(first, extent, chunk, unroll=False))
                 self.ev.open(dim, loop.index)
             self._finish(self._innermost(*last))
             for dim, _, _ in reversed(outer):
@@ -95,6 +102,8 @@ class _GroupNest:
         self.ev.hoist(self.roots)
         flat = [v for start in starts for v in start]
         limit = self.masks.limit(extent, chunk) if self.masks.holds else const(I64, extent)
+        first = self.chunking.first.get(dim, 0)
+        limit = self.f.intrinsic("smax", limit, const(I64, first)) if first else limit
         self.ev.holds = self.masks.holds
         flat = self._unmasked(dim, limit, chunk, flat)
         self.ev.holds = frozenset()
@@ -104,15 +113,15 @@ class _GroupNest:
 
     def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
-        ev, zero = self.ev, const(I64, 0)
+        ev, first = self.ev, const(I64, self.chunking.first.get(dim, 0))
         if self.streamed is None:
-            return self._loop(dim, zero, limit, chunk, flat)
+            return self._loop(dim, first, limit, chunk, flat)
         test = streams(ev, self.step, self.chunking, self.streamed)
 
         def variant(past: bool) -> list[V]:
             ev.open_scope()
             ev.streaming = past
-            results = self._loop(dim, zero, limit, chunk, flat)
+            results = self._loop(dim, first, limit, chunk, flat)
             ev.streaming = False
             ev.close_scope()
             return results

@@ -308,7 +308,7 @@ def _micro_shape(registers: int, m: int, vectors: int) -> tuple[int, int]:
     room, enough, mr = tuning.MICRO_KERNELS[registers >= 32]
     if vectors == 1:
         mr *= 2
-    mr = min(mr, m)
+    mr = -(-m // -(-m // mr))  # rows of the blocks differ by few
     shapes = [nv for nv in (1, 2, 3, 4, 6, 8) if nv <= vectors and mr * nv <= room]
     # First enough accumulators to hide the latency, then no narrow tail panel, then the narrowest panel.
     return mr, max(shapes, key=lambda nv: (min(mr * nv, enough), vectors % nv == 0, -nv))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
@@ -35,12 +35,43 @@ class Chunking:
         index: coordinate of each dim, from its loop and the lanes.
         loops: (dim, extent, step) of the loops, outermost first; the reduced dim, if any, last.
         lane_bits: (lowest bit of the lane number, count) that each vectorised dim occupies.
+        first: where the loops over some dims begin, if not at 0; they end at the extents in `loops`.
     """
 
     lanes: int
     index: Index
     loops: list[tuple[int, int, int]]
     lane_bits: dict[int, tuple[int, int]]
+    first: dict[int, int] = field(default_factory=dict)
+
+
+_PLAIN = frozenset({"store", "spill", "copy"})
+
+
+def chunk_pieces(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> list[Chunking]:
+    """Choose the chunks of a group; several nests where one would have few lanes.
+
+    Rows of 13 elements are chunks of 8, of 4 and of 1. A reduction, whose accumulators are as wide as a chunk, has one
+    kind of chunk.
+    """
+    whole = chunk_group(step, isa, placed, analysis)
+    votes, widest = survey(step, placed, analysis)
+    dim, native = vector_dim(step.shape, votes), max(1, isa.vector_bytes // 4)
+    extent = step.shape[dim] if dim >= 0 else 0
+    few = 4 * (extent & -extent) <= native
+    if not few or 2 * extent < native or any(sink.kind not in _PLAIN for sink in step.sinks):
+        return [whole]
+    cap = _most_lanes(step, dim, isa, widest, placed, analysis)
+    order = sorted((d for d, n in enumerate(step.shape) if n > 1), key=lambda d: (d == dim, votes[d], d), reverse=True)
+    pieces, at = [], 0
+    while at < extent:
+        width = min(cap, 1 << ((extent - at).bit_length() - 1))
+        end = at + (extent - at) // width * width
+        pieces.append(make_chunking(step.shape, order, cap, native, step.axis, (dim, at, end, width)))
+        at = end
+    return pieces
 
 
 def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
@@ -50,21 +81,42 @@ def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], an
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
     native = max(1, isa.vector_bytes // 4)
-    cap = max(4, tuning.NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
-    if order:  # more lanes than a scalar part of an address serves would gather what lies side by side
-        cap = min([cap, *(run for run in _runs(step, order[0], placed, analysis) if 2 * run >= native)])
+    cap = _most_lanes(step, order[0] if order else -1, isa, widest, placed, analysis)
     return make_chunking(shape, order, cap, native, step.axis)
 
 
-def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: int, axis: int) -> Chunking:
-    """Give lanes to the dims of `order` until there are `enough` (never more than `cap`)."""
+def _most_lanes(
+    step: Step, dim: int, isa: CpuFeatures, widest: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> int:
+    """Lanes that a chunk along `dim` may have.
+
+    More than a scalar part of an address serves would gather what lies side by side.
+    """
+    native = max(1, isa.vector_bytes // 4)
+    cap = max(4, tuning.NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
+    return min([cap, *(run for run in _runs(step, dim, placed, analysis) if 2 * run >= native)])
+
+
+def make_chunking(
+    shape: tuple[int, ...],
+    order: list[int],
+    cap: int,
+    enough: int,
+    axis: int,
+    piece: tuple[int, int, int, int] = (-1, 0, 0, 1),
+) -> Chunking:
+    """Give lanes to the dims of `order` until there are `enough` (never more than `cap`).
+
+    `piece` limits the first of them to a range: the dim, first element, end and number of lanes.
+    """
     lane_bits: dict[int, tuple[int, int]] = {}
     used = 0
     for dim in order:
         if used and 1 << used >= enough:
             break
         extent = shape[dim]
-        available = (extent & -extent).bit_length() - 1  # a chunk must not reach past the end
+        whole = piece[3] if dim == piece[0] else extent & -extent  # a chunk must not reach past the end
+        available = whole.bit_length() - 1
         count = min(available, cap.bit_length() - 1 - used)
         if count > 0:
             lane_bits[dim] = (used, count)
@@ -81,10 +133,11 @@ def make_chunking(shape: tuple[int, ...], order: list[int], cap: int, enough: in
         fields = [Field(LANE, low, count, 0)] if count else []
         if extent > 1 << count:
             fields.append(Field(dim, count, bits_of(extent) - count, count))
-            loops.append((dim, extent, 1 << count))
+            loops.append((dim, piece[2] if dim == piece[0] else extent, 1 << count))
         coords.append(tuple(fields))
     loops.sort(key=lambda loop: (loop[0] == axis, loop[0] in lane_bits, loop[0]))
-    return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits)
+    first = {piece[0]: piece[1]} if piece[1] else {}
+    return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits, first)
 
 
 def vectorised(chunking: Chunking, shape: tuple[int, ...]) -> Answer[int]:

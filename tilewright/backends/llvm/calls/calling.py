@@ -295,54 +295,34 @@ fail:
 """
 
 _THROUGH = f"""
-; Launch by a Python function, (gx, gy, gz, *values) or, watched, (arguments by name, grid, gx, gy, gz, *values);
-; false with an exception set.
-define internal i1 @through(ptr %entry.t, ptr %args, ptr %values, ptr %objects, ptr %grid, ptr %grid.o, ptr %owned) {{
+; Launch by a Python function, (gx, gy, gz, *values); false with an exception set.
+define internal i1 @through(ptr %entry.t, ptr %values, ptr %objects, ptr %grid, ptr %owned) {{
 entry:
-  %argv = alloca [{t.MOST_COLUMNS + 5} x ptr]
+  %argv = alloca [{t.MOST_COLUMNS + 3} x ptr]
   %gx = call i64 @word(ptr %grid, i64 0)
   %gy = call i64 @word(ptr %grid, i64 1)
   %gz = call i64 @word(ptr %grid, i64 2)
-  %watched = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RUN})
-  %is.watched = icmp ne i64 %watched, 0
-  br i1 %is.watched, label %name, label %count
-count:
   %plane = mul i64 %gx, %gy
   %total = mul i64 %plane, %gz
   %empty = icmp eq i64 %total, 0
-  br i1 %empty, label %done, label %programs
-name:
-  %meta = call ptr @named(ptr %entry.t, ptr %args)
-  %no.meta = icmp eq ptr %meta, null
-  br i1 %no.meta, label %fail, label %tell
-tell:
-  call void @own(ptr %owned, ptr %meta)
-  store ptr %meta, ptr %argv
-  %argv.1 = getelementptr ptr, ptr %argv, i64 1
-  store ptr %grid.o, ptr %argv.1
-  br label %programs
-programs:
-  %first = phi i64 [ 0, %count ], [ 2, %tell ]
-  br label %axis
+  br i1 %empty, label %done, label %axis
 axis:
-  %i = phi i64 [ 0, %programs ], [ %i.1, %axis ]
+  %i = phi i64 [ 0, %entry ], [ %i.1, %axis ]
   %n = call i64 @word(ptr %grid, i64 %i)
   %n.o = call ptr @PyLong_FromUnsignedLongLong(i64 %n)
   call void @own(ptr %owned, ptr %n.o)
-  %n.i = add i64 %first, %i
-  %n.to = getelementptr ptr, ptr %argv, i64 %n.i
+  %n.to = getelementptr ptr, ptr %argv, i64 %i
   store ptr %n.o, ptr %n.to
   %i.1 = add i64 %i, 1
   %more = icmp ult i64 %i.1, 3
   br i1 %more, label %axis, label %pass
 pass:
-  %from = add i64 %first, 3
   %nslots = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSLOTS})
   %slots = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SLOTS})
   br label %slot
 slot:
   %s = phi i64 [ 0, %pass ], [ %s.1, %stored ]
-  %at = add i64 %from, %s
+  %at = add i64 3, %s
   %packed = icmp eq i64 %s, %nslots
   br i1 %packed, label %go, label %slot.one
 slot.one:
@@ -381,6 +361,51 @@ fail:
 }}
 """
 
+_WATCH = f"""
+; Tell launch hooks of a launch: what they were given, null with an exception set.
+define internal ptr @enter(ptr %watch, ptr %entry.t, ptr %args, ptr %grid.o, ptr %owned) {{
+entry:
+  %argv = alloca [2 x ptr]
+  %meta = call ptr @named(ptr %entry.t, ptr %args)
+  %no.meta = icmp eq ptr %meta, null
+  br i1 %no.meta, label %fail, label %tell
+tell:
+  call void @own(ptr %owned, ptr %meta)
+  store ptr %meta, ptr %argv
+  %argv.1 = getelementptr ptr, ptr %argv, i64 1
+  store ptr %grid.o, ptr %argv.1
+  %facts = call ptr @PyObject_Vectorcall(ptr %watch, ptr %argv, i64 2, ptr null)
+  %angry = icmp eq ptr %facts, null
+  br i1 %angry, label %fail, label %told
+told:
+  call void @own(ptr %owned, ptr %facts)
+  ret ptr %facts
+fail:
+  ret ptr null
+}}
+
+; Tell those behind it, if there are any; false with an exception set.
+define internal i1 @leave(ptr %entry.t, ptr %facts) {{
+entry:
+  %argv = alloca ptr
+  %function = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_LEAVE})
+  %nobody = icmp eq ptr %function, null
+  br i1 %nobody, label %done, label %tell
+tell:
+  store ptr %facts, ptr %argv
+  %said = call ptr @PyObject_Vectorcall(ptr %function, ptr %argv, i64 1, ptr null)
+  %angry = icmp eq ptr %said, null
+  br i1 %angry, label %fail, label %heard
+heard:
+  call void @Py_DecRef(ptr %said)
+  br label %done
+done:
+  ret i1 true
+fail:
+  ret i1 false
+}}
+"""
+
 _CALL = f"""
 define internal void @done_with(ptr %busy) alwaysinline {{
   %n = load i64, ptr %busy
@@ -393,7 +418,7 @@ define ptr @tw_call(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
 entry:
   %values = alloca [{t.MOST_COLUMNS} x i64], align 16
   %objects = alloca [{t.MOST_COLUMNS} x ptr], align 16
-  %owned = alloca [{2 * t.MOST_COLUMNS + 8} x i64], align 16
+  %owned = alloca [{2 * t.MOST_COLUMNS + 12} x i64], align 16
   %programs = alloca [3 x i64], align 16
   store i64 0, ptr %owned
   %state = call ptr @PyLong_AsVoidPtr(ptr %self)
@@ -470,17 +495,34 @@ size:
 how:
   %result = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RESULT})
   call void @Py_IncRef(ptr %result)
+  %watch = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_WATCH})
+  %alone = icmp eq ptr %watch, null
+  br i1 %alone, label %launch, label %watched
+watched:
+  %told = call ptr @enter(ptr %watch, ptr %entry.t, ptr %args, ptr %grid.o, ptr %owned)
+  %untold = icmp eq ptr %told, null
+  br i1 %untold, label %finish, label %launch
+launch:
+  %facts = phi ptr [ null, %how ], [ %told, %watched ]
   %function = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_CALL})
   %native = icmp eq ptr %function, null
   br i1 %native, label %straight, label %round
 straight:
   %launched = call i1 @direct(ptr %entry.t, ptr %values, ptr %programs)
-  br label %finish
+  br label %behind
 round:
-  %called = call i1 @through(ptr %entry.t, ptr %args, ptr %values, ptr %objects, ptr %programs, ptr %grid.o, ptr %owned)
+  %called = call i1 @through(ptr %entry.t, ptr %values, ptr %objects, ptr %programs, ptr %owned)
+  br label %behind
+behind:
+  %ran = phi i1 [ %launched, %straight ], [ %called, %round ]
+  %heard.of = icmp ne ptr %facts, null
+  %over.now = and i1 %ran, %heard.of
+  br i1 %over.now, label %closing, label %finish
+closing:
+  %closed = call i1 @leave(ptr %entry.t, ptr %facts)
   br label %finish
 finish:
-  %good = phi i1 [ %launched, %straight ], [ %called, %round ]
+  %good = phi i1 [ false, %watched ], [ %ran, %behind ], [ %closed, %closing ]
   call void @done_with(ptr %busy)
   call void @release(ptr %owned)
   br i1 %good, label %give, label %drop
@@ -535,4 +577,4 @@ TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word o
 def calls_text(triple: str) -> str:
     """LLVM IR of `tw_call` and `tw_subscript`."""
     subscript, target = _SUBSCRIPT.format(ready_offset=READY_OFFSET), f'target triple = "{triple}"\n'
-    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, _DIRECT, _THROUGH, _CALL, subscript))
+    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, _DIRECT, _THROUGH, _WATCH, _CALL, subscript))

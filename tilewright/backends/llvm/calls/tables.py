@@ -14,8 +14,7 @@ or a helper gives. So tuples, descriptors and arrays of any library are rows of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_WORDS = range(7)
 """Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch,
@@ -27,12 +26,13 @@ SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
-ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WORDS = range(15, 22)
+ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WATCH = range(15, 22)
+ENTRY_LEAVE, ENTRY_WORDS = 22, 23
 """BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
 that launches; else RUN is called with a block that begins with RECORD and the answer of TELLER (threads, or the
 stream), or FIXED for grids of fewer than SERIAL programs. EXPLAIN raises the error of a code that is not zero. META is
-a dictionary of arguments by name and META_NAMES which are filled in, for grids that are functions, and for CALL where
-ENTRY_RUN is 1."""
+a dictionary of arguments by name and META_NAMES which are filled in, for grids that are functions and for WATCH, which
+is called with them and the grid ahead of a launch; what it gives LEAVE, if there is one, is called with behind it."""
 
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY, COLUMN_WORDS = range(8)
 
@@ -59,8 +59,7 @@ SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 MOST_COLUMNS, MOST_BYTES = 96, 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A row of the table of columns; see the words above.
 
     Args:
@@ -83,13 +82,12 @@ class Column:
         return [self.source, self.parent, name, self.kind, wanted, self.mask, _signed(self.key)]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A call, as it is remembered.
 
     Args:
         names: keywords of the call, the very strings.
-        count: arguments of the call, keywords included.
+        arguments: how many the call has, keywords included.
         columns: of the call.
         slots: (column, is it a number or address) of each run-time parameter of the code.
         meta: all arguments by name, in order; None where they are not wanted by name.
@@ -97,7 +95,7 @@ class Known:
     """
 
     names: Sequence[str]
-    count: int
+    arguments: int
     columns: Sequence[Column]
     slots: Sequence[tuple[int, bool]]
     meta: dict[str, Any] | None

@@ -82,6 +82,7 @@ class Kernel:
         scratch_offsets: byte offset in shared memory of the buffers (`ttg.local_alloc`) and of the scratch of every
             operation that `allocate` gave some.
         values: what each SSA value is.
+        chains: how many operations on integers in a row lead to a value; 0 for those that are not there.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
         contracts: whether sums and products emitted now may be joined to fused multiply-adds.
@@ -96,6 +97,7 @@ class Kernel:
     facts: Facts[AxisFacts]
     scratch_offsets: Mapping[Operation, int]
     values: dict[SSAValue, Value] = field(default_factory=dict)
+    chains: dict[SSAValue, int] = field(default_factory=dict)
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None

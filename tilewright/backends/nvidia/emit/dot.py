@@ -1,6 +1,6 @@
 """`tt.dot`: mma.sync on fragments, and multiply-adds for everything else.
 
-Nothing here branches; a product is straight-line code over its steps of K:
+A product is straight-line code over its steps of K, and long ones of multiply-adds are a loop of such:
 
     for each step:  take the slices of a and b, from registers or from shared memory
         for each m, n:  d[m, n] = mma(a[m], b[n], d[m, n])          (or one multiply-add per element)
@@ -12,7 +12,7 @@ products are added, the small ones apart (Ootomo and Yokota, "Recovering single 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import BF16, F16, F32, I16, I32, T, V, const, zero
-from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
+from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.memory import pack
 from tilewright.backends.nvidia.emit.operand import Operand
 from tilewright.backends.nvidia.plan.dots import STEP_BYTES, is_fma, precision, takes_fp8
@@ -67,26 +67,51 @@ def places(layout: LinearLayout) -> list[Place]:
 # --- multiply-adds ----------------------------------------------------------------------------------------------
 
 _SLICE_BYTES = 16  # of K that the widest load takes
+_TOGETHER = 512  # multiply-adds of a thread in a row, of operands in buffers; more are a loop
 
 
 def _multiply_adds(k: Kernel, op: DotOp, c: Tile) -> Tile:
-    names = [ir_name(operand_type(value)[1]) for value in (op.a, op.b)]
     step = max(1, _SLICE_BYTES // max(1, k.element(op.c).bytes))
     a, b = (Operand.of(k, op, index, step) for index in (0, 1))
     at, made = places(layout_of(op.c)), list(c)
     owned = {place: i for i, place in reversed(list(enumerate(at)))}  # copies are made once
-    for first in range(0, a.depth, a.step):
+    size = _part(a, b, len(owned))
+    if size == a.depth:
+        _add_products(k, op, (a, b), owned, made)
+    else:
+        registers = list(owned.values())
+        first = [made[i] for i in registers]
+        with k.f.loop(const(I32, 0), a.depth // size, init=first, unroll=False) as loop:
+            for i, value in zip(registers, loop.values, strict=True):
+                made[i] = value
+            _add_products(k, op, [x.part(loop.index, size) for x in (a, b)], owned, made)
+            loop.next(*[made[i] for i in registers])
+        for i, value in zip(registers, loop.results, strict=True):
+            made[i] = value
+    return [made[owned[place]] for place in at]
+
+
+def _part(a: Operand, b: Operand, sums: int) -> int:
+    """How much of K is straight-line code, of operands with which a thread computes so many sums."""
+    size = a.depth
+    if isinstance(a.value, Buffer) and isinstance(b.value, Buffer) and not a.depth & (a.depth - 1):
+        while size > max(a.step, b.step) and size * sums > _TOGETHER:
+            size //= 2
+    return size
+
+
+def _add_products(k: Kernel, op: DotOp, operands: Sequence[Operand], owned: Mapping[Place, int], made: Tile) -> None:
+    """Add the products along K to `made`, of which `owned` says which register is whose."""
+    names, working = [ir_name(operand_type(value)[1]) for value in (op.a, op.b)], made[0].type
+    depth, step = operands[0].depth, operands[0].step
+    for first in range(0, depth, step):
         left, right = (
-            {
-                place: _as_working(k, v, name, c[0].type)
-                for place, v in zip(places(x.layout), x.slice(first), strict=True)
-            }
-            for x, name in zip((a, b), names, strict=True)
+            {place: _as_working(k, v, name, working) for place, v in zip(places(x.layout), x.slice(first), strict=True)}
+            for x, name in zip(operands, names, strict=True)
         )
-        for i in range(min(a.step, a.depth - first)):
+        for i in range(min(step, depth - first)):
             for (*batch, m, n), register in owned.items():
                 made[register] = _multiply_add(k, left[*batch, m, i], right[*batch, i, n], made[register])
-    return [made[owned[place]] for place in at]
 
 
 def _as_working(k: Kernel, value: V, name: str, working: T) -> V:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from tilewright.backends.llvm import elementwise as shared
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.minifloat import narrow, widen
-from tilewright.backends.llvm.types import I32, V, const
+from tilewright.backends.llvm.types import I32, I64, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.conversions import convert
 from tilewright.backends.nvidia.emit.remainder import remainder
@@ -88,7 +88,28 @@ def _emit(k: Kernel, op: Operation) -> None:
         if key not in made:
             made[key] = compute(k, name, *rows[register], **attributes)
         registers.append(made[key])
-    k.set_like(op.results[0], registers)
+    k.set_like(op.results[0], _cut(k, op, registers))
+
+
+_LONGEST = 48  # operations on integers in a row
+_MOVES = {I32: ("mov.b32 $0, $1;", "=r,r"), I64: ("mov.b64 $0, $1;", "=l,l")}
+
+
+def _cut(k: Kernel, op: Operation, registers: list[V]) -> list[V]:
+    """The registers, behind a move that LLVM does not look through where a long chain of integer arithmetic ends there.
+
+    LLVM moves constants from one end of a chain of products and sums to the other, link by link: a time that grows with
+    the cube of the length.
+    """
+    move = _MOVES.get(registers[0].type)
+    if move is None:
+        return registers
+    length = 1 + max((k.chains.get(operand, 0) for operand in op.operands), default=0)
+    k.chains[op.results[0]] = length % _LONGEST
+    if length < _LONGEST:
+        return registers
+    made = {v.ref: k.f.ptx(*move, (v,), (v.type,), effect=False)[0] for v in registers if v.const is None}
+    return [made.get(v.ref, v) for v in registers]
 
 
 for _spec in REGISTRY.values():

@@ -1,15 +1,16 @@
 """An operand of a product as its steps take it: the registers of a slice along K, from a tile or from a buffer.
 
 A slice has the layout of the operand with the register bits left out that select among slices; in a buffer its elements
-lie where those of the first slice do, exclusive-ored with a constant.
+lie where those of the first slice do, exclusive-ored with a constant; or with a number that is known when the kernel
+runs, in a loop over K.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tilewright.backends.llvm.types import I1, const, zero
+from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile
 from tilewright.backends.nvidia.emit.shared import offsets_in
 from tilewright.backends.nvidia.emit.shared_access import Window, from_integers
@@ -42,6 +43,8 @@ class Operand:
     depth: int
     step: int
     element: str
+    _moved: V | None = None
+    _moves: int = 0
     _window: Window | None = field(default=None, init=False)
 
     @staticmethod
@@ -60,6 +63,16 @@ class Operand:
     def layout(self) -> LinearLayout:
         """Layout of a slice."""
         return slice_layout(self.full, self.axis, self.step)
+
+    def part(self, number: V, size: int) -> Operand:
+        """Part `number` (i32) of an operand in a buffer that is cut into parts of `size`, a power of two, along K."""
+        assert isinstance(self.value, Buffer) and self.depth % size == 0
+        f, moves, moved = self.k.f, 0, const(number.type, 0)
+        for bit in range((self.depth // size - 1).bit_length()):
+            flip = _start(self.value.layout, self.axis, size << bit)
+            moves |= flip
+            moved = f.xor(moved, f.mul(f.and_(f.lshr(number, bit), 1), flip))
+        return replace(self, depth=size, _moved=moved, _moves=moves)
 
     def slice(self, first: int) -> Tile:
         """The registers of the slice that starts at `first`, with zeros in the padding along K."""
@@ -88,7 +101,7 @@ class Operand:
         t = k.element(buffer.element)
         if self._window is None:
             plan = plan_access(offsets_in(unique, buffer.layout), max(8, t.bits), k.arch.has_ldmatrix)
-            self._window = Window(k, buffer.base, plan)
+            self._window = Window(k, buffer.base, plan, self._moved, self._moves)
         flip = _start(buffer.layout, self.axis, first)
         moved = [Instruction(i.offset ^ flip, i.registers) for i in self._window.plan.instructions]
         made = self._window.load(moved)

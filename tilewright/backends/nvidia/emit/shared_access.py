@@ -71,11 +71,15 @@ class Window:
         k: the kernel.
         base: address of the buffer.
         plan: how the threads access it.
+        moved: what all offsets are exclusive-ored with (i32, in elements), if anything.
+        moves: the bits that it may set.
     """
 
     k: Kernel
     base: V
     plan: SharedAccess
+    moved: V | None = None
+    moves: int = 0
     _starts: dict[int, V] = field(default_factory=dict)
 
     def store(
@@ -124,12 +128,14 @@ class Window:
 
     def address(self, instruction: Instruction) -> V:
         """Where this thread's part of an access starts."""
-        flipped, added = immediate_offset(self.plan, instruction)
+        flipped, added = immediate_offset(self.plan, instruction, self.moves)
         unit = self.plan.element_bits // 8
         if flipped not in self._starts:
             address = self.plan.address
             columns = {dim: [unit * column for column in address.columns_of(dim)] for dim in ("lane", "warp")}
             place = self.k.f.xor(self.k.linear(columns), unit * flipped)
+            if self.moved is not None:
+                place = self.k.f.xor(place, self.k.f.mul(self.moved, unit))
             self._starts[flipped] = self.k.f.shared_at(self.base, place)
         return self.k.f.shared_at(self._starts[flipped], unit * added)
 

@@ -15,8 +15,9 @@ Blocks of descriptors are copied by the copy engine instead: the loop waits for 
 bytes that arrive there.
 
 Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
-while the next are started; the copies then follow the wait for the trip before. Barriers of the block are placed later,
-by `barriers`, which understands rings.
+while the next are started; the copies then follow the wait for the trip before. An operand that a trip computes (one
+that is converted, say) gets a ring of its own then: it is computed while the products of the trip before are under way.
+Barriers of the block are placed later, by `barriers`, which understands rings.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
@@ -106,7 +107,11 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
         return
     blocks = sum(p.is_block for p in prefetches)
     barrier = make_barrier(function, room.plan, blocks) if blocks else None
-    _Pipeliner(loop, prefetches, room.plan, decisions, barrier).run()
+    computed = _computed_operands(loop, prefetches)
+    taken = _taken(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
+    more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
+    fits = taken + more <= arch.shared_limit
+    _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
 
 
 def _ring_stages(
@@ -120,18 +125,29 @@ def _ring_stages(
         return No("num_stages is 1", instead="num_stages=2 or more")
     if not arch.has_cp_async:
         return No("the target has no asynchronous copies")
-    replaced = {p.alloc for p in prefetches}
-    others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
-    taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
-    taken += max(scratch_bytes(op) for op in loop.walk())
-    loads = {p.load for p in prefetches}
-    taken += sum(block_bytes(op) for op in loop.walk() if op not in loads)
-    fitting = (arch.shared_limit - taken) // ring_bytes(prefetches)
+    fitting = (arch.shared_limit - _taken(loop, function, prefetches)) // ring_bytes(prefetches)
     if fitting < 2:
         return No("shared memory has no room for two buffers", instead="smaller blocks")
     if fitting < wanted:
         return Yes(fitting, f"{fitting} buffers; shared memory has no room for {wanted}")
     return Yes(wanted, f"{wanted} buffers")
+
+
+def _taken(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) -> int:
+    """Bytes of shared memory that a loop needs beside its rings."""
+    replaced = {p.alloc for p in prefetches}
+    others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
+    taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
+    taken += max(scratch_bytes(op) for op in loop.walk())
+    loads = {p.load for p in prefetches}
+    return taken + sum(block_bytes(op) for op in loop.walk() if op not in loads)
+
+
+def _computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
+    """Buffers of operands that every trip computes for its products alone."""
+    replaced = {p.alloc for p in prefetches}
+    made = [op for op in loop.body.block.ops if isinstance(op, LocalAllocOp) and op.src and op not in replaced]
+    return [op for op in made if all(isinstance(use.operation, WarpGroupDotOp) for use in op.result.uses)]
 
 
 def _with_room(answer: Answer[Prefetch], room: Answer[int]) -> Answer[Prefetch]:
@@ -165,6 +181,7 @@ class _Pipeliner:
         stages: buffers of each ring.
         decisions: of the compilation.
         barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
+        computed: buffers of operands that a trip computes, for each of which there is room for a ring.
     """
 
     def __init__(
@@ -174,9 +191,10 @@ class _Pipeliner:
         stages: int,
         decisions: Decisions,
         barrier: SSAValue | None = None,
+        computed: Sequence[LocalAllocOp] = (),
     ) -> None:
         self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
-        self.decisions = decisions
+        self.decisions, self.computed = decisions, computed
         self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
         self.ahead = stages - 1
         self.body = loop.body.block
@@ -189,7 +207,7 @@ class _Pipeliner:
         """Replace the loop."""
         outside = Builder(self.loop)
         asynchronous = self._asynchronous()
-        rings = [outside.make(LocalAllocOp, [], self._ring_type(p)) for p in self.prefetches]
+        rings = [outside.make(LocalAllocOp, [], self._ring_type(p.ring)) for p in self.prefetches]
         if self.barrier is not None:
             outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
@@ -197,13 +215,16 @@ class _Pipeliner:
         index = self._carry(first, outside)
         self._wait_for_copies(rings, index)
         stages = self._read(rings, index)
+        if asynchronous:
+            self._store_in_rings(index)
         place = self._start_products(asynchronous) or max(stages, key=lambda op: list(self.body.ops).index(op))
         self._copy_ahead(place, rings, index, reach)
         self._finish(asynchronous)
 
-    def _ring_type(self, prefetch: Prefetch) -> MemDescType:
-        ring = prefetch.ring
-        return memdesc_type((self.stages, *memdesc_shape(ring)), element_type(ring.tile), layout_of(ring))
+    def _ring_type(self, buffer: Attribute) -> MemDescType:
+        """As many buffers of a type as the loop has stages."""
+        assert isinstance(buffer, MemDescType)
+        return memdesc_type((self.stages, *memdesc_shape(buffer)), element_type(buffer.tile), layout_of(buffer))
 
     # -- copies ------------------------------------------------------------------------------------------
 
@@ -349,12 +370,21 @@ class _Pipeliner:
             erase(prefetch.load)
         return places
 
+    def _store_in_rings(self, index: SSAValue) -> None:
+        """Put what a trip computes for its products where those of the trip before do not read."""
+        for alloc in self.computed:
+            ring = Builder(self.loop).make(LocalAllocOp, [], self._ring_type(alloc.result.type))
+            b = Builder(alloc)
+            buffer = b.make(MemDescIndexOp, [ring, index], alloc.result.type)
+            b.effect(LocalStoreOp, [alloc.operands[0], buffer])
+            replace(alloc, [buffer])
+
     # -- products ----------------------------------------------------------------------------------------
 
     def _asynchronous(self) -> list[WarpGroupDotOp]:
         """The products of the loop, if all of them may stay in flight until the next trip; else none."""
         dots = [op for op in self.body.walk() if isinstance(op, WarpGroupDotOp)]
-        rings = {p.alloc for p in self.prefetches}
+        rings = {p.alloc for p in self.prefetches} | set(self.computed)
         answers = [self._may_fly(op, rings) for op in dots]
         bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
         for dot, answer in zip(dots, answers, strict=True):

@@ -1,0 +1,72 @@
+"""What programs of Triton, and newcomers, find otherwise than expected, and why it stays: for the state page."""
+
+from __future__ import annotations
+
+REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Other than in Triton, on purpose": (
+        (
+            "slices, `tl.arange(2, 7)`, shapes that are no power of 2, `return` in a loop, functions in kernels, plain "
+            "global numbers and AMD's 8-bit formats on the CPU are accepted",
+            "extensions: each has a meaning, and tests of Triton's that expect an error for them fail",
+        ),
+        (
+            "an impossible value of an option (`num_warps=3`) is an `ArgumentError`, not an `AssertionError`",
+            "errors that are meant for people are `TilewrightError`s; the text is Triton's",
+        ),
+        (
+            "wording of some messages: axes out of range, autotuners without a configuration, `must_use_result`, "
+            "bases and arguments of aggregates; places are file, line and column",
+            "they say more, and what to write instead",
+        ),
+        ("`do_not_specialize` of a constexpr is refused where the kernel is defined", "it can never be right later"),
+        ("`tl.cumsum` and `tl.cumprod` of bfloat16 round in bfloat16", "as Triton 3.9; 3.7 promoted them"),
+        (
+            "`ttgir`, `llvm.assume`, loop metadata, value names and mangled names in texts",
+            "the back end is another; the text of tile IR is Triton's, names and early inlining aside",
+        ),
+        (
+            "pointers to CPU memory are accepted; `device_print` shows a scalar once a program; `repr(tl.int8)` has "
+            "the name of its module",
+            "kernels run on the CPU, where a program is no set of threads",
+        ),
+        ("`num_ctas` gives no cluster, and no speed", "a program is one block with its registers: decision 0035"),
+        ("atomic minima and maxima of f16 and bf16 through pointers are accepted", "descriptors of Triton have them"),
+        (
+            "tile IR text whose reductions or scans print or assert is refused",
+            "the front end makes loops of these; text has passed it",
+        ),
+    ),
+    "Known limits": (
+        (
+            'CUDA: a float32 product of large blocks with `input_precision="ieee"` takes long to compile (128x256x64: '
+            "23 s)",
+            "its multiply-adds are unrolled; a loop over K is not written yet",
+        ),
+        (
+            "CPU: kernels of a thousand operations and more take seconds to compile",
+            "LLVM's share grows with the code; decision 0017 has the curves",
+        ),
+        (
+            "`tl.static_range(10**9)` warns and goes on; Ctrl-C ends it",
+            "how long a compilation may take is the user's choice",
+        ),
+        (
+            "a fault in native code names kernel, program and address, not the line",
+            "CPU kernels carry no line tables; the interpreter names the line",
+        ),
+        (
+            "CPU: atomics on many addresses: sums of 8,192 segments take ten times as long as PyTorch's on one thread",
+            "one atomic instruction for each run of equal addresses; nothing sorts",
+        ),
+        (
+            "CPU: stores with a constant stride are made element by element",
+            "there is no scatter of the hardware that is faster; see fast_on_cpu.md",
+        ),
+        ("`tl.sigmoid` of float32 below -88.7 is 0", "subnormal results are flushed"),
+        (
+            "kernels cannot be defined in `python -` or the REPL before Python 3.13",
+            "their source text is what is compiled, and Python does not keep it there",
+        ),
+        ("a relative `HOME` makes a cache below the current folder", "the system's own rule for homes"),
+    ),
+}
