@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright.base.errors import LanguageValueError
+
 MAX_TILE_NUMEL = 1 << 20
 
 
@@ -322,7 +324,7 @@ def scalar_from_signature(text: str) -> dtype | PointerType:
     for short, info in _TABLE.items():
         if text in (info.sig, short, _PUBLIC.get(short)):
             return dtype(short)
-    raise ValueError(f"unknown type {text!r} in a signature")
+    raise LanguageValueError(f"unknown type {text!r} in a signature", hint='write "*fp32", "i32", "u1", ...')
 
 
 def with_shape_of(like: Type, element: Any) -> Any:

@@ -13,7 +13,7 @@ from tilewright.base.errors import KnobError
 
 
 class AnnouncedList(list[Any]):
-    """A list that says when it changes, whoever changes it.
+    """A list of functions that says when it changes, whoever changes it; what cannot be called is not taken.
 
     Args:
         on_change: called after each change.
@@ -31,7 +31,14 @@ def _announced(name: str) -> Callable[..., Any]:
     method = getattr(list, name)
 
     def change(self: AnnouncedList, *args: Any) -> Any:
+        before = list(self)
         result = method(self, *args)
+        for function in self:
+            if not callable(function):
+                list.__setitem__(self, slice(None), before)
+                raise KnobError(
+                    f"a hook is a function, not {function!r}", hint="pass the function itself, without calling it"
+                )
         self._on_change()
         return result
 
@@ -63,10 +70,6 @@ class HookChain:
         Raises:
             KnobError: it cannot be called.
         """
-        if not callable(function):
-            raise KnobError(
-                f"a hook is a function, not {function!r}", hint="pass the function itself, without calling it"
-            )
         if function not in self.calls:
             self.calls.append(function)
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from tilewright.base.errors import ArgumentError
+
+INPUT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+"""What a product of f32 may mean."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -18,12 +23,22 @@ class Options:
         sanitize_overflow: with `debug`, assert that integer arithmetic does not overflow.
         enable_fp_fusion: contract ``x * y + z`` to a fused multiply-add.
         default_dot_input_precision: what `tl.dot` on f32 means when the call does not say: "ieee", "tf32", ...
+
+    Raises:
+        ArgumentError: a precision that there is not.
     """
 
     debug: bool = False
     sanitize_overflow: bool = True
     enable_fp_fusion: bool = True
     default_dot_input_precision: str = "ieee"
+
+    def __post_init__(self) -> None:
+        if self.default_dot_input_precision not in INPUT_PRECISIONS:
+            raise ArgumentError(
+                f"default_dot_input_precision={self.default_dot_input_precision!r}",
+                hint=f"it is one of {', '.join(INPUT_PRECISIONS)}",
+            )
 
     def key(self) -> str:
         """Text that differs whenever any field differs; part of the cache key."""

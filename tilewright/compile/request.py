@@ -142,7 +142,7 @@ def complete_options(given: Mapping[str, Any], target: Target) -> Options:
     defaults: dict[str, Any] = {"enable_fp_fusion": knobs.language.default_fp_fusion}
     if knobs.language.fp32_default is not None:
         defaults["default_dot_input_precision"] = knobs.language.fp32_default
-    forced: dict[str, Any] = {"debug": bool(given.get("debug")) or knobs.runtime.debug}  # the knob wins over False
+    forced: dict[str, Any] = {"debug": knobs.runtime.debug or given.get("debug") or False}  # the knob wins over False
     if knobs.language.force_disable_fp_fusion:
         forced["enable_fp_fusion"] = False
     return options_for(target, {**defaults, **given, **forced})

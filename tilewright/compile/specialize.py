@@ -295,15 +295,33 @@ def int_type(value: int) -> str:
     raise OverflowError(f"integer argument {value} does not fit 64 bits")
 
 
+def is_ranged(kind: str) -> bool:
+    """Whether a signature type is one of integers, which hold a range."""
+    return kind.startswith(("i", "u")) and kind not in ("u1", "i1")
+
+
+def integer_range(kind: str) -> tuple[int, int]:
+    """The least and the largest integer of a signature type, such as `"i8"` or `"u32"`."""
+    bits, signed = int(kind[1:]), kind.startswith("i")
+    return (-(1 << bits - 1) if signed else 0), (1 << bits - signed) - 1
+
+
 def _specialize_int(value: int, param: Param) -> tuple[str, Any]:
     fixed = param.fixed_type
     if fixed.startswith("*"):  # a raw address
         return _specialize_pointer(fixed[1:], value, param)
+    if is_ranged(fixed):
+        low, high = integer_range(fixed)
+        if not low <= value <= high:
+            raise ArgumentError(
+                f"parameter `{param.name}` is annotated {fixed}, which holds {low} to {high}, got {value}",
+                hint="annotate a wider type, or none: then the value says how wide it is",
+            )
     kind = fixed or int_type(value)
     if not param.specialize:
         return kind, None
     if fixed:
-        if not fixed.startswith(("i", "u")) or fixed == "u1":
+        if not is_ranged(fixed):
             return kind, None
         if value == 1:  # a key only: an annotated parameter stays a run-time value
             return kind, 1

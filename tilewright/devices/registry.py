@@ -7,6 +7,10 @@ rest of it, which is most of Tilewright, loads at the first compile or launch fo
 from __future__ import annotations
 
 import difflib
+import functools
+import operator
+import types
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +20,7 @@ from tilewright.backends.null import options as null_options
 from tilewright.backends.nvidia import options as nvidia_options
 from tilewright.backends.protocol import Backend
 from tilewright.base.cache_layers import SmallObjects
-from tilewright.base.errors import UnknownOptionError, UnsupportedError
+from tilewright.base.errors import ArgumentError, UnknownOptionError, UnsupportedError
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -99,8 +103,39 @@ def options_for(target: Target, given: Mapping[str, Any]) -> Options:
     made = {}
     for kind in {entry.options for entry in BACKENDS.values()}:  # a value that no target can have is wrong for all
         mine = {f.name for f in fields(kind)}
-        made[kind] = kind(**{name: value for name, value in given.items() if name in mine})
+        kinds = _kinds(cast(Any, kind))
+        chosen = {name: value for name, value in given.items() if name in mine}
+        made[kind] = kind(**{name: _of_kind(name, value, kinds.get(name, ())) for name, value in chosen.items()})
     return made[wanted]
+
+
+@functools.cache
+def _kinds(options: Any) -> dict[str, tuple[type, ...]]:
+    """Classes of the values of the options that are plain: truth values, integers, texts, and None."""
+    found = {}
+    for name, hint in typing.get_type_hints(options).items():
+        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        if set(parts) <= {bool, int, str, type(None)}:
+            found[name] = tuple(parts)
+    return found
+
+
+def _of_kind(name: str, value: Any, wanted: tuple[type, ...]) -> Any:
+    """The value of an option as one of the classes that it has: 0 and 1 are truth values, numpy's integers integers.
+
+    Raises:
+        ArgumentError: it is none of these.
+    """
+    if not wanted or (isinstance(value, wanted) and not (isinstance(value, bool) and bool not in wanted)):
+        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        number = operator.index(value)
+        if bool in wanted and number in (0, 1):
+            return bool(number)
+        if int in wanted:
+            return number
+    shown = " or ".join("None" if kind is type(None) else kind.__name__ for kind in wanted)
+    raise ArgumentError(f"option {name} is {shown}, got {value!r}")
 
 
 def parse_target(given: Target | str) -> Target:
@@ -111,7 +146,7 @@ def parse_target(given: Target | str) -> Target:
     """
     if isinstance(given, Target):
         return given
-    name, _, arch = given.partition(":")
+    name, _, arch = given.partition(":") if isinstance(given, str) else ("", "", "")
     found = BACKENDS[name].parse_arch(arch) if name in BACKENDS else None
     if found is None:
         examples = [f'"{entry.example}"' for entry in BACKENDS.values()]

@@ -30,6 +30,7 @@ class Axis:
         top: whether the loop is a grid.
         shared: the block size of `hl.register_block_size` that this axis has, where it is one.
         parent: of a jagged axis the value that holds the end of each lane.
+        wide: whether its indices pass 32 bits.
     """
 
     id: int
@@ -44,6 +45,7 @@ class Axis:
     top: bool = False
     shared: Atom | None = None
     parent: Any = None
+    wide: bool = False
 
     @property
     def size(self) -> Atom:

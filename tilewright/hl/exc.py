@@ -204,6 +204,9 @@ class StackTensorOnHost(DeviceAPIOnHost):
     """`hl.stacktensor_like` outside the loops."""
 
 
+StackTensorcOnHost = StackTensorOnHost  # as Helion spells it
+
+
 class StackTensorDevPtrDtype(Error):
     """The addresses of a stack tensor are not 64-bit integers."""
 
@@ -251,6 +254,10 @@ class InvalidIndexingType(Error):
     """A subscript of a kind that tensors do not take."""
 
 
+class InputTensorNumelExceedsIndexType(Error, OverflowError):
+    """Offsets of a tensor pass the type that the settings give indices."""
+
+
 class UnsupportedSplitOperation(UnsupportedOperation):
     """`hl.split` of a tile whose last dimension is not 2."""
 
@@ -261,6 +268,10 @@ class InvalidReductionDim(Error, ValueError):
 
 class ControlFlowTensorMismatch(Error):
     """A variable has one type, rank or shape before a loop or in one branch, and another after it or in the other."""
+
+
+class CantCombineTypesInControlFlow(ControlFlowTensorMismatch):
+    """A variable is a tile or a number in one branch, and something else in the other."""
 
 
 class TorchOpTracingError(Error):
@@ -304,6 +315,42 @@ class InvalidConfig(Error, ValueError):
 
 class TritonError(Error):
     """The generated code does not compile; a fault of `hl` or a limit of the device."""
+
+
+class BaseWarning(Warning):
+    """Root of the warnings of Helion, none of which is given here."""
+
+
+# What programs may name, to catch it or to silence it: nothing raises or gives these (docs/hl_helion.md says why).
+NEVER_RAISED = frozenset(
+    """
+    AutodiffKernelNotCalled AutodiffNotSupported AutotuningDisallowedInEnvironment BackendImplementationMissing
+    BarrierRequiresPersistent CacheAssertionError CantReadOnDevice ClosureMutation ConfigSpecFragmentWithSymInt
+    CuteBackendUnavailable DecoratorAfterHelionKernelDecorator DuplicateStoreIndicesError ErrorCompilingKernel
+    FailedToUnpackTupleAssign GlobalMutation GraphModuleUnsupportedOps IncompatibleInterpretModes
+    InconsistantConfigsAcrossRanks IndexOffsetOutOfRangeForInt32 InductorLoweringError InvalidAssignment
+    AssignmentMultipleTargets InvalidSequenceSubscription LoopDependencyError MissingEnableTile MultipleReductionDims
+    NamingConflict NonTensorSubscriptAssign NotEnoughConfigs OverpackedTile ReductionDimInvalidForShape
+    ReductionOnNonTile RefEagerModeCodePrintError RequiresTensorInAssignment ShapeSpecializingAllocation
+    ShapeSpecializingCall StarredArgsNotSupportedOnDevice TracedArgNotSupported TritonUnrecoverableRuntimeError
+    TypeInferenceError
+    """.split()  # noqa: SIM905
+)
+NEVER_GIVEN = frozenset(
+    """
+    BlockPtrIndexingUnavailable BlockSizeIgnoredInInterpretMode CrossLoopSchedulingError CrossRootDeviceValue
+    InvalidSliceStep NoAOTHeuristicWarning PdlPlacement PdlStateWithoutWait ProcessGroupNameNotFound
+    TensorOperationInWrapper TensorOperationsInHostCall TensorSliceBound TiledKMatmulAccumulationWarning
+    UnsupportedIndexRemapping UnsupportedSplitConfiguration WrongDevice
+    """.split()  # noqa: SIM905
+)
+
+
+def __getattr__(name: str) -> type[Exception]:
+    """A class for a name that nothing raises, so that programs can name it."""
+    if name not in NEVER_RAISED and name not in NEVER_GIVEN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return type(name, (Error if name in NEVER_RAISED else BaseWarning,), {"__doc__": "Never raised here."})
 
 
 def located(error: Error, location: errors.Location) -> Error:

@@ -11,6 +11,8 @@ import enum
 import os
 from typing import Any
 
+import torch
+
 from tilewright.hl import exc
 
 
@@ -27,6 +29,7 @@ _DEFAULTS: dict[str, Any] = {
     "check_trace": True,
     "fast_math": False,
     "dot_precision": "",
+    "index_dtype": None,
     "ref_mode": RefMode.OFF,
     "print_output_code": False,
     "force_autotune": False,
@@ -55,7 +58,7 @@ WITHOUT_MEANING = frozenset(
     autotune_log_details autotune_log_search_space autotune_log_search_space_path autotune_log_search_space_verbose
     autotune_precompile autotune_progress_bar autotune_rebenchmark_threshold autotune_search_acf
     autotune_suspicious_rebenchmark_ratio autotune_with_torch_compile_fusion autotuner_fn backend debug_dtype_asserts
-    disable_autotuner_heuristics distributed ignore_warnings index_dtype output_origin_lines persistent_reserved_sms
+    disable_autotuner_heuristics distributed ignore_warnings output_origin_lines persistent_reserved_sms
     print_repro torch_compile_fusion triton_do_not_specialize
     """.split()  # noqa: SIM905
 )
@@ -75,6 +78,7 @@ class Settings:
         check_trace: trace twice with other samples, to find invented numbers that reach the code.
         fast_math: 16-bit values stay float32 between operations of a chain.
         dot_precision: what products of float32 are computed with; "" for the default of the device.
+        index_dtype: `torch.int32` or `torch.int64` for indices and offsets; None for what the tensors need.
         ref_mode: run as plain Python instead.
         print_output_code: print the generated module when a configuration is compiled first.
         force_autotune: tune at the first call, whatever is known.
@@ -101,6 +105,7 @@ class Settings:
     check_trace: bool
     fast_math: bool
     dot_precision: str
+    index_dtype: Any
     ref_mode: RefMode
     print_output_code: bool
     force_autotune: bool
@@ -127,6 +132,10 @@ class Settings:
                 raise exc.InvalidAPIUsage(f"hl.kernel has no setting {name!r}", hint=hint)
         for name, default in _DEFAULTS.items():
             setattr(self, name, given[name] if name in given else _from_environment(name, default))
+        if isinstance(self.index_dtype, str):
+            self.index_dtype = getattr(torch, self.index_dtype.removeprefix("torch."), None)
+        if self.index_dtype not in (None, torch.int32, torch.int64):
+            raise exc.InvalidAPIUsage(f"index_dtype={self.index_dtype!r}", hint="torch.int32, torch.int64 or None")
 
     def __repr__(self) -> str:
         changed = (name for name, default in _DEFAULTS.items() if getattr(self, name) != default)

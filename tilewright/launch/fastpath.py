@@ -25,7 +25,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import ArgumentError
 from tilewright.compile.grid import grid3
-from tilewright.compile.specialize import Param
+from tilewright.compile.specialize import Param, integer_range, is_ranged
 from tilewright.devices.arrays import are_gradients_refused, is_recorded, numpy_address
 
 Launch = Callable[..., None]
@@ -213,7 +213,11 @@ def _gradient_key(tensor: Any) -> bool | None:
 
 def integer_key(param: Param) -> str:
     """Expression of what code is specialised on in an integer argument `{a}` of `param`; None where it is refused."""
-    return _INT if param.specialize else _WIDTH
+    key = _INT if param.specialize else _WIDTH
+    if not is_ranged(param.fixed_type):
+        return key
+    low, high = integer_range(param.fixed_type)
+    return f"({key}) if {low} <= {{a}} <= {high} else None"
 
 
 def generate_bind(name: str, params: Sequence[Param]) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from xdsl.traits import Pure
 from tilewright.base import dtypes
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError
 from tilewright.base.minifloat import round_to
+from tilewright.base.options import INPUT_PRECISIONS
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve, word
 from tilewright.ir.attrs import I32, Codec
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
@@ -32,7 +33,6 @@ from tilewright.ops.functions.shape import reshape_to
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor, unwrap
 
-INPUT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 PRECISION = word("ieee")
 # Zero means "as precise as the accumulator" and is left out of the text.
 COUNT = Codec(lambda v: I32.encode(v or None), lambda a: 0 if a is None else I32.decode(a))

@@ -226,6 +226,20 @@ CASES = (
         """,
     ),
     Case(
+        "A branch that gives two kinds of things",
+        """
+        @hl.kernel
+        def kernel(x):
+            for row in hl.grid(x.size(0)):
+                factor = "none"
+                if x[row] > 0:
+                    factor = 2.0
+                x[row] = x[row] * factor
+
+        kernel(x)
+        """,
+    ),
+    Case(
         "A type that changes in a loop",
         """
         @hl.kernel
@@ -271,6 +285,18 @@ CASES = (
         kernel(x, torch.tensor([2, 3]))
         """,
         "`n = counts[0].item()` in a statement of its own works: `n` is an argument of the compiled kernel.",
+    ),
+    Case(
+        "Offsets beyond the type of indices",
+        """
+        @hl.kernel(index_dtype=torch.int32)
+        def kernel(x):
+            for tile in hl.tile(x.size(0)):
+                x[tile, 0] = 0
+
+        kernel(torch.empty(2**31 + 4, dtype=torch.int8).as_strided((2, 4), (2**31, 1)))
+        """,
+        "Without the setting, offsets have 64 bits where a tensor needs them.",
     ),
     Case(
         "Memory changed under a view",

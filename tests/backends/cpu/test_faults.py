@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,20 @@ def test_rows_of_kernels_that_are_gone_are_used_again() -> None:
     known.add(again, "again")
     rows = [row for row in range(100) if table[3 * row]]
     assert known._words[0] == 100 and len(rows) == 41 and "again" in {_text(table[3 * row + 2]) for row in rows}
+
+
+def test_a_kernel_may_go_while_another_comes() -> None:
+    """The collector runs where it likes, also within `add`."""
+    known = faults.Faults(load(compile_object(str(faults.faults_text(host().triple)), host()), faults.EXPORTS))
+    done = threading.Event()
+
+    def collected() -> None:
+        with known._lock:
+            known._remove(0)
+        done.set()
+
+    threading.Thread(target=collected, daemon=True).start()
+    assert done.wait(20)
 
 
 def _address(table: object) -> int:

@@ -56,6 +56,7 @@ class CudaOptions(Options):
     max_num_imprecise_acc_default: int | None = None
 
     def __post_init__(self) -> None:
+        Options.__post_init__(self)
         check_warps(self.num_warps)
         _check_blocks(self.num_ctas)
         object.__setattr__(self, "extern_libs", _libraries(self.extern_libs))

@@ -10,9 +10,7 @@ from tilewright.hl.emit.kernel import Kernel, placed
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value, accessed
 from tilewright.hl.passes.merged import Parts
 from tilewright.hl.rows.dtypes import literal
-from tilewright.hl.symbols import Atom, Sym, at_least_zero, at_most
-
-_LIMIT = 2**31
+from tilewright.hl.symbols import Atom, at_least_zero, at_most
 
 
 def emit_load(kernel: Kernel, node: Node) -> None:
@@ -90,7 +88,6 @@ def _pointer(
         address = f"{kernel.operand(base)}.to(tl.pointer_type({kernel.dtype(tensor.dtype)}))"
         parts = [placed(address, 0, len(base.dims), len(dims))]
         covered.update(range(len(base.dims)))
-    wide = _is_wide(tensor)
     for entry, stride in zip(entries, tensor.stride, strict=True):
         if is_one(entry, reading):
             continue
@@ -100,19 +97,11 @@ def _pointer(
         if entry.at is not None:
             own = len(entry.what.dims) if entry.kind == "tensor" else 1
             covered.update(range(entry.at, entry.at + own))
-        if wide:
-            index = f"{index}.to(tl.int64)" if entry.at is not None else index
+        if tensor.wide and not index.isdigit():
+            index = f"tl.cast({index}, tl.int64)"
         step = kernel.symbol(stride)
         parts.append(index if step == "1" else f"{index} * {step}")
     return " + ".join(parts), {at for at in covered if not dims[at].is_one}
-
-
-def _is_wide(tensor: HostTensor) -> bool:
-    """Whether offsets can pass 32 bits."""
-    if any(isinstance(n, Sym) for n in (*tensor.shape, *tensor.stride)):
-        return False
-    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride, strict=True))
-    return bool(last >= _LIMIT)
 
 
 def is_one(entry: Subscript, reading: bool) -> bool:

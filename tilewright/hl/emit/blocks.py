@@ -64,10 +64,10 @@ def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Di
     if not isinstance(lanes, int):
         return False
     if entry.kind == "slice":
-        whole = entry.step == 1 and entry.what == 0 and same(dims[entry.at].size(), tensor.shape[at])
         block.offsets.append("0")
         block.lanes.append(lanes)
-        return whole and type(entry.what) is int
+        first = type(entry.what) is int and entry.what == 0
+        return first and entry.step == 1 and same(dims[entry.at].size(), tensor.shape[at])
     if entry.kind != "tile" or type(entry.offset) is not int or entry.offset:
         return False
     axis = decision.axes[entry.what]

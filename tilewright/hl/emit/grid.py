@@ -99,6 +99,7 @@ def emit_offset(kernel: Kernel, axis: Axis, number: str) -> None:
     """Write the first index of the tile with this number."""
     block, begin = kernel.decision.block(axis), kernel.symbol(axis.begin)
     name = kernel.offsets[axis.id] = kernel.names.new(stem("offset", axis))
+    number = f"tl.cast({number}, tl.int64)" if axis.wide else number
     text = number if block == 1 else f"({number}) * {block}" if " " in number else f"{number} * {block}"
     kernel.lines.write(f"{name} = {text if begin == '0' else f'{begin} + {text}'}")
 

@@ -35,7 +35,9 @@ def emit_body(kernel: Kernel, axes: list[Axis], region: Region) -> None:
         index, mask = kernel.indices.get(axis.id), kernel.masks.get(axis.size)
         if ("index", axis.id) in kernel.wanted or ("mask", axis.size) in kernel.wanted:
             block = kernel.decision.block(axis)
-            texts.append(f"{index} = {kernel.offsets[axis.id]} + tl.arange(0, {block})")
+            first = kernel.offsets[axis.id]
+            first = f"tl.cast({first}, tl.int64)" if axis.wide else first
+            texts.append(f"{index} = {first} + tl.arange(0, {block})")
         if ("mask", axis.size) in kernel.wanted:
             texts.append(f"{mask} = {index} < {kernel.symbol(axis.end)}")
     kernel.wanted |= before

@@ -29,7 +29,7 @@ def get_num_sm(device):
     return torch.cuda.get_device_properties(device).multi_processor_count
 """
 
-_LAUNCH = ("num_warps", "num_stages", "maxnreg")  # choices that are options of a launch
+_LAUNCH = ("num_warps", "num_stages", "maxnreg", "num_threads")  # choices that are options of a launch
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     lines = [line for function in kernel.functions for line in (*function, Line(""), Line(""))]
     lines += [Line("@tilewright.jit", graph.line), Line(signature, graph.line)]
     lines += _commented(kernel.lines.lines, traced)
-    options = [f"{key}={decision.config[key]}" for key in _LAUNCH if key in decision.config]
+    keys = [key for key in _LAUNCH if key in decision.config and not (decision.portable and key == "num_threads")]
+    options = [f"{key}={decision.config[key]}" for key in keys]
     return lines, f"{name}[{grid}]({', '.join([*arguments, *options])})"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from tilewright.hl import exc
 from tilewright.hl.dims import Dim
 from tilewright.hl.emit.access import emit_atomic, emit_load, emit_store, hints, mask_text
@@ -17,7 +19,7 @@ from tilewright.hl.rows.table import ROWS
 def emit_node(kernel: Kernel, node: Node) -> None:
     """Write a node, with the user's line above the first one of each."""
     kernel.lines.origin = node.line
-    handler = emit_atomic if node.op.startswith("atomic_") else _OWN.get(node.op)
+    handler = _atomic if node.op.startswith("atomic_") else _OWN.get(node.op)
     try:
         if handler is not None:
             handler(kernel, node)
@@ -70,6 +72,30 @@ def _store(kernel: Kernel, node: Node) -> None:
         kernel.lines.write(f"tl.store({pointer_text(kernel, tensor, block)}, {text}{checked}{hints(kernel, node)})")
     else:
         kernel.lines.write(f"{descriptor_text(kernel, tensor, block)}.store([{', '.join(block.offsets)}], {text})")
+
+
+_DESCRIBED = frozenset(("atomic_add", "atomic_max", "atomic_min", "atomic_and", "atomic_or", "atomic_xor"))
+_ADDED = frozenset((torch.float32, torch.float16, torch.bfloat16, torch.int32))
+
+
+def _atomic(kernel: Kernel, node: Node) -> None:
+    """Write an atomic update, through a descriptor where the configuration says so and nobody reads what was there."""
+    tensor, value, dims = node.args[0], node.args[2], node.out.dims
+    form = kernel.decision.choice("atomic_indexing", node.kwargs.get("atomic_indexing"))
+    types = _ADDED if node.op == "atomic_add" else (torch.int32,)
+    plain = node.op in _DESCRIBED and node.kwargs["sem"] == "relaxed" and not kernel.readers[node.out.id]
+    wanted = form == "tensor_descriptor" and not kernel.decision.portable and plain and tensor.dtype in types
+    block = block_of(kernel, node, dims) if wanted else None
+    if block is None or not described(tensor, block):
+        emit_atomic(kernel, node)
+        return
+    text = kernel.operand(value, tensor.dtype)
+    if not isinstance(value, Value) or value.dims != dims:
+        text = f"tl.full({kernel.shape(dims)}, 0, {kernel.dtype(tensor.dtype)}) + {text}"
+    if kernel.shape(dims) != str(block.lanes):
+        text = f"tl.reshape({text}, {block.lanes})"
+    blocks = descriptor_text(kernel, tensor, block)
+    kernel.lines.write(f"{blocks}.{node.op}([{', '.join(block.offsets)}], {text})")
 
 
 def _form(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> tuple[str, Block | None]:

@@ -37,6 +37,7 @@ class HostTensor:
         shape: extents, numbers or symbols.
         stride: strides in elements, numbers or symbols.
         dtype: element type of PyTorch.
+        wide: whether offsets of its elements pass 32 bits.
     """
 
     name: str
@@ -44,6 +45,7 @@ class HostTensor:
     shape: tuple[Any, ...] = field(compare=False)
     stride: tuple[Any, ...] = field(compare=False)
     dtype: Any = field(compare=False)
+    wide: bool = field(compare=False, default=False)
 
     def __repr__(self) -> str:
         return f"@{self.name}"

@@ -162,7 +162,7 @@ class _Flattener:
         stride = (*steps[:first], steps[first + count - 1], *steps[first + count :])
         entry = Subscript("tile", self.flat.id, start, extent=self.flat.end)
         rest = (*entries[:first], entry, *entries[first + count :])
-        return HostTensor(tensor.name, tensor.text, shape, stride, tensor.dtype), list(rest)
+        return HostTensor(tensor.name, tensor.text, shape, stride, tensor.dtype, tensor.wide), list(rest)
 
     def _part(self, own: int) -> Value:
         """The index along one of the axes."""

@@ -14,6 +14,7 @@ from tilewright.hl.passes.fold import fold
 from tilewright.hl.passes.pads import place_pads
 from tilewright.hl.passes.portable import pad_extents, padded
 from tilewright.hl.passes.roll import roll
+from tilewright.hl.passes.subtile import subtile
 
 
 def prepare(graph: Graph, decision: Decision) -> Region:
@@ -29,6 +30,8 @@ def prepare(graph: Graph, decision: Decision) -> Region:
     _flatten(region, decision)
     checked(region)
     _roll(region, decision)
+    checked(region)
+    subtile(region, decision, _last_value(region) + 1)
     checked(region)
     place_pads(region, decision)
     checked(region)

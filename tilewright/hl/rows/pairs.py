@@ -34,5 +34,16 @@ class SplitPair(Row):
         emitter.assign_all(node.outs, f"tl.split({emitter.operand(node.args[0])})")
 
 
+@dataclass(frozen=True)
+class Halves(Row):
+    """Our own node `halves(x)`: the first and the second half of the last of two dimensions."""
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        rows, lanes = (emitter.extent(dim) for dim in node.outs[0].dims)
+        text = f"tl.reshape({emitter.operand(node.args[0])}, [{rows}, 2, {lanes}])"
+        emitter.assign_all(node.outs, f"tl.split(tl.permute({text}, [0, 2, 1]))")
+
+
+row(Halves("halves"))
 row(JoinPair("join_pair"))
 row(SplitPair("split_pair"))

@@ -14,6 +14,7 @@ import torch
 
 from tilewright.hl.runtime import door
 from tilewright.hl.trace.numbers import float_text
+from tilewright.hl.trace.offsets import LIMIT
 from tilewright.hl.trace.outside import Read, check
 
 Guard = Callable[..., bool]
@@ -87,6 +88,9 @@ def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> li
         else:
             ones = tuple(step == 1 for step in argument.stride())
             checks.append(f"tuple([step == 1 for step in {name}.stride()]) == {constant('ones', ones)}")
+            if argument.untyped_storage().nbytes() >= LIMIT:
+                return None  # whether offsets pass 32 bits is found the general way
+            checks.append(f"{name}.untyped_storage().nbytes() < {LIMIT}")
         return checks
     if type(argument) in (int, float):  # what of them is a constant is among the facts
         return checks

@@ -9,6 +9,7 @@ import torch
 
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.trace import carried
+from tilewright.hl.trace.offsets import reaches
 
 
 def key_of(argument: Any, static: bool) -> Any:
@@ -22,7 +23,7 @@ def key_of(argument: Any, static: bool) -> Any:
         if static:
             return argument.dtype, argument.device, argument.shape, argument.stride()
         ones = tuple(step == 1 for step in argument.stride())
-        return argument.dtype, argument.device, argument.dim(), ones
+        return argument.dtype, argument.device, argument.dim(), ones, reaches(argument)
     if type(argument) in (int, float):
         return type(argument)
     if isinstance(argument, ConstExpr):

@@ -10,6 +10,7 @@ from tilewright.hl import exc
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.numbers import number
+from tilewright.hl.trace.offsets import reaches
 from tilewright.hl.trace.samples import literals
 from tilewright.hl.trace.state import Trace
 
@@ -41,6 +42,7 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, flo
 
 def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> Any:
     """A tensor of the host: the same form, no data."""
+    trace.has_wide = trace.has_wide or reaches(tensor)
     with trace.silence():
         if static:
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")

@@ -130,7 +130,7 @@ def _in_arm(trace: Trace, region: Region, leaf: Any, value: Value | None) -> Val
         found = trace.value(made)
         assert found is not None
         return found
-    raise exc.ControlFlowTensorMismatch(
+    raise exc.CantCombineTypesInControlFlow(
         f"a variable of type {type(leaf).__name__} differs between the branches",
         hint="only tiles and numbers may depend on values of tiles",
     )

@@ -104,7 +104,7 @@ def trace_kernel(
         source: the kernel's text.
         scope: names that the kernel's module defines.
         arguments: the values of the parameters.
-        options: settings; `static_shapes` and `check_trace` are read.
+        options: settings; `static_shapes`, `check_trace` and `index_dtype` are read.
         outside: what the kernel reads besides its arguments.
 
     Raises:
@@ -169,6 +169,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     source, scope = request.source, request.scope
     trace = Trace(sampling, device_of(request.arguments))
     trace.equal, trace.file = request.equal, source.file
+    trace.index_dtype = request.options.index_dtype
     trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
     tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
     trace.outside = {id(read.value): read for read in tensors}

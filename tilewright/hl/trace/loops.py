@@ -19,6 +19,7 @@ from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.numbers import Number
+from tilewright.hl.trace.offsets import is_wide, range_is_wide
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.statements import Interpreter
 from tilewright.hl.trace.tiles import Range, Tile
@@ -104,7 +105,7 @@ def _host_tensor(trace: Trace, tensor: Any, name: str, text: str) -> HostTensor:
             1 if step == 1 else trace.host_symbol(f"{name}_stride_{dim}", f"{text}.stride({dim})")
             for dim, step in enumerate(stride)
         )
-    return HostTensor(name, text, shape, stride, tensor.dtype)
+    return HostTensor(name, text, shape, stride, tensor.dtype, is_wide(trace, text, shape))
 
 
 # --- axes ------------------------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ def _open(
                 f"{name} has the block size of a loop around it: tiles of the two could not be told apart",
                 hint="call hl.register_block_size once for each of the loops",
             )
+        axis.wide = range_is_wide(trace, items.end[at])
         axis.parent = trace.lift(items.end[at]) if items.kind == "jagged" else None
         trace.bounds[axis.id] = items.begin[at], items.end[at]
         axes.append(axis)

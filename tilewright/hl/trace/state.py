@@ -50,6 +50,8 @@ class Trace:
         written: memory of tensors of the host that is written, by identity.
         writes_anywhere: whether something is stored at addresses that are data.
         file: path of the user's file.
+        index_dtype: what the settings say of indices; None for what is needed.
+        has_wide: whether offsets of an argument pass 32 bits.
         read: names of the numbers that host code reads from tensors, by the place of the expression.
     """
 
@@ -78,6 +80,8 @@ class Trace:
         self.outside: dict[int, Read] = {}
         self.captured: dict[str, Any] = {}
         self.file = ""
+        self.index_dtype: Any = None
+        self.has_wide = False
         self.read: dict[Place, str] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
@@ -259,7 +263,7 @@ class Trace:
             text = read.text if read.live else name
             if not read.live:
                 self.captured[name] = tensor
-            found = HostTensor(name, text, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+            found = HostTensor(name, text, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, self.has_wide)
             self.hosts[id(tensor)] = found
         return found
 

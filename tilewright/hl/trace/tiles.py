@@ -51,10 +51,10 @@ class Tile(int):
 
     @property
     def index(self) -> Any:
-        """The indices, an int32 tensor of one dimension; for the tile of a `grid` the index."""
+        """The indices, one dimension of int32 unless the range needs more; for the tile of a `grid` the index."""
         trace = device_trace("tile.index")
         with trace.silence():
-            indices = torch.arange(self.axis.prime, dtype=torch.int32, device="cpu")
+            indices = torch.arange(self.axis.prime, dtype=torch.int64 if self.axis.wide else torch.int32, device="cpu")
         made = trace.record("tile_index", (self.axis.id,), indices)
         return made if type(self.offset) is int and self.offset == 0 else made + self.offset
 

@@ -235,6 +235,28 @@ class NumSmMultiplier(Key):
         return PowerOfTwoFragment(1, 128, 1)
 
 
+class NumThreads(Key):
+    """Threads of a launch; None for as many as all launches have."""
+
+    def fragment(self, facts: Facts, at: int) -> Fragment:
+        return EnumFragment((None,))
+
+    def check(self, value: Any, facts: Facts, at: int) -> Any:
+        if type(value) is not int or value < 1:
+            raise exc.InvalidConfig(f"{self.name}={value!r}", hint="a positive integer")
+        return value
+
+    def on(self, kind: str) -> bool:
+        return kind == "cpu"
+
+
+class EpilogueSubtile(Key):
+    """In how many parts what products give is stored; None for one."""
+
+    def fragment(self, facts: Facts, at: int) -> Fragment:
+        return EnumFragment((None, 2, 4)) if facts.has_product() else EnumFragment((None,))
+
+
 class MaxNReg(Key):
     """Registers of a thread."""
 
@@ -279,6 +301,7 @@ KEYS: dict[str, Key] = {
         RangeFlags("range_multi_buffers", alias="range_multi_buffer"),
         RangeFlags("range_flattens", alias="range_flatten"),
         Access("indexing", choices=("pointer", "block_ptr", "tensor_descriptor"), everywhere=True),
+        Access("atomic_indexing", choices=("pointer", "tensor_descriptor"), everywhere=True),
         Access("load_eviction_policies", alias="load_eviction_policy", choices=("", "first", "last")),
         Access("load_cache_modifiers", False, "load_cache_modifier", ("", ".ca", ".cg", ".cs", ".cv")),
         Access("store_cache_modifiers", False, "store_cache_modifier", ("", ".wb", ".cg", ".cs", ".wt")),
@@ -287,17 +310,16 @@ KEYS: dict[str, Key] = {
         NumStages("num_stages"),
         NumSmMultiplier("num_sm_multiplier"),
         MaxNReg("maxnreg"),
+        NumThreads("num_threads", searched=False),
+        EpilogueSubtile("epilogue_subtile"),
         *(
             Ignored(name)
             for name in (
                 "advanced_controls_file",
-                "atomic_indexing",
                 "cross_loop_pipeline",
-                "epilogue_subtile",
                 "host_tensor_descriptors",
                 "matrix_instr_nonkdim",
                 "num_ctas",
-                "num_threads",
                 "occupancy",
                 "reduction_fusion",
                 "waves_per_eu",

@@ -129,7 +129,7 @@ class Faults:
         self._tables = [(ctypes.c_int64 * 192)()]  # the last one counts; a handler may be reading another
         self._free: list[int] = []
         self._names: dict[int, ctypes.Array[ctypes.c_char]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may drop a kernel while another is added
         self._words[1] = ctypes.addressof(self._tables[0])
 
     def install(self) -> None:
