@@ -23,7 +23,7 @@ from tilewright.base.errors import (
     UnsupportedLanguageConstruct,
 )
 from tilewright.base.knobs import knobs
-from tilewright.base.lazy import lazy_module
+from tilewright.base.lazy import lazy_module as lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__

@@ -1,5 +1,10 @@
 """What programs name when they leave choices open: fragments, and the configurations of a kernel."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright import lazy_module
 from tilewright.hl.tune.fragments import (
     BooleanFragment,
     EnumFragment,
@@ -8,7 +13,12 @@ from tilewright.hl.tune.fragments import (
     PermutationFragment,
     PowerOfTwoFragment,
 )
-from tilewright.hl.tune.spec import ConfigSpec
+
+if TYPE_CHECKING:
+    from tilewright.hl.tune import spec
+    from tilewright.hl.tune.spec import ConfigSpec
+else:
+    spec = lazy_module("tilewright.hl.tune.spec")
 
 __all__ = [
     "BooleanFragment",
@@ -19,3 +29,10 @@ __all__ = [
     "PermutationFragment",
     "PowerOfTwoFragment",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`ConfigSpec` loads when it is first named: it is above the rooms that `import tilewright.hl` needs."""
+    if name == "ConfigSpec":
+        return spec.ConfigSpec
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

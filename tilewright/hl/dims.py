@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.hl.symbols import Atom, Sym
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Axis:
     """A loop over tiles.
 
@@ -66,7 +66,7 @@ class Axis:
         return f"{self.kind} {self.name}[{self.begin!r}:{self.end!r}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dim:
     """An extent: `static` times the extents of `atoms` (block sizes and dynamic extents of host tensors)."""
 
@@ -94,7 +94,7 @@ class Dim:
         return "·".join([*([str(self.static)] if self.static != 1 or not parts else []), *parts])
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Factors:
     """The primes of one trace and what they stand for."""
 

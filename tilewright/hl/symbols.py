@@ -25,7 +25,7 @@ _RUN: dict[str, Callable[..., int]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Atom:
     """A symbol that is not made of others. Atoms are equal when they are written alike.
 

@@ -10,6 +10,10 @@ from tilewright.analysis import effects
 from tilewright.base.errors import GradientError
 from tilewright.devices import arrays, host_descriptor
 from tilewright.frontend import entry
+from tilewright.hl.emit import module
+from tilewright.hl.passes import fast_math
+from tilewright.hl.trace import host
+from tilewright.hl.tune import driver
 from tilewright.launch import door
 from tilewright.passes import pipeline
 from tilewright.torch import hl_calls, manifest
@@ -21,7 +25,7 @@ from tilewright.torch.tracing import Launch
 from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
 
 # Tracers replace functions of Python's own while they run, so the compiler's front end is loaded before.
-assert entry and pipeline and effects
+assert entry and pipeline and effects and host and module and fast_math and driver
 door.install(Launch)
 hl_calls.install()
 manifest.install()

@@ -14,7 +14,7 @@ from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.symbols import Sym
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Value:
     """A tile or a scalar: its dimensions and its type in PyTorch. `name` is the user's, where there is one."""
 
@@ -27,7 +27,7 @@ class Value:
         return f"%{self.id}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HostTensor:
     """A tensor of the host as a kernel sees it.
 
@@ -51,7 +51,7 @@ class HostTensor:
         return f"@{self.name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HostNumber:
     """A floating-point number of the launcher.
 
@@ -67,7 +67,7 @@ class HostNumber:
         return self.text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Subscript:
     """How one dimension of a host tensor is indexed.
 
@@ -89,7 +89,7 @@ class Subscript:
     extent: Any = 0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Region:
     """A list of nodes with parameters and results."""
 
@@ -98,7 +98,7 @@ class Region:
     results: list[Value] = field(default_factory=list)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Node:
     """An operation; see the module.
 
@@ -127,7 +127,7 @@ class Node:
         return out
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Graph:
     """One top-level loop: a region that ends with its loop node."""
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tilewright.hl.trace.modes import sample_of
+from tilewright import lazy_module
 from tilewright.hl.trace.state import device_trace
+
+if TYPE_CHECKING:
+    from tilewright.hl.trace import modes
+else:
+    modes = lazy_module("tilewright.hl.trace.modes")
 
 
 def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: Any = None) -> Any:
@@ -22,8 +27,8 @@ def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: A
     device_trace("hl.full")
     extents = shape if isinstance(shape, list | tuple) else [shape]
     if isinstance(value, torch.Tensor):
-        return value.to(dtype).expand([sample_of(extent) for extent in extents])
-    return torch.full([sample_of(extent) for extent in extents], value, dtype=dtype)
+        return value.to(dtype).expand([modes.sample_of(extent) for extent in extents])
+    return torch.full([modes.sample_of(extent) for extent in extents], value, dtype=dtype)
 
 
 def arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Any:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tilewright import lazy_module
 from tilewright.hl import exc
-from tilewright.hl.rows import products
 from tilewright.hl.trace.state import device_trace
+
+if TYPE_CHECKING:
+    from tilewright.hl.rows import products
+else:
+    products = lazy_module("tilewright.hl.rows.products")
 
 
 def dot(mat1: Any, mat2: Any, acc: Any = None, out_dtype: Any = None) -> Any:

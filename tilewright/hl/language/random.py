@@ -6,14 +6,20 @@ The numbers are those of `tl.rand` and its kin: Philox-4x32-10, counted by the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tilewright import lazy_module
 from tilewright.hl import exc
-from tilewright.hl.rows import random
-from tilewright.hl.trace.modes import sample_of
 from tilewright.hl.trace.state import device_trace, raw_shape
+
+if TYPE_CHECKING:
+    from tilewright.hl.rows import random
+    from tilewright.hl.trace import modes
+else:
+    random = lazy_module("tilewright.hl.rows.random")
+    modes = lazy_module("tilewright.hl.trace.modes")
 
 
 def rand(shape: Sequence[Any], seed: Any, device: Any = None, offsets: Any = None) -> Any:
@@ -46,7 +52,7 @@ def rand4x(seed: Any, offsets: Any, device: Any = None) -> tuple[Any, Any, Any, 
 def _drawn(name: str, op: str, shape: Sequence[Any], seed: Any, offsets: Any, dtype: Any, rest: Any = ()) -> Any:
     trace = device_trace(name)
     entries = list(shape) if isinstance(shape, list | tuple) else [shape]
-    extents = [sample_of(entry) for entry in entries]
+    extents = [modes.sample_of(entry) for entry in entries]
     if offsets is None:
         offsets = random.counter(trace, extents, False, entries)
     elif raw_shape(offsets) != tuple(extents):

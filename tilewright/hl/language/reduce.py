@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tilewright import lazy_module
 from tilewright.hl import exc
-from tilewright.hl.rows import functions
 from tilewright.hl.rows.dtypes import opmath
 from tilewright.hl.trace.state import device_trace, raw_shape
+
+if TYPE_CHECKING:
+    from tilewright.hl.rows import functions
+else:
+    functions = lazy_module("tilewright.hl.rows.functions")
 
 
 def reduce(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tilewright import lazy_module
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.state import Trace, current
 from tilewright.hl.tune.fragments import Fragment
-from tilewright.hl.tune.keys import ALIASES, KEYS
+
+if TYPE_CHECKING:
+    from tilewright.hl.tune import keys
+else:
+    keys = lazy_module("tilewright.hl.tune.keys")
 
 
 def _host(name: str) -> Trace:
@@ -83,7 +88,7 @@ def register_tunable(name: str, fragment: Fragment) -> Any:
         raise exc.RegisterTunableArgTypes(
             f"hl.register_tunable({name!r}, {fragment!r})", hint="give it a name and a fragment of hl.autotuner"
         )
-    if name in KEYS or name in ALIASES:
+    if name in keys.KEYS or name in keys.ALIASES:
         raise exc.TunableNameConflict(f"every configuration has a key {name!r}", hint="take another name")
     if type(fragment.default()) is not int:
         raise exc.TunableTypeNotSupported(

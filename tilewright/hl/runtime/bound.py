@@ -5,27 +5,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilewright import errors
+from tilewright import errors, lazy_module
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
-from tilewright.hl.emit.module import Module, emit_module
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.language import reference
-from tilewright.hl.passes.decide import Decision
-from tilewright.hl.passes.fast_math import keep_wide
 from tilewright.hl.runtime.guard import make_holds
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.settings import RefMode, Settings
 from tilewright.hl.trace.effects import Effects
-from tilewright.hl.trace.host import Traced, trace_kernel
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.source import Source
-from tilewright.hl.tune import cache
-from tilewright.hl.tune.driver import Driver, decorator
-from tilewright.hl.tune.spec import ConfigSpec
+
+if TYPE_CHECKING:
+    from tilewright.hl.emit import module as module_text
+    from tilewright.hl.passes import decide, fast_math
+    from tilewright.hl.trace import host
+    from tilewright.hl.tune import cache, driver, spec
+else:
+    cache = lazy_module("tilewright.hl.tune.cache")
+    decide = lazy_module("tilewright.hl.passes.decide")
+    driver = lazy_module("tilewright.hl.tune.driver")
+    fast_math = lazy_module("tilewright.hl.passes.fast_math")
+    host = lazy_module("tilewright.hl.trace.host")
+    module_text = lazy_module("tilewright.hl.emit.module")
+    spec = lazy_module("tilewright.hl.tune.spec")
 
 
 class BoundKernel:
@@ -63,14 +70,14 @@ class BoundKernel:
     ) -> None:
         self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
         self.function, self.outside = function, list(outside)
-        self.traced = trace_kernel(source, scope, arguments, settings, self.outside)
+        self.traced = host.trace_kernel(source, scope, arguments, settings, self.outside)
         if settings.fast_math:
             for graph in self.traced.graphs:
-                keep_wide(graph.region)
+                fast_math.keep_wide(graph.region)
         if settings.dot_precision:
             _set_precision(self.traced, settings.dot_precision)
         self._holds = make_holds(list(arguments), self.traced.guards, self.outside, dict(names or {}))
-        self.config_spec = ConfigSpec(self.traced)
+        self.config_spec = spec.ConfigSpec(self.traced)
         self.configs = [self.config_spec.normalize(config) for config in configs]
         self.specialization_key = key
         self.config: Config | None = None
@@ -93,12 +100,12 @@ class BoundKernel:
 
     def module(
         self, config: Config | Mapping[str, Any] | None = None, portable: bool = False, comments: bool = True
-    ) -> Module:
+    ) -> module_text.Module:
         """The generated module for a configuration, with its map of lines; arguments as of `to_code`."""
         entries = self.config_spec.facts.entries
-        decision = Decision(self._normal(config), list(self.traced.axes), entries, portable=portable)
+        decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, portable=portable)
         try:
-            return emit_module(self.traced, decision, comments)
+            return module_text.emit_module(self.traced, decision, comments)
         except exc.Error as error:
             place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None
@@ -184,12 +191,12 @@ class BoundKernel:
         """
         known = None if force else self._known()
         if known is None:
-            driver = Driver(self, tuple(map(plain, args)))
+            search = driver.Driver(self, tuple(map(plain, args)))
             wanted = effort or self.settings.autotune_effort
-            known = driver.among(self.configs) if self.configs else driver.search(wanted)
-            driver.report(known)
+            known = search.among(self.configs) if self.configs else search.search(wanted)
+            search.report(known)
             if not self.settings.skip_cache:
-                about = {"kernel": self.name, "milliseconds": driver.times[known]}
+                about = {"kernel": self.name, "milliseconds": search.times[known]}
                 cache.write(self.get_cached_path(), known, about)
         self.set_config(known)
         return known
@@ -208,7 +215,7 @@ class BoundKernel:
 
     def format_kernel_decorator(self, config: Config | None = None, settings: Settings | None = None) -> str:
         """The line to put above the kernel for a configuration."""
-        return decorator(config or self.config or self.default_config())
+        return driver.decorator(config or self.config or self.default_config())
 
     def run_ref(self, *args: Any, mode: RefMode = RefMode.EAGER) -> Any:
         """Run the kernel as plain Python on these arguments: with whole ranges as tiles, or with tiles of the
@@ -234,7 +241,7 @@ class BoundKernel:
         loops = [node for graph in self.traced.graphs for node in walk(graph.region) if node.op == "loop"]
         axes = [axis for node in loops for axis in node.kwargs["axes"]]
         rows = {atom for axis in axes if axis.kind == "jagged" for dim in axis.parent.dims for atom in dim.atoms}
-        decision = None if config is None else Decision(config, self.traced.axes)
+        decision = None if config is None else decide.Decision(config, self.traced.axes)
         blocks = {
             node.line: [
                 1 if axis.size in rows else None if decision is None else decision.block(axis)
@@ -259,7 +266,7 @@ class BoundKernel:
         return self.run(*args)
 
 
-def _set_precision(traced: Traced, precision: str) -> None:
+def _set_precision(traced: host.Traced, precision: str) -> None:
     """What products whose code does not say are computed with."""
     for graph in traced.graphs:
         for node in walk(graph.region):

@@ -8,10 +8,11 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.compiler import is_dynamo_compiling
 
+from tilewright import lazy_module
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import ConstExpr
@@ -24,7 +25,11 @@ from tilewright.hl.settings import Settings
 from tilewright.hl.trace.outside import namespace, reads
 from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import current
-from tilewright.hl.tune.driver import several
+
+if TYPE_CHECKING:
+    from tilewright.hl.tune import driver
+else:
+    driver = lazy_module("tilewright.hl.tune.driver")
 
 _CONSTANT = ("constexpr", "ConstExpr")
 _numbers = itertools.count()
@@ -127,7 +132,7 @@ class Kernel:
         if aggregation not in ("geomean", "max"):
             raise exc.InvalidAPIUsage(f"autotune_multi with aggregation={aggregation!r}", hint='"geomean" or "max"')
         pairs = [(self.bind(args), self.normalize_args(*args)) for args in arg_sets]
-        best = several(pairs, aggregation)
+        best = driver.several(pairs, aggregation)
         for bound, _ in pairs:
             bound.set_config(best)
         return best

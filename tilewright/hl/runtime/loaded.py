@@ -5,12 +5,16 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tilewright
-from tilewright import errors
+from tilewright import errors, lazy_module
 from tilewright.hl import exc
-from tilewright.hl.emit.module import Module
+
+if TYPE_CHECKING:
+    from tilewright.hl.emit import module as module_text
+else:
+    module_text = lazy_module("tilewright.hl.emit.module")
 
 GENERATED = "tilewright_hl_generated"
 """Name of the module of generated kernels."""
@@ -29,7 +33,7 @@ class Loaded:
         run: the host function.
     """
 
-    def __init__(self, name: str, module: Module, scope: dict[str, Any], file: str) -> None:
+    def __init__(self, name: str, module: module_text.Module, scope: dict[str, Any], file: str) -> None:
         self._module, self._file = module, file
         self._generated = f"<hl {name} {hash(module.text) & 0xFFFFFFFF:08x}>"
         text = module.text

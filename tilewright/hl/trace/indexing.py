@@ -16,7 +16,7 @@ from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Access:
     """A subscripted host tensor: `entries` per dimension, `shape` of the tile in samples.
 
