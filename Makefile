@@ -7,7 +7,7 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST ?= -n 2 -q
+PYTEST ?= -n 2 --dist worksteal -q
 CASES ?= 200
 OPERATORS ?= --types float32,bfloat16,float16,float64,int64,bool --backward
 CONSTRAINTS := constraints.txt
