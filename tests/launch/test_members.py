@@ -98,3 +98,8 @@ def test_facts_of_a_kernel():
     assert cache and str(target).startswith("cpu:")
     assert tilewright.MockTensor(torch.float32).ptr_range() == 0
     assert tilewright.KernelInterface[int]
+
+
+def test_kernels_are_no_descriptors():
+    """Dynamo of PyTorch 2.11 traces `__get__` of every attribute that has one, also of the kernel of an autotuner."""
+    assert not hasattr(tilewright.JITFunction, "__get__")

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import itertools
-import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,10 +63,6 @@ class BlockFunction:
         """Outside a kernel there is nothing to run; the eager interpreter calls `fn` itself."""
         return call_outside_kernel(self, args, kwargs)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method of its object in a kernel that is interpreted; the front end binds by itself."""
-        return self if instance is None or not _runners else types.MethodType(self, instance)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fn.__module__}.{self.fn.__qualname__})"
 
@@ -84,6 +79,11 @@ def block_functions_run_by(run: Run) -> Iterator[None]:
         yield
     finally:
         _runners.pop()
+
+
+def are_block_functions_run() -> bool:
+    """Whether an interpreter is running them."""
+    return bool(_runners)
 
 
 def call_outside_kernel(fn: BlockFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

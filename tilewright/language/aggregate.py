@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tilewright.base.callable import BlockFunction, are_block_functions_run
 from tilewright.base.errors import ImmutableError, LanguageTypeError
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
@@ -71,7 +73,8 @@ def aggregate(cls: _C) -> _C:
             raise LanguageTypeError(f"aggregate {cls.__name__} has no field '{name}'")
         object.__setattr__(self, name, _checked(cls, name, fields[name], value))
 
-    for name, function in (("__init__", init), ("__setattr__", set_field), ("__repr__", _repr)):
+    own_functions = {"__init__": init, "__setattr__": set_field, "__getattribute__": _attribute, "__repr__": _repr}
+    for name, function in own_functions.items():
         setattr(cls, name, function)
     setattr(cls, _FIELDS, tuple(fields))
     return cls
@@ -123,6 +126,16 @@ def _kernel_tuple(value: Any) -> Any:
     if type(value) is tuple:
         return tile_tuple([_kernel_tuple(part) for part in value])
     return constexpr(value) if value is None or isinstance(value, (bool, int, float, str)) else value
+
+
+def _attribute(self: Any, name: str) -> Any:
+    """An attribute; a method that is a jit function is bound where an interpreter runs it, as the front end binds it.
+
+    Kernels are no descriptors that would bind themselves: Dynamo traces `__get__` of every attribute that has one.
+    """
+    found = object.__getattribute__(self, name)
+    is_method = isinstance(found, BlockFunction) and name not in object.__getattribute__(self, "__dict__")
+    return types.MethodType(found, self) if is_method and are_block_functions_run() else found
 
 
 def _repr(self: Any) -> str:

@@ -1,9 +1,9 @@
 """Numbers of the CPU back end that were chosen, not computed: where it would rather do one thing than another.
 
 Each says what it is and where its value comes from. "Measured: half 0.94 (8), twice 0.92 (4)" is what `python -m
-benchmarks.constants NAME` printed on a Xeon with AMX, one thread, others at work: with half the value, 8 of 56 kernels
-get other code, and run at 0.94 of the speed on average; "(0)" says that none of them depends on it within that range.
-Facts of machines (bytes of a line, registers) are not tuning and stay where they are used.
+benchmarks.constants NAME` printed on a Xeon with AMX, one thread, others at work: with half the value, 8 of 56 or 72
+kernels get other code, and run at 0.94 of the speed on average; "(0)" says that none of them depends on it within that
+range. Facts of machines (bytes of a line, registers) are not tuning and stay where they are used.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ MASK_COMPARISONS = 6
 # Elements of a run that is loaded as a vector of its own and shuffled, instead of being gathered. Measured: half (0),
 # twice (0).
 SHORTEST_RUN = 4
-# Elements of an atomic sum from which those of one address are added first. Not measured.
+# Elements of an atomic sum from which those of one address are added first. Measured: half (0), twice (0).
 COMBINED_ELEMENTS = 256
-# Addresses for which that is done, at most. Not measured: the sums fit the first cache.
+# Addresses for which that is done, at most. Measured: half (0), twice (0): the sums fit the first cache.
 COMBINING_WINDOW = 4096
 # An address of the window stands for so many elements of the tile. Measured: Sapphire Rapids that others used, 1M
 # elements in 8192 segments, blocks of 4096: with as many addresses as elements twice the time of one for four.
@@ -58,20 +58,23 @@ PAST_CACHES_BYTES = 48 << 20
 
 # --- products ------------------------------------------------------------------------------------------
 
-# Rows of a product up to which its right operand is not packed. Not measured: packing moves as many bytes as one
-# row's product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
+# Rows of a product up to which its right operand is not packed. Measured: half (0), twice (0): packing moves as many
+# bytes as one row's product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
 THIN_ROWS = 4
-# Elements of K that such a product should read in a row, over several trips. Not measured: a few lines of memory.
+# Elements of K that such a product should read in a row, over several trips. Measured: half 1.04 (2), twice 1.02 (2):
+# a few lines of memory.
 THIN_K = 1024
 # Packed bytes of a panel that several trips fill together. Measured: half 0.82 (17), twice 1.03 (17): a first cache
 # has 32 or 48 KiB.
 JOINED_PANEL_BYTES = 32 << 10
-# Packed bytes of B that a dot keeps from program to program. Not measured: three planes of 2048 x 256 bf16 elements.
+# Packed bytes of B that a dot keeps from program to program. Measured: half 0.84 (25), twice 0.98 (23): three planes
+# of 2048 x 256 bf16 elements.
 KEPT_BYTES = 3 << 20
-# Trips of which panels are kept, at most. Not measured.
+# Trips of which panels are kept, at most. Measured: half 0.98 (4), twice 1.01 (2).
 KEPT_TRIPS = 256
 # Accumulators of a micro-kernel (all, and enough to hide the latency of an FMA) and its rows, by whether the target
-# has 32 vector registers. Not measured: any shape with 8 or more accumulators is at the limit of the FMA units.
+# has 32 vector registers. Measured: (16, 8, 6) 0.98 (10), (28, 14, 8) (0): any shape with 8 or more accumulators is
+# at the limit of the FMA units.
 MICRO_KERNELS = {True: (24, 12, 8), False: (12, 8, 6)}
 # CPUs, by the beginning of LLVM's name, whose bf16 dot products beat their f32 FMAs. Measured: one Zen 5 core,
 # products of bf16: 495 GF/s with vdpbf16ps, 247 with FMA (the command was not noted). Intel's: half the rate of the

@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import BF16, F16, F32, I16, I32, T, V, const, zero
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.memory import pack
 from tilewright.backends.nvidia.emit.operand import Operand
@@ -67,7 +68,6 @@ def places(layout: LinearLayout) -> list[Place]:
 # --- multiply-adds ----------------------------------------------------------------------------------------------
 
 _SLICE_BYTES = 16  # of K that the widest load takes
-_TOGETHER = 512  # multiply-adds of a thread in a row, of operands in buffers; more are a loop
 
 
 def _multiply_adds(k: Kernel, op: DotOp, c: Tile) -> Tile:
@@ -95,7 +95,7 @@ def _part(a: Operand, b: Operand, sums: int) -> int:
     """How much of K is straight-line code, of operands with which a thread computes so many sums."""
     size = a.depth
     if isinstance(a.value, Buffer) and isinstance(b.value, Buffer) and not a.depth & (a.depth - 1):
-        while size > max(a.step, b.step) and size * sums > _TOGETHER:
+        while size > max(a.step, b.step) and size * sums > tuning.MULTIPLY_ADDS:
             size //= 2
     return size
 
