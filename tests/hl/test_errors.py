@@ -29,6 +29,23 @@ def test_axes_that_do_not_broadcast_are_named():
     assert "x[tile_m, tile_n] + y[tile_m]\n" in text and "^" * 29 in text
 
 
+def test_products_of_other_types():
+    """PyTorch converts no operand of a product either."""
+
+    @hl.kernel
+    def kernel(x, y):
+        out = torch.empty(x.size(0), y.size(1))
+        for tile_m, tile_n in hl.tile(out.shape):
+            acc = hl.zeros([tile_m, tile_n])
+            for tile_k in hl.tile(x.size(1)):
+                acc = torch.addmm(acc, x[tile_m, tile_k], y[tile_k, tile_n])
+            out[tile_m, tile_n] = acc
+        return out
+
+    text = _raises(exc.TorchOpTracingError, kernel, torch.randn(32, 64), torch.randn(64, 48).half())
+    assert "float32[tile_m, tile_k] and float16[tile_k, tile_n]: the types" in text and "a.to(b.dtype)" in text
+
+
 def test_a_size_that_leaks_through_c_code():
     @hl.kernel
     def kernel(x):

@@ -90,6 +90,7 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
 
     Raises:
         ShapeMismatch: the shapes do not fit together.
+        TorchOpTracingError: the types of the elements differ.
     """
     trace = device_trace("a product of matrices")
     left, right = raw_shape(a), raw_shape(b)
@@ -101,6 +102,11 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
         raise exc.ShapeMismatch(
             f"the product of {_shown(trace, a)} and {_shown(trace, b)}",
             hint="the last extent of the first and the one before the last of the second must be one and the same axis",
+        )
+    if a.dtype != b.dtype and not (a.dtype.itemsize == b.dtype.itemsize == 1):  # 8-bit floats may differ
+        raise exc.TorchOpTracingError(
+            f"the product of {_shown(trace, a)} and {_shown(trace, b)}: the types of their elements differ",
+            hint="convert one of them, as in a.to(b.dtype)",
         )
     shape = (*left[:-1], right[-1])
     dtype = out_dtype or a.dtype
