@@ -14,9 +14,6 @@ from hypothesis import settings
 _CACHE = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE.name
 os.environ.setdefault("TILEWRIGHT_DEFAULT_BACKEND", "cpu")  # where there is a GPU, only tests/gpu uses it
-# Inductor: what is compiled here is small, so that neither a pool of processes nor precompiled headers save time.
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
 settings.register_profile("shared-machine", deadline=None, print_blob=True)
 settings.load_profile("shared-machine")

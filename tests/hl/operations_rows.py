@@ -96,6 +96,7 @@ case("sort", lambda x: torch.argsort(x, dim=1, stable=True), domain="small", tag
 case("sort", lambda x: x.sort(1, descending=True)[0], domain="special", tag="nan", **ROWS_ONLY)
 case("topk", lambda x: x.topk(4, 1, largest=False).indices, tag="smallest", **ROWS_ONLY)
 case("median", lambda x: x.median(1, keepdim=True)[0] + x, tag="keepdim")
+case("nanmedian", lambda x: x.nanmedian(1).values, domain="special", **ROWS_ONLY)
 case("view", lambda x: x.view(torch.int32) + 1, tag="bits")
 case("tril", lambda x: x[:, None, :].expand(-1, 21, -1).tril().sum(1), **ROWS_ONLY)
 case("triu", lambda x: x[:, None, :].expand(-1, 21, -1).triu(2).sum(1), **ROWS_ONLY)

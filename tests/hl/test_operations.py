@@ -22,6 +22,7 @@ OWN = {
     "sym",
     "compare",
     "accumulate",
+    "halves",
     "mask_to",
     "product",
     "lanes",

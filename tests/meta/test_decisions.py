@@ -25,6 +25,7 @@ PLANNERS = {
     "cpu/plan/reuse.py": {"_worth": "KEPT_TILE"},
     "cpu/plan/lanes.py": {"vectorised": "VECTORS"},
     "cpu/emit/evaluator.py": {"_contracted": "ONE_ROUNDING"},
+    "cpu/emit/combined.py": {"plan_combining": "COMBINED"},
     "cpu/emit/masks.py": {"_known_below": "UNMASKED"},
     "cpu/emit/nontemporal.py": {"plan_streaming": "PAST_CACHES"},
     "nvidia/plan/dots.py": {"_wgmma": "WGMMA", "_mma": "TENSOR_CORES"},

@@ -15,7 +15,7 @@ import tilewright.language as tl
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 torch = pytest.importorskip("torch")
-LAUNCHES = 1_000_000 if os.environ.get("TILEWRIGHT_STRESS") else 20_000
+LAUNCHES = 1_000_000 if os.environ.get("TILEWRIGHT_STRESS") else 5_000
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 

@@ -24,7 +24,7 @@ from tilewright.analysis.index import Index, whole
 from tilewright.base import dtypes
 from tilewright.base.decision import No
 from tilewright.base.options import Options
-from tilewright.base.target import Target
+from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i64, shape_of
 from tilewright.ir.values import owner_of
@@ -104,7 +104,7 @@ def _compared(op: Operation, dim: int, bound: Poly, *, below: bool) -> SSAValue:
     shape, type_ = shape_of(op.results[0].type), element_type(op.operands[0].type)
     kind = dtypes.int64 if type_ == i64 else dtypes.int32
     limit = tensor(Ahead(op, type_).sum(bound), kind)
-    builder = IRBuilder(Target("cpu", "generic"), Options())
+    builder = IRBuilder(NO_TARGET, Options())
     builder.position = Position(Block())
     builder.location = op.location or builder.location
     place: tensor = BUILTINS["cast"].fn(builder, BUILTINS["arange"].fn(builder, 0, shape[dim]), kind)

@@ -107,7 +107,7 @@ def doctor(console: Console) -> None:
     console.print(table)
     settings = Table(box=SIMPLE, header_style="bold", pad_edge=False)
     for column in ("knob", "environment", "value", "meaning"):
-        settings.add_column(column, overflow="fold")
+        settings.add_column(column, overflow="fold", no_wrap=column == "environment")  # to be copied
     for name, variable, value, meaning in knobs.describe():
         settings.add_row(name, variable, "" if value is None else str(value), meaning)
     console.print(settings)

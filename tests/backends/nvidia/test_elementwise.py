@@ -19,7 +19,6 @@ from tilewright.ops.spec import REGISTRY, OpSpec, Sample
 
 assert families.FAMILIES
 f32 = scalar_type("f32")
-CAPABILITIES = (80, 86, 89, 90, 100, 120)
 SPECS = [s for s in REGISTRY.values() if s.elementwise]
 
 
@@ -96,7 +95,7 @@ def test_remainder_is_exact_for_any_quotient(element: str) -> None:
         kernel.run()[0][0].check(np.fmod(a, b))
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("capability", [80, 90, 120])
 def test_every_operation_assembles(capability: int) -> None:
     kernel, seen = OpKernel(capability), set()
     for spec in SPECS:
