@@ -185,8 +185,8 @@ def test_a_bundle_for_another_version_is_refused(file):
 
 def test_a_bundle_for_another_target_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "kernels.twb"
-    tilewright.write_bundle(path, scale.precompile(MINE, target="cuda:90"))
-    with pytest.raises(BundleError, match=r"nothing that runs here \(cuda:90: this machine has no NVIDIA GPU\)"):
+    tilewright.write_bundle(path, scale.precompile(MINE, target="cuda:80"))
+    with pytest.raises(BundleError, match=r"nothing that runs here \(cuda:80: this machine has "):
         tilewright.load_bundle(path)
     tilewright.write_bundle(path, scale.precompile(MINE, target="cpu:x86-64-v3"))
     monkeypatch.setattr(machine, "features", lambda arch: frozenset({"sse2"}))

@@ -122,6 +122,8 @@ def counts(BLOCK: tl.constexpr):
 
 
 def test_without_arrays_the_active_driver_decides(fake: FakeCuda) -> None:
+    if pytest.importorskip("torch").cuda.device_count() == 1:
+        pytest.skip("PyTorch follows the active driver, and has fewer GPUs than the one here")
     driver.set_active_to_gpu()
     try:
         for ordinal in (0, 1, 0):

@@ -91,7 +91,7 @@ def reductions_in_two_kernels() -> None:
     for fn in (torch.sum, lambda x: x.view(1 << 16, 16).sum(0), lambda x: torch.var_mean(x, 0)):
         found, code = compiled(fn, x)
         assert code.count("async_compile.triton(") == 2, code.count("async_compile.triton(")
-        torch.testing.assert_close(found, fn(x))
+        torch.testing.assert_close(found, fn(x), rtol=1e-5, atol=1e-3)  # sums in which numbers cancel
 
 
 # --- random numbers -----------------------------------------------------------------------------------------------
