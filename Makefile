@@ -60,7 +60,8 @@ test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front en
 test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its own and run its kernels on the CPU with Tilewright as Triton
 	@$(VENV)-helion/bin/python -m tilewright.as_triton -m tests.triton_names.helion_kernels
 
-test-inductor: $(VENV)-inductor/.inductor ## torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
+test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
+	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
 test-libraries: $(VENV)-libraries/.libraries ## install liger-kernel, flash-linear-attention and FlagGems in an environment of their own and run functions of theirs on the CPU

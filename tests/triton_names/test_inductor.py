@@ -1,4 +1,7 @@
-"""Inductor's Triton code on the CPU: the fixed list of graphs, in fresh processes with empty caches."""
+"""Inductor's Triton code on the CPU: every second graph of the list, in fresh processes with empty caches.
+
+`make test-inductor` runs them all: Inductor takes a second for each.
+"""
 
 from __future__ import annotations
 
@@ -43,25 +46,26 @@ def posing(folder, *program: str) -> str:
     return done.stdout
 
 
-HALVES = [
+AHEAD = [
     "from tests.triton_names import scenarios; scenarios.main([])",
     "from tests.triton_names import user_kernels; user_kernels.main()",
 ]
-"""What runs ahead of each half of the graphs, in the process that has loaded Inductor for it."""
+"""What runs ahead of each part of the graphs, in the process that has loaded Inductor for it."""
+PARTS = 2 * len(AHEAD)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("half", range(len(HALVES)))
-def test_graphs_and_what_they_rely_on(half, tmp_path):
+@pytest.mark.parametrize("part", range(len(AHEAD)))
+def test_graphs_and_what_they_rely_on(part, tmp_path):
     torch = pytest.importorskip("torch")
-    ahead = half == 0 or tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # 2.11 analyses kernels otherwise
-    graphs = f"from tests.triton_names import inductor; inductor.main(['--part', '{half}/{len(HALVES)}'])"
-    (tmp_path / "half.py").write_text(f"{HALVES[half] if ahead else ''}\n{graphs}\n")
-    lines = posing(tmp_path, str(tmp_path / "half.py")).splitlines()
+    ahead = part == 0 or tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # 2.11 analyses kernels otherwise
+    graphs = f"from tests.triton_names import inductor; inductor.main(['--part', '{part}/{PARTS}'])"
+    (tmp_path / "part.py").write_text(f"{AHEAD[part] if ahead else ''}\n{graphs}\n")
+    lines = posing(tmp_path, str(tmp_path / "part.py")).splitlines()
     summaries = [json.loads(line) for line in lines if line.startswith("{")]
     assert [summary["failures"] for summary in summaries] == [{}] * len(summaries)
-    assert summaries[-1]["graphs"] >= 80 and summaries[-1]["kernels"] >= 80  # the kernels are Triton's code, made here
-    if half:
+    assert summaries[-1]["graphs"] >= 40 and summaries[-1]["kernels"] >= 40  # the kernels are Triton's code, made here
+    if part:
         assert sum(line.endswith(" right") for line in lines) == 10 * ahead
     else:
         assert summaries[0]["scenarios"] == 6

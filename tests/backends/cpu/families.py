@@ -8,9 +8,11 @@ families are native. `TILEWRIGHT_TEST_MACHINE=haswell` makes the tests take this
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tests.backends.cpu import soft_vectors
 from tilewright.backends.cpu.device.permission import request_permission
@@ -95,3 +97,14 @@ def report() -> str:
     native = [name for name, family in FAMILIES.items() if family.native]
     emulated = [name for name in FAMILIES if name not in native]
     return f"instruction families: native {', '.join(native) or 'none'}; emulated {', '.join(emulated) or 'none'}"
+
+
+def in_pairs(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Combinations of a value of each axis in which every two values of two axes meet (orthogonal arrays).
+
+    All combinations would take as many times longer as the shortest axis has values, and show little more.
+    """
+    numbered = [list(enumerate(axis)) for axis in axes]
+    step = min(map(len, numbered))
+    chosen = (row for row in itertools.product(*numbered) if sum(number for number, _ in row) % step == 0)
+    return [tuple(value for _, value in row) for row in chosen]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.dot_harness import Case, run_case
-from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.families import FAMILIES, in_pairs
 from tilewright.backends.cpu.emit.dot import DotPlan, plan_dot
 from tilewright.backends.llvm.features import CpuFeatures, describe
 from tilewright.base.errors import DTypeError, ShapeError
@@ -67,9 +67,7 @@ def test_product(family: str, types: str, case: str) -> None:
     _check(plan, *run_case(isa, plan, how, np.random.default_rng(len(case))))
 
 
-@pytest.mark.parametrize("case", _MORE_CASES)
-@pytest.mark.parametrize("types", _USUAL)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "types", "case"), in_pairs(FAMILIES, _USUAL, _MORE_CASES))
 def test_product_at_the_edges(family: str, types: str, case: str) -> None:
     isa = _isa(family)
     shape, how = _MORE_CASES[case]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.families import FAMILIES, in_pairs
 from tests.backends.cpu.harness import Compiled
 from tests.backends.cpu.kernels import matmul_text
 from tilewright.backends.cpu.emit.lower import lower_module, plan_module
@@ -50,12 +50,15 @@ def _run(family: str, text: str, tile: tuple[int, int], m: int, n: int, k: int, 
         b[...], exact_b = _data(rng, k, n, elem)
 
 
-@pytest.mark.parametrize(("elem", "acc", "out"), [
+_KINDS = [
     ("f32", "f32", "f32"), ("f16", "f32", "f16"), ("bf16", "f32", "bf16"), ("i8", "i32", "i32"), ("f64", "f64", "f64"),
-])  # fmt: skip
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (100, 70, 50), (33, 130, 128)])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_product(family: str, elem: str, acc: str, out: str, m: int, n: int, k: int) -> None:
+]  # fmt: skip
+_SIZES = [(64, 64, 64), (100, 70, 50), (33, 130, 128)]
+
+
+@pytest.mark.parametrize(("family", "kinds", "sizes"), in_pairs(FAMILIES, _KINDS, _SIZES))
+def test_product(family: str, kinds: tuple[str, str, str], sizes: tuple[int, int, int]) -> None:
+    (elem, acc, out), (m, n, k) = kinds, sizes
     _run(family, matmul_text(32, 64, 16, elem, acc, out), (32, 64), m, n, k, elem, out)
 
 
