@@ -164,7 +164,7 @@ class _Group:
                 setattr(self, knob.name, value)
 
 
-_SHARED_CACHE = "a shared cache is a folder or an fsspec URL: the knob `cache.shared`"
+SHARED_CACHE = "a shared cache is a folder or an fsspec URL: the knob `cache.shared`"
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ class CacheKnobs(_Group):
     manager_class = Refusal(
         "knobs.cache.manager_class", "kernels are kept as entries of one disk cache; see caching.md"
     )
-    remote_manager_class = Refusal("knobs.cache.remote_manager_class", _SHARED_CACHE)
+    remote_manager_class = Refusal("knobs.cache.remote_manager_class", SHARED_CACHE)
 
     @property
     def home_dir(self) -> str:
@@ -369,7 +369,7 @@ class Knobs:
     torch: TorchKnobs = field(default_factory=TorchKnobs)
 
     build = Refusal("knobs.build", "launchers need no C compiler")
-    redis = Refusal("knobs.redis", _SHARED_CACHE)
+    redis = Refusal("knobs.redis", SHARED_CACHE)
     amd = Refusal("knobs.amd", "there is no back end for AMD's GPUs")
     proton = Refusal("knobs.proton", "Proton is a profiler of Triton's")
 

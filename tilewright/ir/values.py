@@ -19,3 +19,11 @@ def is_tile(value: SSAValue) -> bool:
 def property_int(op: Operation, name: str) -> int:
     """An integer property as a number."""
     return int(op.properties[name].value.data)  # type: ignore[attr-defined]
+
+
+def is_inside(op: Operation, ancestor: Operation | None) -> bool:
+    """Whether an operation stands in a region of another, at any depth."""
+    parent = op.parent_op()
+    while parent is not None and parent is not ancestor:
+        parent = parent.parent_op()
+    return parent is not None

@@ -208,7 +208,8 @@ def make_variant(
 
 def _gradient_key(tensor: Any) -> bool | None:
     """Whether autograd records `tensor`; None where launches refuse that."""
-    return None if is_recorded(tensor) and are_gradients_refused() else is_recorded(tensor)
+    recorded = is_recorded(tensor)
+    return None if recorded and are_gradients_refused() else recorded
 
 
 def integer_key(param: Param) -> str:

@@ -25,7 +25,7 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
 from tilewright.ops.signs import never_negative
-from tilewright.passes.counting import COUNTS, Ahead, Bound, Counted, conjuncts, end_of, is_free, move_before, stays
+from tilewright.passes.counting import COUNTS, Ahead, Bound, Counted, compute_before, conjuncts, end_of, is_free, stays
 from tilewright.passes.rewriting import replace
 
 
@@ -141,7 +141,7 @@ def _rewrite(loop: WhileOp, counting: _Counting) -> None:
     first = loop.operands[number]
     ahead = Ahead(loop, first.type)
     if isinstance(counting.step, SSAValue):
-        move_before(counting.step, loop)
+        compute_before(counting.step, loop)
     size = abs(counting.step) if isinstance(counting.step, int) else counting.step
     lower = ahead.known(0) if counting.down else first
     upper = end_of(counting.bounds, loop, lower, size)

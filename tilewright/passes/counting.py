@@ -24,11 +24,12 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.types import i1, i32, i64
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import is_inside, is_tile, owner_of
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, OrIOp, SubIOp, XOrIOp
 from tilewright.passes.masks import INVERSE
+from tilewright.passes.rewriting import move_before
 
 _SUMS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
 COUNTS = (i32, i64)
@@ -209,17 +210,14 @@ class Ahead:
 
     def converted(self, value: SSAValue) -> SSAValue:
         """A value with this type, computed before the loop."""
-        move_before(value, self.loop)
+        compute_before(value, self.loop)
+        if value.type == self.type_:
+            return value
         number = constant_of(value)
-        if isinstance(number, int) and value.type != self.type_:
+        if isinstance(number, int):
             return self.known(number)
-        return (
-            value
-            if value.type == self.type_
-            else self.put(
-                (ExtSIOp if self.type_ == i64 else TruncIOp).create(operands=[value], result_types=[self.type_])
-            )
-        )
+        kind = ExtSIOp if self.type_ == i64 else TruncIOp
+        return self.put(kind.create(operands=[value], result_types=[self.type_]))
 
     def end(self, bound: Bound, first: SSAValue, step: SSAValue | int) -> SSAValue:
         """The first number of the counter with which the loop no longer goes on."""
@@ -244,10 +242,8 @@ class Ahead:
         return self.apply(AddIOp, quotient, self.put(ExtUIOp.create(operands=[more], result_types=[self.type_])))
 
 
-def move_before(root: SSAValue, loop: Operation) -> None:
+def compute_before(root: SSAValue, loop: Operation) -> None:
     """Move what computes a value, of which `stays` holds, in front of a loop."""
-    block = loop.parent_block()
-    assert block is not None
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         op = owner_of(value)
@@ -256,18 +252,7 @@ def move_before(root: SSAValue, loop: Operation) -> None:
     for value in operands_first(root, operands, ()):
         op = owner_of(value)
         if op is not None and is_inside(op, loop):
-            op.detach()  # type: ignore[no-untyped-call]
-            block.insert_op_before(op, loop)
-
-
-def is_inside(op: Operation, loop: Operation) -> bool:
-    """Whether an operation stands in one of the bodies of a loop."""
-    block = op.parent_block()
-    while block is not None and block.parent_op() is not None:
-        if block.parent_op() is loop:
-            return True
-        block = block.parent_op().parent_block()  # type: ignore[union-attr]
-    return False
+            move_before(op, loop)
 
 
 def end_of(bounds: Sequence[Bound], loop: Operation, first: SSAValue, step: SSAValue | int) -> SSAValue:

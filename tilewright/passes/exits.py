@@ -32,7 +32,7 @@ from tilewright.ops.control import ConditionOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AndIOp, SelectOp, XOrIOp
 from tilewright.passes.counting import conjuncts, is_free
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, replace, splice
 
 
 def move_exits_to_tests(root: Operation) -> bool:
@@ -325,10 +325,8 @@ def _tested_last(found: _Exit) -> WhileOp:
 def _splice(found: _Exit, *sides: int) -> None:
     """Move what the sides of the branch do in front of it."""
     for region in (found.branch.regions[side] for side in sides):
-        for op in list(region.block.ops) if region.blocks else ():
-            if not isinstance(op, YieldOp):
-                op.detach()  # type: ignore[no-untyped-call]
-                found.body.insert_op_before(op, found.branch)
+        if region.blocks:
+            splice(region.block, found.branch)
 
 
 def _goes_on(found: _Exit, leaves: SSAValue, before: Operation) -> SSAValue:

@@ -19,7 +19,7 @@ from tilewright.ir.values import owner_of
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.passes.counting import COUNTS, Bound, Counted, conjuncts, end_of
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import replace
+from tilewright.passes.rewriting import replace, splice
 
 
 def narrow_loops(root: Operation) -> bool:
@@ -99,10 +99,6 @@ def _narrow(loop: ForOp, guard: _Guard) -> None:
     end = constant_of(loop.ub)
     last = Bound(Poly.of(end) if isinstance(end, int) else Poly.atom(loop.ub))
     loop.operands[1] = end_of([last, *guard.bounds], loop, loop.lb, loop.step)
-    yielded, block = body.last_op, branch.parent_block()
-    assert yielded is not None and block is not None
-    for op in list(body.ops):
-        if op is not yielded:
-            op.detach()  # type: ignore[no-untyped-call]
-            block.insert_op_before(op, branch)
-    replace(branch, list(yielded.operands))
+    splice(body, branch)
+    assert body.last_op is not None
+    replace(branch, list(body.last_op.operands))

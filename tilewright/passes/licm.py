@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator, is_side_effect_free
 
 from tilewright.ops.control import ForOp, WhileOp
+from tilewright.passes.rewriting import move_before
 
 LOOPS = (ForOp, WhileOp)
 
@@ -29,14 +30,11 @@ def hoist_loop_invariants(root: Operation) -> bool:
 
 def _hoist(loop: Operation) -> bool:
     changed = False
-    parent = loop.parent_block()
-    assert parent is not None
     for region in loop.regions:
         for block in region.blocks:
             for op in list(block.ops):
                 if _invariant(op, loop):
-                    op.detach()
-                    parent.insert_op_before(op, loop)
+                    move_before(op, loop)
                     changed = True
     return changed
 

@@ -1,10 +1,10 @@
-"""The two moves of every pass: take an operation out, and put values in its place; and which operations go for good."""
+"""The moves of every pass: take an operation out, put values in its place, move it; and which ones go for good."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.function import BranchOp, CondBranchOp, UnreachableOp
@@ -27,3 +27,17 @@ def replace(op: Operation, values: Sequence[SSAValue]) -> None:
     for result, value in zip(op.results, values, strict=True):
         result.replace_all_uses_with(value)
     erase(op)
+
+
+def move_before(op: Operation, anchor: Operation) -> None:
+    """Move an operation in front of another."""
+    block = anchor.parent_block()
+    assert block is not None
+    op.detach()  # type: ignore[no-untyped-call]
+    block.insert_op_before(op, anchor)
+
+
+def splice(block: Block, anchor: Operation) -> None:
+    """Move what a block does, all but its last operation, in front of `anchor`."""
+    for op in list(block.ops)[:-1]:
+        move_before(op, anchor)

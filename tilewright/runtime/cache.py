@@ -1,6 +1,6 @@
 """`triton.runtime.cache`: files that programs keep, what names the compiler, and texts of hashes."""
 
-from tilewright.base.knobs import knobs
+from tilewright.base.knobs import SHARED_CACHE, knobs
 from tilewright.base.refusal import Refusal
 from tilewright.compile.managers import (
     CacheManager,
@@ -14,10 +14,9 @@ from tilewright.compile.managers import (
 )
 from tilewright.compile.request import fingerprint as triton_key
 
-_SHARED = "a shared cache is a folder or an fsspec URL: the knob `cache.shared`"
-RemoteCacheManager = Refusal("runtime.cache.RemoteCacheManager", _SHARED)
-RemoteCacheBackend = Refusal("runtime.RemoteCacheBackend", _SHARED)
-RedisRemoteCacheBackend = Refusal("runtime.RedisRemoteCacheBackend", _SHARED)
+RemoteCacheManager = Refusal("runtime.cache.RemoteCacheManager", SHARED_CACHE)
+RemoteCacheBackend = Refusal("runtime.RemoteCacheBackend", SHARED_CACHE)
+RedisRemoteCacheBackend = Refusal("runtime.RedisRemoteCacheBackend", SHARED_CACHE)
 
 
 def default_cache_dir() -> str:

@@ -22,7 +22,7 @@ from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.effects import is_atomic
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import is_inside, is_tile, owner_of
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -93,18 +93,9 @@ def _disturbed(loop: ForOp) -> No | None:
             return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is loop:
             before = False
-        if isinstance(op, StoreOp) and (before or _within(op, loop) or _within(loop, _outer_loop(op))):
+        if isinstance(op, StoreOp) and (before or is_inside(op, loop) or is_inside(loop, _outer_loop(op))):
             return No("a store before the end of the loop may change the operand", op, "stores after the loop")
     return None
-
-
-def _within(op: Operation, ancestor: Operation | None) -> bool:
-    parent = op.parent_op()
-    while parent is not None:
-        if parent is ancestor:
-            return True
-        parent = parent.parent_op()
-    return False
 
 
 def _outer_loop(op: Operation) -> Operation | None:

@@ -13,6 +13,7 @@ from tilewright.analysis.index import is_power_of_two
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops.function import FuncOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, TransOp
+from tilewright.passes.rewriting import replace
 
 
 def rewrite_ragged_cats(function: FuncOp) -> None:
@@ -34,6 +35,4 @@ def _rewrite(op: CatOp) -> None:
     for new in (joined, turned, flat):
         new.location = op.location
         block.insert_op_before(new, op)
-    op.result.replace_all_uses_with(flat.result)
-    op.detach()  # type: ignore[no-untyped-call]
-    op.erase()
+    replace(op, [flat.result])

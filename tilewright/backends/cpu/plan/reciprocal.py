@@ -20,6 +20,7 @@ from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import DivFOp, MulFOp
 from tilewright.ops.function import FuncOp
+from tilewright.passes.rewriting import replace
 
 
 def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
@@ -50,9 +51,7 @@ def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, SSAValue]) -
         made[repeated] = _repeated_reciprocal(repeat)
     product = MulFOp.create(operands=[op.operands[0], made[repeated]], result_types=[op.results[0].type])
     _insert_before(product, op)
-    op.results[0].replace_all_uses_with(product.results[0])
-    op.detach()  # type: ignore[no-untyped-call]
-    op.erase()
+    replace(op, [product.results[0]])
 
 
 def _repeated_reciprocal(repeat: Operation) -> SSAValue:
