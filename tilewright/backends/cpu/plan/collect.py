@@ -326,41 +326,17 @@ class Collector:
 
         One that is not read from memory is computed where it is packed if the trips can be joined then, else before.
         """
-        a, b = (self._in_memory(value) or self._filled(value) for value in op.operands[:2])
+        context = self.context
+        a, b = (_in_memory(context, value) or _filled(self, value) for value in op.operands[:2])
         if a is None or b is None:
             answer: Answer[Coalescing] = No(f"operand {'a' if a is None else 'b'} is not read from memory")
         else:
-            answer = plan_coalescing(op, a, b, dot_plan(self.context.isa, op))
+            answer = plan_coalescing(op, a, b, dot_plan(context.isa, op))
         if isinstance(answer, No):
             a, b = (operand if isinstance(operand, MemoryOperand) else None for operand in (a, b))
-        return a or self._before(op.operands[0]), b or self._before(op.operands[1]), answer
-
-    def _in_memory(self, value: SSAValue) -> MemoryOperand | None:
-        answer = memory_operand(value, self.context.demands, self.context.analysis)
-        if isinstance(answer, Yes) and answer.plan.load in self.context.must_place:
-            answer = No("memory may change between the load and the product", answer.plan.load)
-        return self.context.decisions.note(IN_PLACE, owner_of(strip_views(value)[0]), answer)
-
-    def _filled(self, value: SSAValue) -> ScratchOperand | None:
-        """An operand that is computed where it is packed, from nothing that this block computes as a whole."""
-        source, flipped = strip_views(value)
-        demands, op = self.context.demands, owner_of(source)
-        if source in demands.placed or op is None or not is_lazy(op) or len(shape_of(source.type)) != 2:
-            return None
-        if any(load in self.context.must_place for load in demands.loads(source)):
-            return None
-        if any(is_tile(leaf) and (leaf in self.placed or leaf.owner is self.block) for leaf in demands.leaves(source)):
-            return None
-        fastest = loaded_along(source, demands.placed, self.context.analysis)
-        buffer = self.context.new_buffer(tile_buffer(source.type, fastest))
-        operand = scratch_operand(buffer, flipped)
-        operand.fill = Step("group", self.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
-        return operand
-
-    def _before(self, value: SSAValue) -> Operand:
-        """An operand that is computed as a whole before the product."""
-        source, flipped = strip_views(value)
-        return scratch_operand(self.force(source), flipped)
+        (x, x_flipped), (y, y_flipped) = (strip_views(value) for value in op.operands[:2])
+        a, b = a or scratch_operand(self.force(x), x_flipped), b or scratch_operand(self.force(y), y_flipped)
+        return a, b, answer
 
     def _dot_target(self, result: SSAValue) -> Buffer | None:
         """The buffer in which a dot should leave its result, if it is that of a carried value or of the next dot."""
@@ -532,6 +508,32 @@ class Replan(Exception):
     def __init__(self, reasons: Sequence[object]) -> None:
         super().__init__()
         self.reasons = reasons
+
+
+def _in_memory(context: FunctionContext, value: SSAValue) -> MemoryOperand | None:
+    """An operand that is read from where it lies."""
+    answer = memory_operand(value, context.demands, context.analysis)
+    if isinstance(answer, Yes) and answer.plan.load in context.must_place:
+        answer = No("memory may change between the load and the product", answer.plan.load)
+    return context.decisions.note(IN_PLACE, owner_of(strip_views(value)[0]), answer)
+
+
+def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
+    """An operand that is computed where it is packed, from nothing that this block computes as a whole."""
+    context, (source, flipped) = collector.context, strip_views(value)
+    demands, op = context.demands, owner_of(source)
+    if source in demands.placed or op is None or not is_lazy(op) or len(shape_of(source.type)) != 2:
+        return None
+    if any(load in context.must_place for load in demands.loads(source)):
+        return None
+    if any(
+        is_tile(leaf) and (leaf in collector.placed or leaf.owner is collector.block) for leaf in demands.leaves(source)
+    ):
+        return None
+    fastest = loaded_along(source, demands.placed, context.analysis)
+    buffer = context.new_buffer(tile_buffer(source.type, fastest))
+    fill = Step("group", collector.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
+    return scratch_operand(buffer, flipped, fill)
 
 
 def refusal(op: Operation) -> str:

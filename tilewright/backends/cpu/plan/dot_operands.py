@@ -83,11 +83,11 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
         value = op.operands[0]
 
 
-def scratch_operand(buffer: Buffer, flipped: bool) -> ScratchOperand:
-    """The operand in `buffer`, transposed if `flipped`."""
+def scratch_operand(buffer: Buffer, flipped: bool, fill: Step | None = None) -> ScratchOperand:
+    """The operand in `buffer`, transposed if `flipped`, with the group that computes it."""
     size = memory_bytes(buffer.elem)
     strides = [s * size for s in buffer.strides]
-    return ScratchOperand(buffer, strides[:-2] + strides[:-3:-1] if flipped else strides)
+    return ScratchOperand(buffer, strides[:-2] + strides[:-3:-1] if flipped else strides, fill)
 
 
 def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) -> Answer[MemoryOperand]:
