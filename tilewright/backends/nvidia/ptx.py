@@ -2,7 +2,7 @@
 
 ::
 
-    text --parse, verify--> module --LLVM's -O2 without vectorisers and unrolling--> module --NVPTX code generator--> PTX
+    text --parse, verify--> module --LLVM's -O2, no vectorisers, no unrolling--> module --NVPTX code generator--> PTX
 
 The emitters write one thread's scalars and vector accesses themselves, so LLVM must not vectorise: its loop vectoriser
 sees no vector unit, and the assembler refuses some of what its SLP vectoriser makes for sm_80. Loops are unrolled by
