@@ -51,7 +51,7 @@ def test_random_programs_agree_to_the_last_bit(seed: int, backend: str, tmp_path
     kernel = load(seed, tmp_path)
     dtype = (np.float32, np.float64, np.float16)[seed % 3]
     want = result(kernel, dtype, "interpreter")
-    assert np.isfinite(want.view(dtype)).mean() > 0.5
+    assert np.isfinite(want.view(dtype)).mean() > 0.2
     np.testing.assert_array_equal(result(kernel, dtype, backend), want)
 
 
