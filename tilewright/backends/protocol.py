@@ -122,6 +122,9 @@ class Backend(Protocol):
     def versions(self) -> str:
         """Versions of what makes code; part of every key."""
 
+    def fuses(self, target: Target) -> bool:
+        """Whether the target's hardware multiplies and adds in one rounding."""
+
     def stages(self, options: Any, target: Target) -> Mapping[str, Stage]:
         """The stages after tile IR, in order; `options` are the back end's own."""
 
