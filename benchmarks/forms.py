@@ -208,6 +208,16 @@ def _epilogue(m: int, n: int, k: int, device: str) -> Family:
     return Family(f"product bf16, bias and relu {m}x{n}x{k}", forms, out, rival)
 
 
+def _converted(m: int, n: int, k: int, device: str) -> Family:
+    """Weights of int8 that are converted in the loop."""
+    a, b = torch.randn(m, k, device=device).bfloat16(), torch.randint(-128, 128, (k, n), device=device).char()
+    scales, out, tile = torch.rand(n, device=device), torch.zeros(m, n, device=device), (64, 128, 64)
+    grid, whole = (-(-m // tile[0]), -(-n // tile[1])), (b.float() * scales).bfloat16()
+    names = _of(further.CONVERTED).items()
+    forms = {name: _launch(fn, grid, a, b, scales, out, m, n, k, *tile) for name, fn in names}
+    return Family(f"product bf16 x int8 {m}x{n}x{k}", forms, out, lambda: torch.mm(a, whole))
+
+
 def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Function:
     return lambda: kernel[grid](*arguments)
 
@@ -233,6 +243,7 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
         yield lambda number=number: list(_one_row(2048, 2048, device))[number]  # type: ignore[misc]
     yield lambda: _bytes(512, 512, 512, device)
     yield lambda: _epilogue(512, 512, 512, device)
+    yield lambda: _converted(512, 512, 512, device)
     for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
         yield lambda sizes=sizes: _small(500 * scale, *sizes, device)  # type: ignore[misc]
 

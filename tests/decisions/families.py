@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.decisions.add import ADD
 from tests.decisions.examples import example_kernels
 from tests.decisions.further import FURTHER
+from tests.decisions.generated import GENERATED
 from tests.decisions.harness import Spelling
 from tests.decisions.layer_norm import LAYER_NORM
 from tests.decisions.matmul import MATMUL
@@ -18,11 +19,13 @@ FAMILIES = {
     "matmul": ("avx512", "amx", "cuda90"),
     "further": ("avx512", "amx", "cuda90"),
     "others": ("avx512", "cuda90"),
+    "generated": ("cuda90",),
     "examples": ("avx2", "avx512", "amx", "cuda90"),
 }
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
+    "generated": GENERATED,
 }  # fmt: skip
 
 

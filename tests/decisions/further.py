@@ -1,5 +1,5 @@
-"""Products of one row with bf16 and int4 weights, int8 products, epilogues, split K, persistent programs, in several
-spellings each.
+"""Products of one row with bf16 and int4 weights, int8 products, epilogues, converted operands, persistent programs, in
+several spellings each.
 
 All kernels of one list take the same arguments and leave the same result; `benchmarks/forms.py` times them.
 """
@@ -16,6 +16,7 @@ ONE_ROW_OF_LINEAR: list[Spelling] = []
 ONE_ROW_OF_INT4: list[Spelling] = []
 INT8: list[Spelling] = []
 EPILOGUES: list[Spelling] = []
+CONVERTED: list[Spelling] = []
 ODD_SUMS: list[Spelling] = []
 
 
@@ -218,6 +219,63 @@ def persistent_programs(a, b, bias, out, m, n, k, BM: tl.constexpr, BN: tl.const
         tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
 
 
+# --- products with weights of int8 and a scale for each column: out = a @ (b * scales) ----------------------------
+
+_CONVERTED = "*bf16:16, *i8:16, *fp32:16, *fp32:16, i32:16, i32:16, i32:16, 64, 128, 64"
+
+
+@spelled(CONVERTED, _CONVERTED)
+def cast_and_scaled_at_the_end(a, b, scales, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0.0)
+        y = tl.load(b + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0)
+        acc = tl.dot(x, y.to(x.dtype), acc)
+    acc *= tl.load(scales + j, j < n, 0.0)[None, :]
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+@spelled(CONVERTED, _CONVERTED)
+def scaled_before_the_product(a, b, scales, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    scale, acc = tl.load(scales + j, j < n, 0.0), tl.zeros((BM, BN), tl.float32)
+    x_ptrs, y_ptrs = a + i[:, None] * k + p[None, :], b + p[:, None] * n + j[None, :]
+    for start in range(0, tl.cdiv(k, BK)):
+        inside = p < k - start * BK
+        x, y = tl.load(x_ptrs, inside[None, :], 0.0), tl.load(y_ptrs, inside[:, None], 0)
+        acc += tl.dot(x, (y.to(tl.float32) * scale[None, :]).to(tl.bfloat16))
+        x_ptrs += BK
+        y_ptrs += BK * n
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+@spelled(CONVERTED, _CONVERTED)
+def where_and_turned_over(a, b, scales, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The tile of weights is loaded across its memory, and what lies outside is replaced after the conversion."""
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        inside = (start + p < k)[None, :] & (j < n)[:, None]
+        x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0.0)
+        y = tl.where(inside, tl.load(b + (start + p)[None, :] * n + j[:, None], inside).to(tl.bfloat16), 0.0)
+        acc = tl.dot(x, y.T, acc)
+    acc *= tl.load(scales + j, j < n, 0.0)[None, :]
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
+@spelled(CONVERTED, _CONVERTED)
+def scale_loaded_in_the_loop(a, b, scales, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, p = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        x = tl.load(a + i[:, None] * k + start + p[None, :], (i < m)[:, None] & (start + p < k)[None, :], 0.0)
+        y = tl.load(b + (start + p)[:, None] * n + j[None, :], (start + p < k)[:, None] & (j < n)[None, :], 0)
+        y = y.to(tl.bfloat16) * tl.load(scales + j, j < n, 0.0)[None, :].to(tl.bfloat16)
+        acc = tl.dot(x, y, acc)
+    tl.store(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
+
+
 # --- sums of rows of an odd width -----------------------------------------------------------------------------------
 
 
@@ -227,4 +285,4 @@ def sums_of_thirteen(x, out, rows, COLUMNS: tl.constexpr):
     tl.store(out + i, tl.sum(tl.load(x + i * COLUMNS + j), 0))
 
 
-FURTHER = ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES + ODD_SUMS
+FURTHER = ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES + CONVERTED + ODD_SUMS

@@ -116,7 +116,14 @@ class _Operand:
         name = g.fresh("x")
         tail = f", mask={every(g, masks)}, other=0" if masks else ""
         g.add(f"{name} = tl.load({here}{tail})")
-        return name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})"
+        return self._computed(name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})", k)
+
+    def _computed(self, name: str, k: str) -> str:
+        """What is multiplied: sometimes the loaded elements but for some positions of K."""
+        if not self.g.chance(0.25):
+            return name
+        deep = f"({self.depth.name} * {self.depth.block} + {self.depth.piece})"
+        return f"tl.where({deep}{k} % 3 != 1, {name}, 0)"
 
     def advance(self) -> None:
         if self.advances:

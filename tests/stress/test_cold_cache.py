@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -63,11 +64,16 @@ def work(folder: Path, log: Path, seed: int, corrupt: bool) -> None:
     if corrupt:  # damage something that is there, and go on
         victims = [path for _, path, _ in DiskCache(folder, 1 << 30).entries()]
         if victims:
-            path = random.Random(seed).choice(victims)
-            data = bytearray(path.read_bytes() or b"x")
-            data[seed % len(data)] ^= 0xFF
-            path.write_bytes(bytes(data[: len(data) - seed % 2]))
+            damage(random.Random(seed).choice(victims), seed)
         launch_all(log, order)
+
+
+def damage(path: Path, seed: int) -> None:
+    """Change a byte of a file and perhaps cut its last; another process may have removed what was damaged before."""
+    with contextlib.suppress(FileNotFoundError):
+        data = bytearray(path.read_bytes() or b"x")
+        data[seed % len(data)] ^= 0xFF
+        path.write_bytes(bytes(data[: len(data) - seed % 2]))
 
 
 def hammer(folder: Path, log: Path, kills: int, corrupt: bool, seed: int) -> int:

@@ -1,6 +1,7 @@
-"""Child processes that compile: each takes one call, with everything that was there when it was forked off.
+"""Child processes that compile, with everything that was there when they were forked off.
 
-    submit --fork--> child: fn(*args) --pipe--> result
+    submit, submit, ...; whoever waits --fork--> children, as many as cores
+    calls: a pipe of numbers, from which a free child takes the next --> fn(*args) --its own pipe--> result
 
 Nothing is imported or sent to a child, so that kernels of any kind can be compiled there, without the second that a
 fresh process takes to start. A child only computes: it launches nothing, touches no GPU, starts no threads, and leaves
@@ -12,16 +13,20 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
+import struct
 import sys
 import threading
 import warnings
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.errors import InternalError
+
+_NUMBER = struct.Struct("<i")  # of a call, in the pipe of calls: children take turns, and nobody reads half of one
+_REPLY = struct.Struct("<iq")  # number of a call, bytes of its result that follow; 0 bytes: a child has taken it
+_MOST = 4096  # calls that children are forked off for; their numbers fit into a pipe
 
 
 def can_fork() -> bool:
@@ -30,7 +35,7 @@ def can_fork() -> bool:
 
 
 class ForkExecutor(Executor):
-    """Runs calls in children, a few at a time. Whoever waits for a result also starts the calls that wait.
+    """Runs calls in children, a few at a time. Whoever waits for a result starts all calls submitted so far.
 
     Args:
         workers: children at a time.
@@ -39,7 +44,7 @@ class ForkExecutor(Executor):
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._lock = threading.RLock()
-        self._waiting: deque[_Task] = deque()
+        self._waiting: list[_Task] = []
         self._running = selectors.DefaultSelector()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -47,43 +52,48 @@ class ForkExecutor(Executor):
         task = _Task(lambda: fn(*args, **kwargs), _ForkFuture(self))
         with self._lock:
             self._waiting.append(task)
-            self._start()
         return task.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for everything that was submitted."""
-        if cancel_futures:
-            while self._waiting:
-                self._waiting.popleft().future.cancel()
+        with self._lock:
+            for task in self._waiting if cancel_futures else ():
+                task.future.cancel()
         while wait and self.pump(None):
             pass
 
     def pump(self, timeout: float | None) -> bool:
-        """Take in what children have sent, and start others; False if there is nothing to wait for.
+        """Take in what children have sent; if there are none, start some. False if there is nothing to wait for.
 
         Args:
             timeout: seconds to wait for one of them; None for as long as it takes.
         """
         with self._lock:
-            self._start()
-            if not self._running.get_map():
+            if not self._running.get_map() and not self._start():
                 return False
             for key, _ in self._running.select(timeout):
-                data = os.read(key.fd, 1 << 20)
-                task: _Task = key.data
-                task.received += data
-                if not data:
+                child: _Child = key.data
+                if not child.receive():
                     self._running.unregister(key.fd)
-                    os.close(key.fd)
-                    task.finish()
-            self._start()
+                    child.end()
+                    if not self._running.get_map():  # what is left of the batch, if all children have died
+                        self._waiting[:0] = [task for task in child.batch if not task.future.done()]
             return True
 
-    def _start(self) -> None:
-        while self._waiting and len(self._running.get_map()) < self._workers:
-            task = self._waiting.popleft()
-            if task.future.set_running_or_notify_cancel():
-                self._running.register(task.fork(), selectors.EVENT_READ, task)
+    def _start(self) -> bool:
+        """Fork children off for the calls that wait."""
+        batch = [task for task in self._waiting[:_MOST] if task.begins()]
+        del self._waiting[:_MOST]
+        if not batch:
+            return bool(self._waiting)
+        calls, end = os.pipe()
+        os.write(end, b"".join(map(_NUMBER.pack, range(len(batch)))))
+        os.close(end)
+        for _ in range(min(self._workers, len(batch))):
+            child = _Child.fork(batch, calls)
+            self._running.register(child.replies, selectors.EVENT_READ, child)
+        os.close(calls)
+        return True
 
 
 class _ForkFuture(Future[Any]):
@@ -101,47 +111,95 @@ class _ForkFuture(Future[Any]):
 class _Task:
     call: Callable[[], Any]
     future: Future[Any]
-    received: bytes = b""
-    child: int = field(default=0)
 
-    def fork(self) -> int:
-        """Start the child; returns the end of the pipe on which it sends its result."""
-        read, write = os.pipe()
-        with warnings.catch_warnings():  # of threads, whose locks a child may find taken: it needs none of theirs
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.child = os.fork()
-        if self.child == 0:
-            _live(self.call, write)
-        os.close(write)
-        return read
+    def begins(self) -> bool:
+        """Whether it is to be called; not if somebody has cancelled it."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
 
-    def finish(self) -> None:
-        """The child has closed its pipe: take its result."""
-        _, status = os.waitpid(self.child, 0)
+    def finish(self, reply: bytes) -> None:
+        """Take the outcome that a child has sent."""
         try:
-            good, value = pickle.loads(self.received)
-        except Exception:  # cut off, or something that cannot be made anew here
-            good, value = False, BrokenExecutor(f"a process that compiled ended with status {status}")
+            good, value = pickle.loads(reply)
+        except Exception as error:  # something that cannot be made anew here
+            good, value = False, BrokenExecutor(f"a result of a child cannot be read: {error!r}")
         if good:
             self.future.set_result(value)
         else:
             self.future.set_exception(value)
 
 
-def _live(call: Callable[[], Any], pipe: int) -> None:
+@dataclass(eq=False)
+class _Child:
+    """A child, as its parent sees it.
+
+    Args:
+        pid: of the process.
+        replies: the end of the pipe on which it sends results.
+        batch: the calls that it and its siblings take.
+    """
+
+    pid: int
+    replies: int
+    batch: Sequence[_Task]
+    taken: _Task | None = None
+    received: bytearray = field(default_factory=bytearray)
+
+    @staticmethod
+    def fork(batch: Sequence[_Task], calls: int) -> _Child:
+        """Start a child that takes numbers of calls from the pipe `calls`."""
+        replies, end = os.pipe()
+        with warnings.catch_warnings():  # of threads, whose locks a child may find taken: it needs none of theirs
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            _live(batch, calls, end)
+        os.close(end)
+        return _Child(pid, replies, batch)
+
+    def receive(self) -> bool:
+        """Take in what it has sent; False if that was all."""
+        data = os.read(self.replies, 1 << 20)
+        self.received += data
+        while len(self.received) >= _REPLY.size:
+            number, size = _REPLY.unpack_from(self.received)
+            end = _REPLY.size + size
+            if len(self.received) < end:
+                break
+            if size:
+                self.batch[number].finish(bytes(self.received[_REPLY.size : end]))
+            self.taken = None if size else self.batch[number]
+            del self.received[:end]
+        return bool(data)
+
+    def end(self) -> None:
+        """It has closed its pipe: a call that it has taken and not answered is lost."""
+        os.close(self.replies)
+        _, status = os.waitpid(self.pid, 0)
+        if self.taken is not None:
+            self.taken.future.set_exception(BrokenExecutor(f"a process that compiled ended with status {status}"))
+
+
+def _live(batch: Sequence[_Task], calls: int, replies: int) -> None:
     """The life of a child."""
     try:
-        try:
-            outcome = True, call()
-        except BaseException as error:
-            outcome = False, error
-        with os.fdopen(pipe, "wb") as file:
-            file.write(_pickled(outcome))
+        with os.fdopen(replies, "wb") as pipe:
+            while taken := os.read(calls, _NUMBER.size):
+                (number,) = _NUMBER.unpack(taken)
+                pipe.write(_REPLY.pack(number, 0))
+                pipe.flush()
+                reply = _outcome(batch[number].call)
+                pipe.write(_REPLY.pack(number, len(reply)) + reply)
+                pipe.flush()
     finally:
         os._exit(0)
 
 
-def _pickled(outcome: tuple[bool, Any]) -> bytes:
+def _outcome(call: Callable[[], Any]) -> bytes:
+    """What a call gives, or its error."""
+    try:
+        outcome = True, call()
+    except BaseException as error:
+        outcome = False, error
     try:
         return pickle.dumps(outcome)
     except Exception:

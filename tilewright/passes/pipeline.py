@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.canonicalize import canonicalize
+from tilewright.passes.contract import contract_products
 from tilewright.passes.counted import count_loops
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
@@ -37,6 +38,7 @@ class Pass:
 UNREACHABLE = Pass("unreachable", drop_unreachable_blocks)
 STRUCTURE = Pass("structure", structure_branches)
 INLINE = Pass("inline", inline_calls)
+CONTRACT = Pass("contract", contract_products)
 DECOMPOSE = Pass("decompose", decompose)
 DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
 EXITS = Pass("exits", move_exits_to_tests)
@@ -54,6 +56,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     UNREACHABLE,
     STRUCTURE,
     INLINE,
+    CONTRACT,  # before anything moves: it goes by what is written
     DECOMPOSE,
     EXITS,
     CANONICALIZE,
@@ -70,6 +73,11 @@ SIMPLIFY: tuple[Pass, ...] = (
 RESOLVE: tuple[Pass, ...] = (UNREACHABLE, STRUCTURE, INLINE, DECOMPOSE, CANONICALIZE, DCE)
 # Of a text nobody knows whether its arguments are what it says: no launch describes them to a copy engine.
 SIMPLIFY_TEXT: tuple[Pass, ...] = tuple(DECOMPOSE_ALL if step is DECOMPOSE else step for step in SIMPLIFY)
+
+
+def passes_for(fuses: bool, passes: Sequence[Pass] = SIMPLIFY) -> Sequence[Pass]:
+    """`passes`, without contraction unless the options and the target fuse products with sums."""
+    return passes if fuses else [step for step in passes if step is not CONTRACT]
 
 
 def run_passes(

@@ -52,7 +52,7 @@ class Autotuner(KernelInterface[Any]):
         pre_hook, post_hook: replacements of the two that these lists make: `pre_hook(args, reset_only=False)`,
             `post_hook(args, exception=...)`.
         prune_configs_by: "early_config_prune", "perf_model" and "top_k", see `autotune`.
-        warmup, rep: milliseconds of warm-up and of timing for each candidate.
+        warmup, rep: milliseconds of warm-up for all candidates together, and of timing for each.
         use_cuda_graph: time launches from a graph, on a GPU.
         do_bench: times one candidate: `do_bench(call, quantiles=(0.5, 0.2, 0.8))`.
         cache_results: keep choices on disk also where `do_bench` or the knob would have them made anew.
@@ -399,8 +399,8 @@ def autotune(
         restore_value: arrays put back after each run of a search.
         pre_hook: `f(args, reset_only=False)` in place of what these two do before a run.
         post_hook: `f(args, exception=None)` in place of what they do after it.
-        warmup: milliseconds of warm-up for each candidate; default 25.
-        rep: milliseconds of timing for each candidate; default 100.
+        warmup: milliseconds of warm-up, for all candidates together as they take turns; default 25.
+        rep: milliseconds of timing for each candidate that is in the race to its end; default 100.
         use_cuda_graph: time launches from a graph of many; warns on the CPU, which has none.
         do_bench: `f(call, quantiles=...)` that times a candidate instead.
         cache_results: keep the result on disk even if code of the user (`do_bench`, hooks, `check`) had a part in it;

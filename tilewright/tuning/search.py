@@ -3,12 +3,15 @@
     warm-up, then rounds:  for each candidate:  before();  t0; run(); t1;  after()
 
 A round visits every candidate that is still in the race; one whose best time is far behind the best median drops out,
-also while all are warmed up, and when one is left the race is over. Only `run` is timed. A call shorter than the clock
-can tell is repeated inside one sample.
+and when one is left the race is over. Of those that are near each other the slower half
+drops out after each of k parts of the time, so that 2 ** k of them take about 2 / k of what timing all to the end would
+(sequential halving: Karnin, Koren, Somekh, "Almost optimal exploration in multi-armed bandits", 2013). Only `run` is
+timed. A call shorter than the clock can tell is repeated inside one sample.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,6 @@ from typing import Any, Generic, Protocol, TypeVar
 _MIN_ROUNDS, _MAX_ROUNDS = 3, 10_000
 # (rounds, factor): a candidate whose best time of so many rounds exceeds the best median by this factor has lost.
 _BEHIND = ((3, 1.5), (6, 1.2), (10, 1.08), (16, 1.04))
-_FAR, _FAR_ROUNDS = 1.5, 3  # the same in warm-up, against the best time
 _ENOUGH = 6  # rounds after which the last one in the race is known well enough
 _SHORTEST_SAMPLE = 2e-5  # seconds; the clock and the call around a sample cost well under a microsecond
 
@@ -100,7 +102,8 @@ def time_in_turns(
 
     Args:
         candidates: what to time.
-        warmup: milliseconds for each before the first sample; each runs at least twice.
+        warmup: milliseconds for all together before the first sample, as they warm the machine up for each other; each
+            runs at least twice.
         rep: milliseconds for each.
         refusals: exceptions that take a candidate out of the race; others propagate.
         clock: of the device that runs the calls; default is that of the process.
@@ -113,10 +116,11 @@ def time_in_turns(
     """
     clock = CpuSampler() if clock is None else clock
     warm = _WarmUp(candidates, clock, refusals, step)
-    warm.run(warmup * 1e-3, drop)
+    warm.run(warmup * 1e-3)
     repeats = {name: _repeats(candidates[name], min(warm.seconds[name])) for name in warm.racing}
     times: dict[C, list[float]] = {name: [] for name in repeats}
     racing, spent, rounds = list(repeats), dict.fromkeys(repeats, 0.0), 0
+    halvings = _halvings(len(racing), rep * 1e-3)
     while racing and rounds < _MAX_ROUNDS:
         for name in racing:
             seconds, cost = clock.sample(candidates[name], repeats[name])
@@ -128,14 +132,28 @@ def time_in_turns(
             best = min(quantiles_of(times[name], (0.5,))[0] for name in racing)
             behind = min(factor for least, factor in _BEHIND if rounds >= least) if drop else float("inf")
             left = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * behind]
+            if drop and halvings and left and min(spent[name] for name in left) >= halvings[0]:
+                halvings, left = halvings[1:], _faster_half(left, times)
             if drop and len(left) == 1 < len(candidates) and rounds >= _ENOUGH:
                 left = []
             for name in racing:
                 if name not in left:
                     step(str(name))
             racing = left
-    slow = {name: [seconds * 1e3 for seconds in warm.seconds[name]] for name in warm.dropped}
-    return {name: (times | slow)[name] for name in candidates if name in times or name in slow}, warm.refused
+    return times, warm.refused
+
+
+def _halvings(count: int, rep: float) -> list[float]:
+    """The parts of `rep` seconds after which the slower half drops out, so that two are left in the last part."""
+    parts = math.ceil(math.log2(max(2, count)))
+    return [rep * part / parts for part in range(1, parts)]
+
+
+def _faster_half(racing: Sequence[C], times: Mapping[C, Sequence[float]]) -> list[C]:
+    """Those in the lower half of the 20 % quantiles, in the order of `racing`; two stay two."""
+    most = max(2, (len(racing) + 1) // 2)
+    faster = sorted(racing, key=lambda name: quantiles_of(times[name], (0.2,)))[:most]
+    return [name for name in racing if name in faster]
 
 
 class _WarmUp(Generic[C]):
@@ -146,8 +164,7 @@ class _WarmUp(Generic[C]):
 
     Attributes:
         seconds: of a call, in each run of a candidate but its first.
-        racing: candidates that may still win.
-        dropped: those that are far behind.
+        racing: candidates that may win.
         refused: exceptions of those that cannot run.
     """
 
@@ -159,48 +176,30 @@ class _WarmUp(Generic[C]):
         step: Callable[[str], None],
     ) -> None:
         self._candidates, self._clock, self._refusals, self._step = candidates, clock, refusals, step
-        self._spent: dict[C, float] = {}
         self.seconds: dict[C, list[float]] = {}
         self.racing: list[C] = []
-        self.dropped: list[C] = []
         self.refused: dict[C, Exception] = {}
 
-    def run(self, warmup: float, drop: bool) -> None:
-        """Warm up.
-
-        Args:
-            warmup: seconds for each; each runs at least twice.
-            drop: let those that are far behind drop out.
-        """
+    def run(self, warmup: float) -> None:
+        """Run each at least twice, and all together for `warmup` seconds."""
         for name, candidate in self._candidates.items():
-            self._attempt(name, candidate.once)  # compiles
-        rounds = 0
-        while cold := [name for name in self.racing if not rounds or self._spent[name] < warmup]:
-            for name in cold:
-                self._attempt(name, lambda name=name: self._sample(name))  # type: ignore[misc]
-            rounds += 1
-            if drop and rounds >= _FAR_ROUNDS and self.racing:
-                best = min(min(self.seconds[name]) for name in self.racing)
-                for name in [name for name in self.racing if min(self.seconds[name]) > best * _FAR]:
-                    self.racing.remove(name)
-                    self.dropped.append(name)
-                    self._step(str(name))
+            if self._attempt(name, candidate.once):  # compiles
+                self.racing.append(name)
+                self.seconds[name] = []
+        begin, warm = time.perf_counter(), False
+        while self.racing and not warm:
+            self.racing = [name for name in self.racing if self._attempt(name, lambda name=name: self._sample(name))]  # type: ignore[misc]
+            warm = time.perf_counter() - begin >= warmup
 
-    def _attempt(self, name: C, do: Callable[[], Any]) -> None:
-        begin = time.perf_counter()
+    def _attempt(self, name: C, do: Callable[[], Any]) -> bool:
+        """Whether it can run."""
         try:
             do()
         except self._refusals as error:
             self.refused[name] = error
             self._step(str(name))
-            if name in self.racing:
-                self.racing.remove(name)
-            return
-        if name in self._spent:
-            self._spent[name] += time.perf_counter() - begin
-        else:  # the first run, which compiles
-            self._spent[name], self.seconds[name] = 0.0, []
-            self.racing.append(name)
+            return False
+        return True
 
     def _sample(self, name: C) -> None:
         self.seconds[name].append(self._clock.sample(self._candidates[name], 1)[0])

@@ -96,6 +96,26 @@ def test_joined_trips(family: str, elem: str) -> None:
         assert np.abs(c - want).max() <= (0 if elem == "i8" else 1e-5) * (1 + np.abs(want).max())
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_computed_operands_are_packed_trip_by_trip(family: str) -> None:
+    """Both are computed from loads, masks and all; the columns are kept for the programs that want them again."""
+    text = matmul_text(32, 64, 64, "f16", "f32", "f32")
+    twice = "%twice = arith.addf %x, %x : tensor<32x64xf16>"
+    squares = "%squares = arith.mulf %y, %y : tensor<64x64xf16>"
+    text = text.replace("%d = tt.dot %x, %y", f"{twice}\n      {squares}\n      %d = tt.dot %twice, %squares")
+    module, isa = parse_module(text), FAMILIES[family].isa
+    run_passes(module)
+    plan = plan_module(module, isa).render()
+    assert plan.count("filled in each trip") == 2 and "B kept" in plan and "trips at a time" in plan
+    compiled = Compiled(text, isa=isa)
+    for k in (0, 65, 600):
+        rng = np.random.default_rng(k)
+        a, b = ((rng.integers(-8, 8, size) / 4).astype(np.float16) for size in ((50, max(k, 1)), (max(k, 1), 70)))
+        c = np.full((50, 70), 7, np.float32)
+        compiled((4,), a, b, c, 50, 70, k, max(k, 1), 70, 70)
+        assert np.array_equal(c, 2 * a.astype(np.float32)[:, :k] @ (b.astype(np.float32) ** 2)[:k])
+
+
 def test_trips_that_do_not_lie_side_by_side_stay_apart() -> None:
     """A advances by twice the width of its tile, so that every second block of columns is left out."""
     text = matmul_text(32, 64, 16, mask_k=False).replace(

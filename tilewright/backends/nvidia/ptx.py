@@ -2,10 +2,11 @@
 
 ::
 
-    text --parse, verify--> module --LLVM's -O2 without vectorisers--> module --NVPTX code generator--> PTX
+    text --parse, verify--> module --LLVM's -O2, no vectorisers, no unrolling--> module --NVPTX code generator--> PTX
 
 The emitters write one thread's scalars and vector accesses themselves, so LLVM must not vectorise: its loop vectoriser
-sees no vector unit, and the assembler refuses some of what its SLP vectoriser makes for sm_80.
+sees no vector unit, and the assembler refuses some of what its SLP vectoriser makes for sm_80. Loops are unrolled by
+the assembler, which knows the registers: where few loads are a trip, those of four trips are then under way at once.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ def _prepare(text: str, machine: Any, optimize: bool, path: Path | None = None) 
     if optimize:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.loop_interleaving = options.slp_vectorization = False
+        options.loop_unrolling = False
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
     return module

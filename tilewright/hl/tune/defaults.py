@@ -1,7 +1,8 @@
 """Defaults by a small model of the machine: how much a program should have to do, and what of it fits where.
 
 On a CPU a program's tile should stay in the first cache, and there should be several programs per thread. On a GPU a
-program of few warps works on a few kilobytes. Tiles of products are as large as registers allow.
+program of few warps works on a few kilobytes. Tiles of products are as large as registers allow; on a GPU `TileModel`
+finds them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Value, values, walk
+from tilewright.hl.dims import Axis
+from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Value, symbols, values, walk
 from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.tune import products
 from tilewright.hl.tune.facts import Facts, once
+from tilewright.hl.tune.products import DYNAMIC, PRODUCTS, TileModel
 
-_DYNAMIC = 1024  # what an extent that is not known counts as
 _PROGRAMS = 8  # programs per thread of a CPU
 _LEAST = 4096  # elements below which a tile is not made smaller to have more programs
+_GROUP = 8  # tiles of a column of products that follow each other on a GPU: they need the same columns
 
 
 @dataclass(frozen=True)
@@ -25,28 +28,31 @@ class _Wanted:
 
     Args:
         tile: elements of a tile of a program.
-        product: extents (m, n, k) of the tiles of a product.
         inner: elements along an inner loop.
     """
 
     tile: int
-    product: tuple[int, int, int]
     inner: int
 
 
-def _wanted(facts: Facts) -> _Wanted:
-    if facts.machine.kind != "cpu":
-        return _Wanted(2048, (64, 128, 32), 256)
-    return _Wanted(1 << 13, (128, 128, 64), 512)
+_WANTED = {"cpu": _Wanted(1 << 13, 512), "cuda": _Wanted(2048, 256)}
+_CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
+_CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
 
 @once
 def default_blocks(facts: Facts) -> list[int]:
     """A block size for every slot."""
+    sizes = _sizes(facts)
+    return [sizes.get(axis.size, 64) for axis in facts.slots]
+
+
+@once
+def _sizes(facts: Facts) -> dict[Atom, int]:
     sizes: dict[Atom, int] = {}
     for graph in facts.graphs:
         _Chooser(facts, graph, sizes).run()
-    return [sizes.get(axis.size, 64) for axis in facts.slots]
+    return sizes
 
 
 class _Chooser:
@@ -54,68 +60,97 @@ class _Chooser:
 
     def __init__(self, facts: Facts, graph: Graph, sizes: dict[Atom, int]) -> None:
         self.facts, self.graph, self.sizes = facts, graph, sizes
-        self.wanted = _wanted(facts)
-        nodes = list(walk(graph.region))
-        self.products = [node for node in nodes if node.op in ("product", "dot_scaled")]
+        self.cpu = facts.machine.kind == "cpu"
+        self.wanted = _WANTED["cpu" if self.cpu else "cuda"]
+        self.nodes = list(walk(graph.region))
+        self.products = [node for node in self.nodes if node.op in PRODUCTS]
         self.grid: list[Axis] = graph.loop.kwargs["axes"]
-        self.inner = [axis for node in nodes if node.op == "loop" for axis in node.kwargs["axes"] if not axis.top]
-        tiles = {value.id: value for node in nodes for value in (*node.outs, *values(node.args))}
+        self.inner = [axis for node in self.nodes if node.op == "loop" for axis in node.kwargs["axes"] if not axis.top]
+        tiles = {value.id: value for node in self.nodes for value in (*node.outs, *values(node.args))}
         self.tiles = [value for value in tiles.values() if value.dims]
 
     def run(self) -> None:
         """Choose for axes that have no size yet."""
         if self.products:
             self._of_products()
-        width = self.whole()
-        for axis in reversed(self.inner):
-            self._take(axis, max(8, min(self.wanted.inner, self.wanted.tile // width)))
+        contiguous = _contiguous(self.nodes)
+        for axis in sorted(self.inner, key=lambda axis: (axis.id not in contiguous, -axis.id)):
+            self._take(axis, max(8, min(self.wanted.inner, self.wanted.tile // self.whole(axis))))
         width = self.whole()
         budget = max(1, self.wanted.tile // width)
-        if not self.inner and width == 1 and self.facts.machine.kind == "cpu":
+        if not self.inner and width == 1 and self.cpu:
             budget = 8 * self.wanted.tile  # element by element: nothing is held
         for axis in reversed(self.grid):
             size = 1 if self.products and len(self.grid) > 1 else budget
-            budget //= self._take(axis, max(self._shared(axis, size), min(size, _LEAST // self.whole())))
+            least = min(size, _LEAST // self.whole())
+            if self.products and self._has_parts(axis):
+                size, least = length(axis) or DYNAMIC, 1
+            budget //= self._take(axis, max(self._shared(axis, size), least))
 
-    def whole(self) -> int:
-        """Elements of the widest tile for one lane of each axis without a size."""
-        return max((math.prod(map(self._extent, value.dims)) for value in self.tiles), default=1)
-
-    def _extent(self, dim: Dim) -> int:
-        own = (self.sizes.get(atom, 1) if atom.kind == "block" else _DYNAMIC for atom in dim.atoms)
-        return dim.static * math.prod(own)
+    def whole(self, axis: Axis | None = None) -> int:
+        """Elements of the widest tile for one lane of each axis without a size; of those along `axis` where given."""
+        tiles = (value.dims for value in self.tiles if axis is None or _along(value, axis))
+        return max((products.elements(dims, self.sizes) for dims in tiles), default=1)
 
     def _of_products(self) -> None:
+        axes = {axis.size: axis for axis in self.facts.axes if axis.size not in self.sizes}
+        if not self.cpu:
+            machine = self.facts.machine
+            found = TileModel(self.graph, axes, length, machine.processors, machine.cache).choose()
+            for atom, size in found.items():
+                self._take(axes[atom], size)
+            return
         for node in self.products:
-            left, right = node.args[0], node.args[1]
-            for dim, size in zip((left.dims[-2], right.dims[-1], left.dims[-1]), self.wanted.product, strict=True):
-                for atom in dim.atoms if dim.atom is not None else ():
-                    axis = next((axis for axis in self.facts.axes if axis.size == atom), None)
-                    if axis is not None:
-                        self._take(axis, size)
+            for dim, size in zip((*node.out.dims[-2:], node.args[0].dims[-1]), _CPU_PRODUCT, strict=True):
+                for atom in dim.atoms:
+                    if atom in axes:
+                        self._take(axes[atom], max(1, size // dim.static))
+        self._occupy()
+
+    def _occupy(self) -> None:
+        """Make tiles of products smaller while there are fewer programs than threads."""
+        wide = [axis for axis in self.grid if axis.size in products.wide_atoms(self._bodies())]
+        while self._programs() < self.facts.machine.processors:
+            largest = max(wide, key=lambda axis: self.sizes.get(axis.size, 1), default=None)
+            if largest is None or self.sizes.get(largest.size, 1) <= _CPU_LEAST:
+                break
+            self.sizes[largest.size] //= 2
+
+    def _bodies(self) -> list[products.Body]:
+        return list(products.bodies(self.graph.loop.regions[0]))
+
+    def _programs(self, but: Axis | None = None) -> int:
+        """How many programs there are, as far as axes have sizes; without an axis if asked for."""
+        return math.prod(
+            -(-(length(axis) or DYNAMIC) // self.sizes.get(axis.size, 1)) for axis in self.grid if axis is not but
+        )
+
+    def _has_parts(self, axis: Axis) -> bool:
+        """Whether an inner loop visits what is in a tile of `axis`."""
+        return any(
+            axis.offset in symbol.atoms() for inner in self.inner for symbol in symbols((inner.begin, inner.end))
+        )
 
     def _take(self, axis: Axis, size: int) -> int:
         """Give an axis a size, a power of two that is no larger than its range; returns the size that it has."""
         if axis.slot is None and axis.shared is None:
             return 1
-        known = _range(axis)
+        known = length(axis)
         if known is not None:
             size = min(size, 1 << max(0, known - 1).bit_length())
         return self.sizes.setdefault(axis.size, 1 << max(0, size.bit_length() - 1))
 
     def _shared(self, axis: Axis, size: int) -> int:
         """`size`, or less where there would be too few programs."""
-        threads, known = self.facts.machine.processors, _range(axis)
+        threads, known = self.facts.machine.processors, length(axis)
         if known is None:
             return size
-        others = math.prod(
-            -(-(_range(other) or _DYNAMIC) // self.sizes.get(other.size, 1)) for other in self.grid if other is not axis
-        )
-        programs = _PROGRAMS * threads if self.facts.machine.kind == "cpu" else 2 * threads
+        others = self._programs(but=axis)
+        programs = _PROGRAMS * threads if self.cpu else 2 * threads
         return max(1, min(size, known * max(1, others) // programs)) if size * programs > known * others else size
 
 
-def _range(axis: Axis) -> int | None:
+def length(axis: Axis) -> int | None:
     """The length of an axis, where it is a number."""
     ends = (axis.begin, axis.end)
     if any(isinstance(end, Sym | Value) or not isinstance(end, int) for end in ends):
@@ -123,23 +158,62 @@ def _range(axis: Axis) -> int | None:
     return int(axis.end - axis.begin)
 
 
+def _along(value: Value, axis: Axis) -> bool:
+    return any(axis.size in dim.atoms for dim in value.dims)
+
+
+def _contiguous(nodes: list[Node]) -> set[int]:
+    """The numbers of the axes along which elements that are loaded or stored lie beside each other."""
+    found = set()
+    for node in nodes:
+        if node.op in ("load", "store") and isinstance(node.args[0], HostTensor):
+            for entry, stride in zip(node.args[1], node.args[0].stride, strict=True):
+                if entry.kind == "tile" and type(stride) is int and stride == 1:
+                    found.add(entry.what)
+    return found
+
+
 @once
 def default_warps(facts: Facts) -> int:
-    """Warps of a program: enough for its largest tile."""
-    sizes = dict(zip((axis.size for axis in facts.slots), default_blocks(facts), strict=True))
-    largest = 1
-    for graph in facts.graphs:
-        chooser = _Chooser(facts, graph, sizes)
-        largest = max(largest, chooser.whole())
+    """Warps of a program: enough for the accumulators of its products, or for its largest tile."""
+    sizes = _sizes(facts)
     if facts.has_product():
-        return 8 if largest >= 1 << 14 else 4
+        return 8 if any(products.held(graph, sizes) >= 1 << 14 for graph in facts.graphs) else 4
+    largest = max((_Chooser(facts, graph, sizes).whole() for graph in facts.graphs), default=1)
     return min(16, max(1, _power(largest // 1024) * 4 if largest >= 1024 else 4))
 
 
 @once
 def default_stages(facts: Facts) -> int:
     """Depth of the software pipeline."""
-    return 3 if facts.has_product() else 1
+    sizes = _sizes(facts)
+    return max((products.stages(graph, sizes, facts.machine.cache) for graph in facts.graphs), default=1)
+
+
+def default_order(facts: Facts, first: int) -> list[int]:
+    """The order of the ranges of a loop: those that are no rows or columns of products, batches above all, come last.
+
+    Args:
+        facts: of the kernel.
+        first: number of the loop's first axis.
+    """
+    graph = next((graph for graph in facts.graphs if graph.loop.kwargs["axes"][0].id == first), None)
+    axes = facts.loop_axes(first)
+    if graph is None or not facts.has_product():
+        return list(range(len(axes)))
+    wide = products.wide_atoms(list(products.bodies(graph.loop.regions[0])))
+    return sorted(range(len(axes)), key=lambda at: bool(wide) and axes[at].size not in wide)
+
+
+def default_group(facts: Facts, first: int) -> int:
+    """How many tiles of the first range of a grid follow each other: some for a product of several rounds on a GPU."""
+    graph = next(graph for graph in facts.graphs if graph.loop.kwargs["axes"][0].id == first)
+    axes, order = facts.loop_axes(first), default_order(facts, first)
+    wide = products.wide_atoms(list(products.bodies(graph.loop.regions[0])))
+    sizes = _sizes(facts)
+    programs = math.prod(-(-(length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
+    both = all(axes[at].size in wide for at in order[:2])
+    return _GROUP if facts.machine.kind != "cpu" and both and programs > facts.machine.processors else 1
 
 
 def _power(number: int) -> int:

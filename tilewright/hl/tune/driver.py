@@ -28,7 +28,7 @@ from tilewright.hl.tune.spec import ConfigSpec
 
 _SECONDS = {"quick": 10.0, "full": 600.0}
 _FIRST, _NEXT, _PARENTS = 16, 16, 3  # candidates of the first round and of later ones; how many have neighbours tried
-_WARMUP, _REP = 1.0, 15.0  # milliseconds of each candidate
+_WARMUP, _REP = 1.0, 15.0  # milliseconds, of all and of each candidate
 _ENOUGH = 0.005  # two rounds that improve less end a search
 
 

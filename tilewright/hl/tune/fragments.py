@@ -93,12 +93,13 @@ class PowerOfTwoFragment(IntegerFragment):
 
 @dataclass(frozen=True)
 class PermutationFragment(Fragment):
-    """An order of some things."""
+    """An order of `length` things; `usual` is the default, or their own order."""
 
     length: int
+    usual: Sequence[int] = ()
 
     def default(self) -> Any:
-        return list(range(self.length))
+        return list(self.usual or range(self.length))
 
     def random(self, rng: random.Random) -> Any:
         return rng.sample(range(self.length), self.length)

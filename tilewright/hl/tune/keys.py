@@ -7,7 +7,13 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.tune.defaults import default_blocks, default_stages, default_warps
+from tilewright.hl.tune.defaults import (
+    default_blocks,
+    default_group,
+    default_order,
+    default_stages,
+    default_warps,
+)
 from tilewright.hl.tune.facts import Facts, extent
 from tilewright.hl.tune.fragments import (
     BooleanFragment,
@@ -107,7 +113,8 @@ class LoopOrders(ListKey):
     """The order of the ranges of a loop; of a grid the first is the fastest."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
-        return PermutationFragment(len(facts.loop_axes(facts.entries[self.name][at])))
+        order = default_order(facts, facts.entries[self.name][at])
+        return PermutationFragment(len(order), order)
 
 
 class FlattenLoops(ListKey):
@@ -121,7 +128,7 @@ class L2Groupings(ListKey):
     """How many tiles of the first range of a grid are visited for one of the second before the next one."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
-        return PowerOfTwoFragment(1, 64, 1)
+        return PowerOfTwoFragment(1, 64, default_group(facts, facts.entries[self.name][at]))
 
 
 class ReductionLoops(ListKey):

@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.module import LoopModule
-from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
+from tilewright.backends.cpu.plan.steps import BlockPlan, FunctionPlan, Step
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import V
 from tilewright.base.options import Options
+from tilewright.ops.control import ForOp
 from tilewright.ops.function import CallOp
 
 
 def safe_name(symbol: str) -> str:
     """A symbol that needs no quotes in LLVM text."""
     return re.sub(r"[^A-Za-z0-9_.$]", "_", symbol)
+
+
+@dataclass(slots=True)
+class JoinedTrips:
+    """Trips of a loop that the current one stands for.
+
+    Args:
+        loop: the loop.
+        count: how many they are, i64.
+        counter, by: the loop's counter in the first of them and what it gains in a trip, i64.
+        carried, gains: the scalars that the loop carries in the first of them, and what each gains in a trip (i64).
+        body: the plan of the loop's body.
+    """
+
+    loop: ForOp
+    count: V
+    counter: V
+    by: V
+    carried: list[V]
+    gains: list[V]
+    body: BlockPlan
 
 
 class ModuleLowering:
@@ -67,7 +90,7 @@ class FunctionLowering:
     Attributes:
         ev: values of the function.
         trips: number of the current trip of loops that keep packed operands.
-        joined: number of trips that the current one stands for, of loops whose trips are joined.
+        joined: the trips that the current one stands for, of loops whose trips are joined.
         leave: label behind the programs of the kernel, for what may end them early.
     """
 
@@ -79,8 +102,8 @@ class FunctionLowering:
         self.state, self.plan, self.f = state, plan, f
         self.pids, self.grid = pids, grid
         self.trips: dict[Operation, V] = {}
-        self.joined: dict[Operation, V] = {}
-        self.ev = Evaluator(f, arena, plan.facts, fuse=state.options.enable_fp_fusion, decisions=plan.decisions)
+        self.joined: dict[Operation, JoinedTrips] = {}
+        self.ev = Evaluator(f, arena, plan.facts, decisions=plan.decisions)
 
     @property
     def place_in_grid(self) -> list[V]:

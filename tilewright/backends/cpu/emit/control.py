@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedTrips
 from tilewright.backends.cpu.emit.dot import kept
+from tilewright.backends.cpu.emit.dot.trips import begin_trip
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.coalesce import Coalescing
@@ -102,7 +103,7 @@ def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: 
     widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
     lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
     trips = f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
-    tiles = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
+    tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
     firsts = scalars_of(ev, op.operands[3:])
     ev.enter(Nest())
     gains = [ev.poly(gain) for gain in joined.steps]
@@ -110,13 +111,13 @@ def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: 
     with f.loop(0, trips, joined.factor, init=init, unroll=False) as loop:
         if cached:
             low.trips[op] = loop.values[-1]
-        count = low.joined[op] = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
-        counter = f.add(lo, f.mul(loop.index, by))
-        ev.scalars[body.args[0]] = f.cast("trunc", counter, lower.type) if lower.type.bits < 64 else counter
-        carried = loop.values[: len(firsts)]
-        bind(ev, body.args[1:], carried)
+        count = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
+        counter, carried = f.add(lo, f.mul(loop.index, by)), loop.values[: len(firsts)]
+        low.joined[op] = together = JoinedTrips(op, count, counter, by, carried, gains, step.bodies[0])
+        begin_trip(low, together, const(I64, 0))
         _emit_body(low, step.bodies[0], tiles)
-        following = [f.add(v, f.cast("trunc", f.mul(count, g), v.type)) for v, g in zip(carried, gains, strict=True)]
+        begin_trip(low, together, count)
+        following = scalars_of(ev, body.args[1:])
         loop.next(*following, *[f.add(number, 1) for number in loop.values[len(firsts) :]])
     bind(ev, op.results, loop.results[: len(firsts)])
 

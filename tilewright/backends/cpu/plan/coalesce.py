@@ -5,8 +5,9 @@
       pointers += BK                            pointers += u BK
 
 The accumulator tile is then loaded and stored once for U trips, and the micro-kernels run longer. Legal when the body
-holds one dot of two operands in memory and nothing else but scalar arithmetic, when the operands of consecutive trips
-lie side by side along K, and when a bound along K shrinks by BK from trip to trip.
+holds one dot and nothing else but what its operands are made of, and when carried scalars grow evenly. An operand in
+memory must lie side by side along K in consecutive trips, with a bound along K that shrinks by BK from trip to trip.
+One that is computed, element by element, is computed and packed trip after trip, so nothing is asked of it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from tilewright.ir.decisions import spoken
 from tilewright.ir.values import is_tile
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.elementwise import AddFOp
-from tilewright.ops.memory import LoadOp
 
 
 @dataclass(eq=False, slots=True)
@@ -45,9 +45,11 @@ class Coalescing:
 
 
 def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> Answer[Coalescing]:
-    """How the trips of the loop around `dot` are joined, where that is possible and pays."""
-    if not isinstance(a, MemoryOperand) or not isinstance(b, MemoryOperand):
-        return No(f"operand {'b' if isinstance(a, MemoryOperand) else 'a'} is not read from memory")
+    """How the trips of the loop around `dot` are joined, where that is possible and pays.
+
+    Operands in scratch must be such as are filled in each trip.
+    """
+    in_memory = [operand for operand in (a, b) if isinstance(operand, MemoryOperand)]
     loop = dot.parent_op()
     if not isinstance(loop, ForOp) or dot.parent is not loop.body.block:
         return No("it is not in the body of a for loop", loop if isinstance(loop, WhileOp | IfOp) else None)
@@ -55,33 +57,36 @@ def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> An
         return No(f"a K block of {plan.k} is no multiple of the {plan.k_block} that an instruction takes")
     panel = tuning.JOINED_PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes)
     factor = (tuning.THIN_K if plan.thin else panel) // plan.k
-    if factor < 2:
+    if factor < 2 and len(in_memory) == 2:
         return No(f"a K block of {plan.k} is large enough by itself")
-    if a.conditions or b.conditions:
-        return No("a scalar condition is a part of a mask", (a if a.conditions else b).load)
+    if plan.thin and len(in_memory) < 2:
+        return No("for so few rows a computed operand is computed as a whole")
+    if any(operand.conditions for operand in in_memory):
+        return No("a scalar condition is a part of a mask", next(o.load for o in in_memory if o.conditions))
     no = _something_else(loop, dot)
-    return no or _side_by_side(loop, a, b, plan, factor)
-
-
-def _side_by_side(loop: ForOp, a: MemoryOperand, b: MemoryOperand, plan: DotPlan, factor: int) -> Answer[Coalescing]:
-    """The plan, if the operands of consecutive trips lie side by side along K, and bounds shrink with them."""
+    if no is not None:
+        return no
     trip = Trip(loop)
     steps = trip.carried_steps()
-    along_k = (a.strides[1], b.strides[0])
-    aligned = all(
-        trip.gain(operand.offset) == trip.expanded(stride * Poly.of(plan.k))
-        for operand, stride in zip((a, b), along_k, strict=True)
-    )
     if steps is None:
         return No("the loop carries a scalar that does not grow evenly")
-    if not aligned:
+    apart = [
+        _apart(trip, operand, dim, plan.k) for operand, dim in ((a, 1), (b, 0)) if isinstance(operand, MemoryOperand)
+    ]
+    no = next((no for no in apart if no is not None), None)
+    factor = max(1, factor)
+    return no or Yes(Coalescing(loop, factor, steps), f"up to {factor} trips as one product")
+
+
+def _apart(trip: Trip, operand: MemoryOperand, dim: int, k: int) -> No | None:
+    """Why consecutive trips' blocks of an operand do not lie side by side along K, its dim `dim`; None if they do."""
+    if trip.gain(operand.offset) != trip.expanded(operand.strides[dim] * Poly.of(k)):
         return No("the operands of consecutive trips do not lie side by side along K")
-    shrinking, fixed = (*a.bounds[1], *b.bounds[0]), (*a.bounds[0], *b.bounds[1], *a.strides, *b.strides)
-    if any(trip.gain(bound) != Poly.of(-plan.k) for bound in shrinking):
+    if any(trip.gain(bound) != Poly.of(-k) for bound in operand.bounds[dim]):
         return No("the bound along K does not shrink by a block in each trip")
-    if any(trip.gain(poly) != Poly({}) for poly in fixed):
+    if any(trip.gain(poly) != Poly({}) for poly in (*operand.bounds[1 - dim], *operand.strides)):
         return No("a stride, or the bound of rows or columns, changes from trip to trip")
-    return Yes(Coalescing(loop, factor, steps), f"up to {factor} trips as one product")
+    return None
 
 
 def _something_else(loop: ForOp, dot: Operation) -> No | None:
@@ -99,7 +104,6 @@ def _something_else(loop: ForOp, dot: Operation) -> No | None:
     for op in body.ops:
         if op is dot or op is last:
             continue
-        tile = any(is_tile(result) for result in op.results)
-        if op.regions or not is_lazy(op) or (isinstance(op, LoadOp) and not tile):
+        if op.regions or not is_lazy(op) or "isVolatile" in op.properties:
             return No(f"the loop also has {spoken(op)}", op, "it outside of the loop")
     return None

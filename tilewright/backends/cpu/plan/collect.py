@@ -20,12 +20,13 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
 from tilewright.backends.cpu.lowering import REFUSED
-from tilewright.backends.cpu.plan.coalesce import plan_coalescing
+from tilewright.backends.cpu.plan.coalesce import Coalescing, plan_coalescing
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot import describe
 from tilewright.backends.cpu.plan.dot_operands import (
     MemoryOperand,
     Operand,
+    ScratchOperand,
     memory_operand,
     scratch_operand,
     strip_views,
@@ -277,7 +278,7 @@ class Collector:
     # -- dot -----------------------------------------------------------------------------------------
 
     def _dot(self, op: Operation) -> None:
-        a, b = (self._dot_operand(value) for value in op.operands[:2])
+        a, b, joined = self._dot_operands(op)
         result, c = op.results[0], op.operands[2]
         target = self._dot_target(result)
         if target is None:
@@ -291,7 +292,7 @@ class Collector:
             self.context.decisions.note(ACCUMULATOR, op, _accumulates(op, fresh, first))
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
         detail = DotDetail(a, b, target, fresh)
-        self._packed(op, detail)
+        self._packed(op, detail, joined)
         step = Step("dot", self.position, op, needs=needs, detail=detail)
         step.after = [first] if first else []
         self.place(result, target)
@@ -299,19 +300,20 @@ class Collector:
         if carried:
             self.overwrites.append((first or step, *carried[0]))
 
-    def _packed(self, op: Operation, detail: DotDetail) -> None:
+    def _packed(self, op: Operation, detail: DotDetail, joined: Answer[Coalescing]) -> None:
         """Scratch for packed operands; packed B is kept between programs where that is possible."""
         plan = dot_plan(self.context.isa, op)
         note = self.context.decisions.note
         note(PRODUCT, op, Yes(plan, describe(plan)))
-        detail.joined = note(JOINED, op, plan_coalescing(op, detail.a, detail.b, plan))
+        detail.joined = note(JOINED, op, joined)
         capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
         sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
         kept: Answer[PackCache] = No("operand b is not read from memory")
         if plan.thin:
             kept = No("for so few rows operand b is read where it lies")
-        elif isinstance(detail.b, MemoryOperand):
-            kept = plan_cache(detail.b, self.block, sizes["b"], joined=detail.joined is not None)
+        elif isinstance(detail.b, MemoryOperand) or detail.b.fill is not None:
+            source = detail.b if isinstance(detail.b, MemoryOperand) else op.operands[1]
+            kept = plan_cache(source, self.block, sizes["b"], joined=detail.joined is not None)
         detail.cache = note(KEPT, op, kept)
         if detail.cache is not None:
             self.context.keep(detail.cache)
@@ -319,15 +321,22 @@ class Collector:
         for name, size in sizes.items():
             detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
 
-    def _dot_operand(self, value: SSAValue) -> Operand:
-        answer = memory_operand(value, self.context.demands, self.context.analysis)
-        if isinstance(answer, Yes) and answer.plan.load in self.context.must_place:
-            answer = No("memory may change between the load and the product", answer.plan.load)
-        source, flipped = strip_views(value)
-        found = self.context.decisions.note(IN_PLACE, owner_of(source), answer)
-        if found is not None:
-            return found
-        return scratch_operand(self.force(source), flipped)
+    def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[Coalescing]]:
+        """Operands of a dot, and how the trips of the loop around it are joined.
+
+        One that is not read from memory is computed where it is packed if the trips can be joined then, else before.
+        """
+        context = self.context
+        a, b = (_in_memory(context, value) or _filled(self, value) for value in op.operands[:2])
+        if a is None or b is None:
+            answer: Answer[Coalescing] = No(f"operand {'a' if a is None else 'b'} is not read from memory")
+        else:
+            answer = plan_coalescing(op, a, b, dot_plan(context.isa, op))
+        if isinstance(answer, No):
+            a, b = (operand if isinstance(operand, MemoryOperand) else None for operand in (a, b))
+        (x, x_flipped), (y, y_flipped) = (strip_views(value) for value in op.operands[:2])
+        a, b = a or scratch_operand(self.force(x), x_flipped), b or scratch_operand(self.force(y), y_flipped)
+        return a, b, answer
 
     def _dot_target(self, result: SSAValue) -> Buffer | None:
         """The buffer in which a dot should leave its result, if it is that of a carried value or of the next dot."""
@@ -499,6 +508,32 @@ class Replan(Exception):
     def __init__(self, reasons: Sequence[object]) -> None:
         super().__init__()
         self.reasons = reasons
+
+
+def _in_memory(context: FunctionContext, value: SSAValue) -> MemoryOperand | None:
+    """An operand that is read from where it lies."""
+    answer = memory_operand(value, context.demands, context.analysis)
+    if isinstance(answer, Yes) and answer.plan.load in context.must_place:
+        answer = No("memory may change between the load and the product", answer.plan.load)
+    return context.decisions.note(IN_PLACE, owner_of(strip_views(value)[0]), answer)
+
+
+def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
+    """An operand that is computed where it is packed, from nothing that this block computes as a whole."""
+    context, (source, flipped) = collector.context, strip_views(value)
+    demands, op = context.demands, owner_of(source)
+    if source in demands.placed or op is None or not is_lazy(op) or len(shape_of(source.type)) != 2:
+        return None
+    if any(load in context.must_place for load in demands.loads(source)):
+        return None
+    if any(
+        is_tile(leaf) and (leaf in collector.placed or leaf.owner is collector.block) for leaf in demands.leaves(source)
+    ):
+        return None
+    fastest = loaded_along(source, demands.placed, context.analysis)
+    buffer = context.new_buffer(tile_buffer(source.type, fastest))
+    fill = Step("group", collector.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
+    return scratch_operand(buffer, flipped, fill)
 
 
 def refusal(op: Operation) -> str:

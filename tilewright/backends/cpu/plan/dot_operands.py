@@ -1,5 +1,8 @@
 """Operands of `tt.dot`: read straight from memory when they are affine loads, else from scratch.
 
+What is in scratch has been computed as a whole before the product, or is computed trip by trip where it is packed
+(`ScratchOperand.fill`), which leaves trips of the loop to be joined and packed columns to be kept.
+
 An operand in memory is a base pointer, byte strides along its two dims and, for each dim, the extents below which its
 mask holds. Masks must be conjunctions of upper bounds of one coordinate (`bounds`); masked elements must read as zero.
 """
@@ -16,7 +19,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.steps import Buffer, memory_bytes
+from tilewright.backends.cpu.plan.steps import Buffer, Step, memory_bytes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, ir_name, shape_of
@@ -51,10 +54,18 @@ class MemoryOperand:
 
 @dataclass(eq=False, slots=True)
 class ScratchOperand:
-    """An operand that is read from scratch: `strides` are bytes along the operand's dims."""
+    """An operand that is read from scratch.
+
+    Args:
+        buffer: where it lies.
+        strides: bytes along the operand's dims.
+        fill: the group that computes it into `buffer`, once for each trip that a product joins, before it is packed;
+            None where it has been computed before.
+    """
 
     buffer: Buffer
     strides: list[int]
+    fill: Step | None = None
 
 
 Operand = MemoryOperand | ScratchOperand
@@ -72,11 +83,11 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
         value = op.operands[0]
 
 
-def scratch_operand(buffer: Buffer, flipped: bool) -> ScratchOperand:
-    """The operand in `buffer`, transposed if `flipped`."""
+def scratch_operand(buffer: Buffer, flipped: bool, fill: Step | None = None) -> ScratchOperand:
+    """The operand in `buffer`, transposed if `flipped`, with the group that computes it."""
     size = memory_bytes(buffer.elem)
     strides = [s * size for s in buffer.strides]
-    return ScratchOperand(buffer, strides[:-2] + strides[:-3:-1] if flipped else strides)
+    return ScratchOperand(buffer, strides[:-2] + strides[:-3:-1] if flipped else strides, fill)
 
 
 def memory_operand(value: SSAValue, demands: Demands, analysis: AffineAnalysis) -> Answer[MemoryOperand]:

@@ -37,9 +37,15 @@ class DotDetail:
     joined: Coalescing | None = None
 
     def __str__(self) -> str:
-        a, b = ("memory" if isinstance(o, MemoryOperand) else o.buffer.label for o in (self.a, self.b))
+        a, b = (_named(operand) for operand in (self.a, self.b))
         joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
         return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}{joined}"
+
+
+def _named(operand: Operand) -> str:
+    if isinstance(operand, MemoryOperand):
+        return "memory"
+    return f"{operand.buffer.label} filled in each trip" if operand.fill is not None else operand.buffer.label
 
 
 def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:

@@ -1,6 +1,7 @@
 """Packed B panels kept from one program to the next: programs of a range that want the same columns pack them once.
 
-The key holds every value on which the operand depends apart from the trip number. Programs of a grid run in no order,
+The key holds every value on which the operand depends apart from the trip number: those of its addresses if it is read
+where it lies, those of all that it is made of if it is computed. Programs of a grid run in no order,
 so a kernel without atomics cannot see whether another program stored to B before or after it was packed; stores of the
 same program must come after the loop. Memory is bounded: at most `tuning.KEPT_BYTES` bytes for each dot.
 `emit/dot/kept.py` has the code that runs.
@@ -17,6 +18,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
+from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
@@ -49,11 +51,11 @@ class PackCache:
     state: Buffer
 
 
-def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined: bool) -> Answer[PackCache]:
+def plan_cache(operand: MemoryOperand | SSAValue, block: Block, slot_bytes: int, *, joined: bool) -> Answer[PackCache]:
     """A cache for an operand of a dot in `block`, where it can be kept and would be used again.
 
     Args:
-        operand: packed B.
+        operand: packed B; the value itself if it is computed where it is packed.
         block: that of the dot.
         slot_bytes: packed bytes of a trip.
         joined: whether a slot holds several trips, and so depends on the number of trips that are left.
@@ -66,7 +68,8 @@ def plan_cache(operand: MemoryOperand, block: Block, slot_bytes: int, *, joined:
     no = _disturbed(loop)
     if no is not None:
         return no
-    keys = _keys(operand, loop, [loop.ub] if joined else [])
+    made_of = _addresses(operand) if isinstance(operand, MemoryOperand) else [operand]
+    keys = _keys([*made_of, *([loop.ub] if joined else [])], loop)
     if isinstance(keys, No):
         return keys
     slots = min(tuning.KEPT_TRIPS, tuning.KEPT_BYTES // slot_bytes)
@@ -108,11 +111,18 @@ def _outer_loop(op: Operation) -> Operation | None:
     return found
 
 
-def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSAValue] | No:
-    """Scalars from outside of the loop on which the operand (and `also`) depends and which differ between programs."""
+def _addresses(operand: MemoryOperand) -> list[SSAValue]:
+    """Scalars that say where an operand lies and what of it exists."""
     polys: list[Poly] = [operand.offset, *operand.strides, *(b for bounds in operand.bounds for b in bounds)]
-    stack = [*also, operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
-    body = loop.body.block
+    return [operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
+
+
+def _keys(values: list[SSAValue], loop: ForOp) -> list[SSAValue] | No:
+    """Scalars from outside of the loop on which some values depend and which differ between programs.
+
+    What is loaded is known by its address: nothing is stored before the loop ends (`_disturbed`).
+    """
+    stack, body = list(values), loop.body.block
     keys: dict[SSAValue, None] = {}
     seen: set[SSAValue] = set()
     invariants: dict[SSAValue, bool] = {}
@@ -128,12 +138,16 @@ def _keys(operand: MemoryOperand, loop: ForOp, also: list[SSAValue]) -> list[SSA
         op = owner_of(value)
         if value.owner is body:
             number = list(body.args).index(value)  # type: ignore[arg-type]
+            if is_tile(value):
+                return No("it depends on a tile that the loop carries")
             if number:
                 stack += [loop.iter_args[number - 1], last.operands[number - 1]]
-        elif op is not None and op.parent is body:
-            if op.regions or isinstance(op, LoadOp) or any(is_tile(o) for o in op.operands):
-                return No(f"where the operand lies depends on {spoken(op)} in the loop", op)
+        elif op is not None and (op.parent is body or is_tile(value)):
+            if op.regions or not is_lazy(op):
+                return No(f"it depends on {spoken(op)}", op)
             stack += op.operands
+        elif is_tile(value):
+            return No("it depends on a tile that is handed in")
         elif not is_invariant(value, invariants):
             keys[value] = None
     return list(keys)

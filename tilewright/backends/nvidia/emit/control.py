@@ -51,7 +51,7 @@ def emit_for(k: Kernel, op: Operation) -> None:
     if unsigned:
         low, high, step = (f.cast("zext", bound, I64) for bound in (low, high, step))
     carried = list(op.operands[3:])
-    with f.loop(low, high, step, init=_flat(k, carried), unroll=False) as loop:
+    with f.loop(low, high, step, init=_flat(k, carried)) as loop:
         k.set(body.args[0], f.cast("trunc", loop.index, narrow) if unsigned else loop.index)
         _bind(k, body.args[1:], carried, loop.values)
         k.emit_block(body)

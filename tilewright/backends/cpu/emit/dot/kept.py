@@ -56,4 +56,6 @@ def _state(low: FunctionLowering, cache: PackCache, word: int) -> V:
 def _word(low: FunctionLowering, value: V) -> V:
     if value.type.elem == "ptr":
         return low.f.cast("ptrtoint", value, I64)
+    if value.type.is_float:
+        value = low.f.cast("bitcast", value, value.type.as_int)
     return low.f.cast("zext" if value.type is I1 else "sext", value, I64)

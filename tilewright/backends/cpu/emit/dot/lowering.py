@@ -1,6 +1,6 @@
 """`tt.dot`: operands packed from memory or scratch, then the micro-kernels of `dot/`, for each matrix of a batch.
 
-valid extents of A and B from their masks
+valid extents of A and B from their masks; what is computed trip by trip fills its buffer first
 A: in place, if every element exists and K has unit stride, else packed
 B: packed
 acc (+)= A * B
@@ -8,11 +8,14 @@ acc (+)= A * B
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
+from tilewright.backends.cpu.emit.dot.trips import each_trip
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, dot_plan
@@ -103,10 +106,12 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     """The product of one pair of matrices."""
     f, ev = low.f, low.ev
     joined = detail.joined
-    trips: V = low.joined[joined.loop] if joined is not None else const(I64, 1)
+    trips: V = low.joined[joined.loop].count if joined is not None else const(I64, 1)
     k, capacity = f.mul(trips, plan.k), plan.k * (joined.factor if joined is not None else 1)
-    a = _Source(low, detail.a, shape_of(a_type), [const(I64, plan.m), k], batch)  # type: ignore[arg-type]
-    b = _Source(low, detail.b, shape_of(b_type), [k, const(I64, plan.n)], batch)  # type: ignore[arg-type]
+    one = const(I64, plan.k)
+    ka, kb = (one if isinstance(o, ScratchOperand) else k for o in (detail.a, detail.b))
+    a = _Source(low, detail.a, shape_of(a_type), [const(I64, plan.m), ka], batch)  # type: ignore[arg-type]
+    b = _Source(low, detail.b, shape_of(b_type), [kb, const(I64, plan.n)], batch)  # type: ignore[arg-type]
     size = memory_bytes(detail.acc.elem)
     acc = f.gep(ev.arena, detail.acc.offset)
     acc_stride = detail.acc.strides[-2] * size
@@ -148,21 +153,29 @@ def _packed(
 ) -> None:
     """The product of operands of which B, at least, is packed."""
     f, ev = low.f, low.ev
-    words = f.mul(trips, plan.steps(plan.k))
+    steps = plan.steps(plan.k)
+    words = f.mul(trips, steps)
     panel, plane_b = plan.b_panel_bytes(capacity), plan.b_plane_bytes(capacity)
 
-    def pack_columns(target: V) -> None:
-        order, strides, valid = b.along(1, 0)
-        pack(f, plan, "b", order, target, panel, b.address, strides, valid, words, plane_bytes=plane_b)
+    def pack_whole(name: Literal["a", "b"], target: V, stride: int, plane: int) -> None:
+        """All words of an operand: at once, or trip by trip if each trip's have to be computed first."""
+        source, operand, dims = (a, detail.a, (0, 1)) if name == "a" else (b, detail.b, (1, 0))
+        order, strides, valid = source.along(*dims)
+        args = (f, plan, name, order, target, stride, source.address, strides, valid)
+        if isinstance(operand, ScratchOperand) and operand.fill is not None and detail.joined is not None:
+            with each_trip(low, low.joined[detail.joined.loop], operand.fill) as trip:
+                pack(*args, steps, first=f.mul(trip, steps), plane_bytes=plane)
+        else:
+            pack(*args, words, plane_bytes=plane)
 
     if detail.cache is None:
         packed_b = f.gep(ev.arena, detail.packed["b"].offset)
-        pack_columns(packed_b)
+        pack_whole("b", packed_b, panel, plane_b)
     else:
         trip = low.trips[detail.cache.loop]
         packed_b, missing = kept.slot(low, detail.cache, trip)
         with f.if_(missing):
-            pack_columns(packed_b)
+            pack_whole("b", packed_b, panel, plane_b)
             kept.packed(low, detail.cache, trip)
 
     def multiply(address: V, stride: V | int, planes: int) -> None:
@@ -174,11 +187,11 @@ def _packed(
     def packed() -> None:
         buffer = f.gep(ev.arena, detail.packed["a"].offset)
         row, plane = plan.a_row_bytes(capacity), plan.a_plane_bytes(capacity)
-        order, strides, valid = a.along(0, 1)
-        pack(f, plan, "a", order, buffer, row, a.address, strides, valid, words, plane_bytes=plane)
+        pack_whole("a", buffer, row, plane)
         multiply(buffer, row, plane)
 
-    in_place = plan.a_in_place and a.unit[1] and plan.k == plan.padded_k(plan.k)
+    computed = isinstance(detail.a, ScratchOperand) and detail.a.fill is not None
+    in_place = plan.a_in_place and a.unit[1] and plan.k == plan.padded_k(plan.k) and not computed
     if in_place:
         f.if_else(a.whole, lambda: multiply(a.address, a.strides[0], 0), packed)
     else:

@@ -1,0 +1,113 @@
+"""Default configurations follow from shapes, types and the machine: those of an H200 and of a CPU, on any machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tilewright import hl
+from tilewright.hl.tune import spec
+from tilewright.hl.tune.machine import Machine
+
+H200, CPU = Machine("cuda", 132, 227 << 10), Machine("cpu", 2, 1 << 20)
+
+
+def product(x, y):
+    out = torch.empty([x.size(0), y.size(1)], dtype=x.dtype)
+    for tile_m, tile_n in hl.tile(out.shape):
+        acc = hl.zeros([tile_m, tile_n])
+        for tile_k in hl.tile(x.size(1)):
+            acc = torch.addmm(acc, x[tile_m, tile_k], y[tile_k, tile_n])
+        out[tile_m, tile_n] = acc
+    return out
+
+
+def attention(q, k, v):
+    out = torch.empty_like(q)
+    for tile_b, tile_m in hl.tile([q.size(0), q.size(1)]):
+        acc = hl.zeros([tile_b, tile_m, q.size(2)])
+        for tile_n in hl.tile(k.size(1)):
+            scores = torch.bmm(q[tile_b, tile_m, :], k[tile_b, tile_n, :].transpose(1, 2)).relu()
+            acc = torch.baddbmm(acc, scores, v[tile_b, tile_n, :])
+        out[tile_b, tile_m, :] = acc
+    return out
+
+
+def split(x, y):
+    out = torch.zeros([x.size(0), y.size(1)])
+    part = hl.register_block_size(64, 4096)
+    for tile_m, tile_n, outer in hl.tile([*out.shape, x.size(1)], block_size=[None, None, part]):
+        acc = hl.zeros([tile_m, tile_n])
+        for inner in hl.tile(outer.begin, outer.end):
+            acc = torch.addmm(acc, x[tile_m, inner], y[inner, tile_n])
+        hl.atomic_add(out, [tile_m, tile_n], acc)
+    return out
+
+
+def online(x):
+    out = torch.empty([x.size(0)])
+    for rows in hl.tile(x.size(0)):
+        total = hl.zeros([rows])
+        for columns in hl.tile(x.size(1)):
+            total = total + x[rows, columns].sum(1)
+        for again in hl.tile(x.size(1)):
+            total = total * x[rows, again].sum(1)
+        out[rows] = total
+    return out
+
+
+def columns_first(x):
+    out = torch.empty([x.size(2)])
+    for tile in hl.tile(1):
+        for columns in hl.tile(x.size(2)):
+            total = hl.zeros([columns])
+            for rows in hl.tile(x.size(1)):
+                total = total + x[0, rows, columns].sum(0)
+            out[columns] = total
+    return out
+
+
+def default(monkeypatch, machine, function, *shapes, dtype=torch.bfloat16):
+    monkeypatch.setattr(spec, "machine_of", lambda device: machine)
+    args = tuple(torch.empty(shape, dtype=dtype) for shape in shapes)
+    return hl.kernel(function).bind(args).config_spec.default_config()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "blocks", "warps", "group"),
+    [
+        (((4096, 4096), (4096, 4096)), torch.bfloat16, [128, 256, 64], 8, 8),
+        (((512, 512), (512, 512)), torch.bfloat16, [64, 32, 64], 4, 1),  # one round of programs
+        (((4096, 4096), (4096, 4096)), torch.float32, [128, 128, 32], 8, 8),
+    ],
+)
+def test_products_on_a_gpu(monkeypatch, shapes, dtype, blocks, warps, group):
+    found = default(monkeypatch, H200, product, *shapes, dtype=dtype)
+    assert (found["block_sizes"], found["num_warps"], found["l2_groupings"]) == (blocks, warps, [group])
+    m, n, k = blocks
+    assert (m + n) * k * dtype.itemsize * found["num_stages"] <= H200.cache and found["num_stages"] >= 3
+
+
+def test_rows_of_one_batch_follow_each_other(monkeypatch):
+    found = default(monkeypatch, H200, attention, *[(64, 2048, 64)] * 3)
+    assert found["block_sizes"] == [1, 128, 128] and found["loop_orders"] == [[1, 0]]
+    assert default(monkeypatch, CPU, attention, *[(8, 512, 64)] * 3, dtype=torch.float32)["loop_orders"] == [[1, 0]]
+
+
+@pytest.mark.parametrize(("machine", "part"), [(H200, 1024), (CPU, 4096)])
+def test_parts_of_a_sum_are_as_long_as_programs_are_enough(monkeypatch, machine, part):
+    found = default(monkeypatch, machine, split, (512, 65536), (65536, 512))
+    assert found["block_sizes"][0] == part
+
+
+def test_tiles_of_small_products_leave_work_for_all_threads(monkeypatch):
+    machine = Machine("cpu", 16, 1 << 20)
+    assert default(monkeypatch, machine, product, (256, 64), (64, 256))["block_sizes"][:2] == [64, 64]
+
+
+def test_loops_behind_each_other_have_sizes_of_their_own(monkeypatch):
+    assert default(monkeypatch, CPU, online, (512, 4096), dtype=torch.float32)["block_sizes"] == [16, 512, 512]
+
+
+def test_inner_loops_along_the_memory_are_the_longest(monkeypatch):
+    assert default(monkeypatch, CPU, columns_first, (1, 4096, 4096), dtype=torch.float32)["block_sizes"] == [1, 512, 16]

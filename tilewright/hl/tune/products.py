@@ -1,0 +1,176 @@
+"""Tiles of kernels with products on a GPU: the cheapest by a count of multiplications, bytes and rounds of programs.
+
+A program's loop takes as long as its multiplications on the units of a processor, or as its loads and stores from the
+cache of the device, whichever is longer, and never less than the latency of a step. Programs run in rounds of one per
+processor. Among the tiles whose accumulators fit the registers and of which two steps fit the shared memory, the tile
+with the least product of both is taken.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.graph.nodes import Graph, Node, Region, Value, accessed
+from tilewright.hl.symbols import Atom
+
+PRODUCTS = ("product", "scaled_product")
+DYNAMIC = 1024  # what an extent that is not known counts as
+_RATE = {1: 4096, 2: 2048, 4: 160, 8: 64}  # multiplications a cycle of a processor, by bytes of an operand
+_ROWS = 64  # rows that the units for small types take at once
+_REUSED = 8192  # elements of an accumulator from which registers feed the other units as fast as they multiply
+_BYTES = 48  # bytes a cycle that reach a processor
+_LATENCY = 250  # cycles of the shortest step
+_ROW = 128  # bytes of a row of operands in shared memory
+_LARGEST = (128, 256)  # rows and columns of an accumulator
+
+
+@dataclass(frozen=True)
+class Body:
+    """The nodes of a loop that are in no loop further inside.
+
+    Args:
+        axes: the axes of the loops around them, without the grid's.
+        products: products of matrices.
+        accesses: loads and stores.
+    """
+
+    axes: tuple[Axis, ...]
+    products: list[Node] = field(default_factory=list)
+    accesses: list[Node] = field(default_factory=list)
+
+
+def bodies(region: Region, axes: tuple[Axis, ...] = (), into: Body | None = None) -> Iterator[Body]:
+    """The bodies of a region, its own last; branches belong to the body that they are in."""
+    body = Body(axes) if into is None else into
+    for node in region.nodes:
+        if node.op in PRODUCTS:
+            body.products.append(node)
+        elif node.op in ("load", "store"):
+            body.accesses.append(node)
+        for inner in node.regions:
+            loop = node.op == "loop"
+            yield from bodies(inner, (*axes, *node.kwargs["axes"]) if loop else axes, None if loop else body)
+    if into is None:
+        yield body
+
+
+def wide_atoms(graph_bodies: list[Body]) -> dict[Atom, int]:
+    """The largest size of the atoms that rows and columns of products are made of."""
+    found: dict[Atom, int] = {}
+    for product in (product for body in graph_bodies for product in body.products):
+        for dim, largest in zip(product.out.dims[-2:], _LARGEST, strict=True):
+            for atom in dim.atoms:
+                found[atom] = min(largest, found.get(atom, largest))
+    return found
+
+
+class TileModel:
+    """What tiles of one top-level loop cost.
+
+    Args:
+        graph: the loop, which has products.
+        axes: the axes that have no size yet, by their block sizes.
+        length: the length of an axis, None where it is not known.
+        processors: multiprocessors of the device.
+        shared: bytes of shared memory of a program.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        axes: Mapping[Atom, Axis],
+        length: Callable[[Axis], int | None],
+        processors: int,
+        shared: int,
+    ) -> None:
+        self.grid: list[Axis] = graph.loop.kwargs["axes"]
+        self.bodies = list(bodies(graph.loop.regions[0]))
+        self.axes, self.length, self.processors, self.shared = axes, length, processors, shared
+
+    def choose(self) -> dict[Atom, int]:
+        """The cheapest sizes of the axes that are dimensions of products."""
+        wide = {atom: largest for atom, largest in wide_atoms(self.bodies).items() if atom in self.axes}
+        fixed = {**self._depths(wide), **dict.fromkeys(list(wide)[3:], _ROWS)}
+        free = list(wide)[:3]
+        trials = (
+            {**fixed, **dict(zip(free, sizes, strict=True))}
+            for sizes in itertools.product(*(self._sizes(atom, wide[atom]) for atom in free))
+        )
+        return min(trials, key=self._cost, default=fixed)
+
+    def _sizes(self, atom: Atom, largest: int) -> list[int]:
+        known = self.length(self.axes[atom]) or DYNAMIC
+        most = min(largest, max(16, 1 << (known - 1).bit_length()))
+        return [1 << power for power in range(most.bit_length() - 1, 3, -1)]
+
+    def _depths(self, wide: Mapping[Atom, int]) -> dict[Atom, int]:
+        """Sizes of the axes that are summed over only: a row of operands."""
+        found: dict[Atom, int] = {}
+        for product in (product for body in self.bodies for product in body.products):
+            left: Value = product.args[0]
+            depth = left.dims[-1]
+            for atom in depth.atoms:
+                if atom in self.axes and atom not in wide:
+                    found[atom] = max(16, _ROW // left.dtype.itemsize) // depth.static or 1
+        return found
+
+    def _cost(self, sizes: Mapping[Atom, int]) -> tuple[float, int]:
+        steps = [(body, self._trips(body.axes, sizes)) for body in self.bodies]
+        held = _held(self.bodies, sizes)
+        small = all(product.args[0].dtype.itemsize <= 2 for body in self.bodies for product in body.products)
+        staged = max((loaded(body, sizes) for body in self.bodies if body.products), default=0)
+        if held > (1 << 15 if small else 1 << 14) or 2 * staged > self.shared:
+            return math.inf, held
+        cycles = sum(trips * max(self._work(body, sizes), _LATENCY) for body, trips in steps)
+        rounds = -(-self._trips(tuple(self.grid), sizes) // self.processors)
+        return rounds * cycles, -held
+
+    def _work(self, body: Body, sizes: Mapping[Atom, int]) -> float:
+        """Cycles of one turn of a body."""
+        units = 0.0
+        for product in body.products:
+            left: Value = product.args[0]
+            rows, columns, depth = (elements((dim,), sizes) for dim in (*product.out.dims[-2:], left.dims[-1]))
+            slower = max(1.0, math.sqrt(_REUSED / (rows * columns)))
+            if left.dtype.itemsize <= 2:
+                slower = max(1.0, _ROWS / rows)
+            units += slower * rows * columns * depth / _RATE[left.dtype.itemsize]
+        return max(units, loaded(body, sizes, stores=True) / _BYTES)
+
+    def _trips(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
+        return math.prod(-(-(self.length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
+
+
+def elements(dims: tuple[Dim, ...], sizes: Mapping[Atom, int]) -> int:
+    """Elements of a tile; axes without a size count as one lane, extents that are not known as `DYNAMIC`."""
+    own = (sizes.get(atom, 1 if atom.kind == "block" else DYNAMIC) for dim in dims for atom in dim.atoms)
+    return math.prod(dim.static for dim in dims) * math.prod(own)
+
+
+def loaded(body: Body, sizes: Mapping[Atom, int], stores: bool = False) -> int:
+    """Bytes that one turn of a body loads, and stores where asked for."""
+    kinds = ("load", "store") if stores else ("load",)
+    return sum(
+        elements(accessed(node), sizes) * node.args[0].dtype.itemsize for node in body.accesses if node.op in kinds
+    )
+
+
+def _held(found: list[Body], sizes: Mapping[Atom, int]) -> int:
+    return sum(elements(product.out.dims, sizes) for body in found for product in body.products)
+
+
+def held(graph: Graph, sizes: Mapping[Atom, int]) -> int:
+    """Elements of the results of all products of a loop."""
+    return _held(list(bodies(graph.loop.regions[0])), sizes)
+
+
+def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
+    """How many steps of the loop with products fit the shared memory, beside what is loaded outside of it."""
+    found = list(bodies(graph.loop.regions[0]))
+    inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
+    outside = sum(loaded(body, sizes) for body in found if not body.axes)
+    return max(1, min(4, (shared - outside) // inside)) if inside else 1
