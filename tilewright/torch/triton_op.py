@@ -130,7 +130,7 @@ class TileOp:
         return self._unless_observed(self.overload, args, kwargs)
 
     def _unless_observed(self, otherwise: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function; or `otherwise`, where autograd, a mode, a transform or a subclass of tensors would see more.
+        """Call the function; or `otherwise`, where autograd, a mode, a transform or a subclass would see more.
 
         This is what a call costs, so it is written out.
         """
