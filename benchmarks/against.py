@@ -1,9 +1,9 @@
 """Compile and launch times of this tree, or of a commit, against another commit's.
 
-``python -m benchmarks.against COMMIT [--of COMMIT] [--rounds 7] [--target cuda:90]`` checks commits out beside this tree
-and gives both sides the same work in fresh processes that take turns: the import, compiles of the examples without any
-cache, and launches of an empty kernel. Times are of the processor, so that neighbours count little. A ratio above 1
-means slower than COMMIT.
+``python -m benchmarks.against COMMIT [--of COMMIT] [--rounds 7] [--target cuda:90]`` checks commits out beside this
+tree and gives both sides the same work in fresh processes that take turns: the import, compiles of the examples
+without any cache, and launches of an empty kernel. Times are of the processor, so that neighbours count little. A
+ratio above 1 means slower than COMMIT.
 """
 
 from __future__ import annotations

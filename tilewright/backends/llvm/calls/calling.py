@@ -164,6 +164,7 @@ define internal i1 @direct(ptr %entry.t, ptr %values, ptr %grid) {{
 entry:
   %block = alloca [{t.MOST_BYTES} x i8], align 16
   %argv = alloca [4 x ptr]
+  %stream.at = alloca i64
   %gx = call i64 @word(ptr %grid, i64 0)
   %gy = call i64 @word(ptr %grid, i64 1)
   %gz = call i64 @word(ptr %grid, i64 2)
@@ -177,7 +178,18 @@ some:
   %serial = call i64 @word(ptr %entry.t, i64 {t.ENTRY_SERIAL})
   %fixed = call i64 @word(ptr %entry.t, i64 {t.ENTRY_FIXED})
   %alone = icmp ult i64 %total, %serial
-  br i1 %alone, label %pack, label %ask
+  br i1 %alone, label %pack, label %whose
+whose:
+  %streams = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_STREAMS})
+  %in.python = icmp eq ptr %streams, null
+  br i1 %in.python, label %ask, label %stream
+stream:
+  %gpu = call i64 @word(ptr %entry.t, i64 {t.ENTRY_GPU})
+  %gpu.32 = trunc i64 %gpu to i32
+  %code.s = call i32 %streams(i32 %gpu.32, ptr %stream.at)
+  %stream.n = load i64, ptr %stream.at
+  %no.stream = icmp ne i32 %code.s, 0
+  br i1 %no.stream, label %ask, label %pack
 ask:
   %teller = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_TELLER})
   %told = call ptr @PyObject_CallNoArgs(ptr %teller)
@@ -188,7 +200,7 @@ number:
   call void @Py_DecRef(ptr %told)
   br label %pack
 pack:
-  %second = phi i64 [ %fixed, %some ], [ %told.n, %number ]
+  %second = phi i64 [ %fixed, %some ], [ %stream.n, %stream ], [ %told.n, %number ]
   %record = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RECORD})
   store i64 %record, ptr %block
   %b.1 = getelementptr i64, ptr %block, i64 1
@@ -259,6 +271,14 @@ halves:
   br label %go
 go:
   %run = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RUN})
+  %mark = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_MARK})
+  %unmarked = icmp eq ptr %mark, null
+  br i1 %unmarked, label %launch, label %note
+note:
+  %marked = call i64 @word(ptr %entry.t, i64 {t.ENTRY_MARKED})
+  store i64 %marked, ptr %mark
+  br label %launch
+launch:
   %thread = call ptr @PyEval_SaveThread()
   %code = call i32 %run(ptr %block)
   call void @PyEval_RestoreThread(ptr %thread)
