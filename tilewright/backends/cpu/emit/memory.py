@@ -372,9 +372,10 @@ def write_scratch(ev: Values, buffer: Buffer, index: Index, value: V, name: str)
     """Write elements of type `name` to their place in scratch."""
     address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
     value = store_bool(ev.f, value) if buffer.elem == "i1" else convert_element(ev, value, name, buffer.elem)
-    if value.type.lanes and (rows := _square(address, memory_bytes(buffer.elem))):
+    rows = _square(address, memory_bytes(buffer.elem)) if value.type.lanes else 0
+    if rows and (offsets := address.offsets):
         value = ev.f.concat(ev.f.turned(ev.f.split(value, rows)))
-        address.offsets = tuple(address.offsets[row + rows * column] for row in range(rows) for column in range(rows))
+        address.offsets = tuple(offsets[row + rows * column] for row in range(rows) for column in range(rows))
     _write(ev, value, address, None)
 
 
