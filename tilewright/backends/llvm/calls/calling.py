@@ -3,7 +3,8 @@
 tw_call(self, args, nargs, kwnames)      METH_FASTCALL | METH_KEYWORDS: (grid, *args, **kwargs)
     hooks -> the last entry, then each: @matches -> before -> @grid -> @direct or @through
     none fits: miss(grid, *args, **kwargs), a Python function
-tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid
+tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid; kernel._over(grid)
+                                         if it has none yet
 """
 
 from __future__ import annotations
@@ -570,18 +571,21 @@ miss:
 """
 
 _SUBSCRIPT = """
+@over = private constant [6 x i8] c"_over\\00"
+@one = private constant [4 x i8] c"(O)\\00"
+
 define ptr @tw_subscript(ptr %kernel, ptr %grid) {{
 entry:
   %at = getelementptr i8, ptr %kernel, i64 {ready_offset}
   %ready = load ptr, ptr %at
   %unset = icmp eq ptr %ready, null
-  br i1 %unset, label %broken, label %whole
+  br i1 %unset, label %early, label %whole
 whole:
   %method = call ptr @PyMethod_New(ptr %ready, ptr %grid)
   ret ptr %method
-broken:
-  call void @PyErr_BadInternalCall()
-  ret ptr null
+early:                                    ; nothing was launched yet
+  %made = call ptr (ptr, ptr, ptr, ...) @PyObject_CallMethod(ptr %kernel, ptr @over, ptr @one, ptr %grid)
+  ret ptr %made
 }}
 """
 
