@@ -135,6 +135,7 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     low.ev.programs = f.mul(f.mul(grid64[0], grid64[1]), grid64[2])
     scalar.hoist_invariants(low)
     amx = dot_lowering.begin_range(low)
+    atomic.begin_range(low, f.sub(hi, lo))
     x = f.op("urem", lo, grid64[0])
     rest = f.op("udiv", lo, grid64[0])
     first = [x, f.op("urem", rest, grid64[1]), f.op("udiv", rest, grid64[1])]
@@ -154,6 +155,7 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     f.br(leave)
     f.start(leave)
     dot_lowering.end_range(low, amx)
+    atomic.end_range(low)
     if low.ev.streamed:
         fence(f)
     f.ret()
