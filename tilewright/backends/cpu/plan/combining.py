@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.index import identity
 from tilewright.analysis.origins import may_meet
+from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effects import access_of
 from tilewright.ir.types import bit_width, element_type, shape_of
+from tilewright.ir.values import owner_of
 from tilewright.ops.atomic import AtomicRMWOp
 from tilewright.ops.function import CallOp, FuncOp
 
@@ -78,14 +80,15 @@ def plan_combining(op: Operation, analysis: AffineAnalysis) -> Answer[Combining]
 def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
     """Whether nothing in the kernel can tell that a sum is made when a thread has run its programs.
 
-    The window must begin at one place for all of them, and nothing but other sums may look at that memory.
+    The window must begin at one place for all of them, known before the first, and nothing but other sums may look at that memory.
     """
     function: Operation | None = op
     while function is not None and not isinstance(function, FuncOp):
         function = function.parent_op()
     if function is None or not function.is_kernel or not holds(UNORDERED_PROGRAMS):
         return False
-    if not all(value in function.body.blocks[0].args for value in (base, *offset.atoms())):
+    first = function.body.blocks[0]
+    if not all(_is_of(first, value) for value in (base, *offset.atoms())):
         return False
     for other in function.walk():
         access = access_of(other)
@@ -96,6 +99,12 @@ def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
         if may_meet(op.operands[0], other.operands[0]):
             return False
     return True
+
+
+def _is_of(block: Block, value: SSAValue) -> bool:
+    """Whether a scalar is computed in a block, the first one, from what all programs share."""
+    op = owner_of(value)
+    return is_invariant(value) and (value.owner is block if op is None else op.parent is block)
 
 
 def _is_unread_sum(op: Operation) -> bool:
