@@ -1,9 +1,9 @@
-"""Compile and launch times of this tree against another commit's.
+"""Compile and launch times of this tree, or of a commit, against another commit's.
 
-``python -m benchmarks.against COMMIT [--rounds 7] [--target cuda:90]`` checks the commit out beside this tree and gives
-both the same work in fresh processes that take turns: the import, compiles of the examples without any cache, and
-launches of an empty kernel. Compiles are processor time, so that neighbours count little. A ratio above 1 means that
-this tree is slower.
+``python -m benchmarks.against COMMIT [--of COMMIT] [--rounds 7] [--target cuda:90]`` checks commits out beside this
+tree and gives both sides the same work in fresh processes that take turns: the import, compiles of the examples
+without any cache, and launches of an empty kernel. Times are of the processor, so that neighbours count little. A
+ratio above 1 means slower than COMMIT.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -138,21 +138,29 @@ def times_of(tree: Path, target: str, folder: Path) -> dict[str, float]:
 
 @click.command()
 @click.argument("commit")
+@click.option("--of", "measured", default=None, metavar="COMMIT", help="What is compared; default is this tree.")
 @click.option("--rounds", default=7, show_default=True, help="Pairs of processes.")
 @click.option("--target", default="", help="Such as cuda:90; default is this CPU, whose kernels are launched too.")
-def main(commit: str, rounds: int, target: str) -> None:
+def main(commit: str, measured: str | None, rounds: int, target: str) -> None:
     """Print the times of this tree, of COMMIT, and their ratio."""
     now: list[dict[str, float]] = []
     then: list[dict[str, float]] = []
-    with checked_out(commit) as other, tempfile.TemporaryDirectory(prefix="tilewright-against-") as folder:
+    ours = checked_out(measured) if measured else nullcontext(_ROOT)
+    with (
+        ours as tree,
+        checked_out(commit) as other,
+        tempfile.TemporaryDirectory(prefix="tilewright-against-") as folder,
+    ):
         for _ in track(range(rounds), "pairs of processes", transient=True):
-            now.append(times_of(_ROOT, target, Path(folder)))
+            now.append(times_of(tree, target, Path(folder)))
             then.append(times_of(other, target, Path(folder)))
-    table = Table("what", "this tree, us", f"{commit}, us", "ratio", title="medians; above 1 means slower than before")
+    table = Table(
+        "what", f"{measured or 'this tree'}, us", f"{commit}, us", "ratio", title="medians; above 1 is slower"
+    )
     for row in now[0]:
-        ours, theirs = (statistics.median(times[row] for times in side) for side in (now, then))
         ratio = statistics.median(a[row] / b[row] for a, b in zip(now, then, strict=True))
-        table.add_row(row, f"{ours * 1e6:.2f}", f"{theirs * 1e6:.2f}", f"{ratio:.2f}")
+        medians = (statistics.median(times[row] for times in side) * 1e6 for side in (now, then))
+        table.add_row(row, *(f"{median:.2f}" for median in medians), f"{ratio:.2f}")
     Console().print(table)
 
 

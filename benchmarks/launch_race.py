@@ -60,8 +60,8 @@ def _nothing(*values: int) -> None:
 
 
 def _bodies() -> dict[str, Callable[[], Any]]:
-    tensors, x, grid = [torch.zeros(64) for _ in range(12)], torch.zeros(8), (1,)
-    a, b, c, d, e, f = tensors[:6]
+    x, grid = torch.zeros(8), (1,)
+    a, b, c, d, e, f, g, h, i, j, k, l = (torch.zeros(64) for _ in range(12))  # noqa: E741
     box = TensorDescriptor.from_tensor(torch.zeros(16, 16), [4, 4])
     configs = [tilewright.Config({"BLOCK": block}) for block in (64, 32)]
     tuned = tilewright.autotune(configs, key=["n"], do_bench=lambda call, quantiles: [1.0, 1.0, 1.0])(
@@ -71,7 +71,7 @@ def _bodies() -> dict[str, Callable[[], Any]]:
     return {
         _PEER: lambda: torch.add(x, x, out=x),
         "9 arguments": lambda: nine[grid](a, b, c, d, e, f, 100, 9, BLOCK=64),
-        "19 arguments": lambda: nineteen[grid](*tensors, 1, 2, 3, 4, 5, 6, BLOCK=64),
+        "19 arguments": lambda: nineteen[grid](a, b, c, d, e, f, g, h, i, j, k, l, 1, 2, 3, 4, 5, 6, BLOCK=64),
         "kept from the start": lambda: kept(a, b, c, d, e, f, 100, 9, BLOCK=64),
         "6 arrays in a tuple": lambda: packed[grid]((a, b, c, d, e, f), 100, 9, BLOCK=64),
         "a descriptor": lambda: nine[grid](box, b, c, d, e, f, 100, 9, BLOCK=64),

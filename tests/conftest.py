@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import os
 import tempfile
@@ -17,6 +18,15 @@ os.environ.setdefault("TILEWRIGHT_DEFAULT_BACKEND", "cpu")  # where there is a G
 
 settings.register_profile("shared-machine", deadline=None, print_blob=True)
 settings.load_profile("shared-machine")
+
+
+_PACKAGE = Path(__file__).parents[1] / "tilewright"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Many tests start processes. Where Python may write no bytecode, each would compile the package anew.
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(_PACKAGE, quiet=2)
 
 
 @functools.cache

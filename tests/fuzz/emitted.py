@@ -33,7 +33,7 @@ from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.frontend.entry import build_module
 from tilewright.launch import jit
-from tilewright.passes.pipeline import run_passes
+from tilewright.passes.pipeline import passes_for, run_passes
 from tilewright.tools import examples
 
 Kernel = tuple[str, Options, Callable[[], ModuleOp]]  # name, options, tile IR made anew
@@ -50,9 +50,10 @@ def _shared(options: Options) -> dict[str, Any]:
 
 def emitted(module: ModuleOp, options: Options, target: str) -> str:
     """LLVM IR of a module, which is consumed; for a target by its name here."""
-    run_passes(module)
-    if target in _CPUS:
-        return lower_module(module, describe(_TRIPLE, _CPUS[target]), options).llvm
+    isa = describe(_TRIPLE, _CPUS[target]) if target in _CPUS else None
+    run_passes(module, passes_for(options.enable_fp_fusion and (isa is None or isa.has_fma)))
+    if isa is not None:
+        return lower_module(module, isa, options).llvm
     gpu, for_gpu = target_of(_CAPABILITIES[target]), CudaOptions(**_shared(options))
     return emit_kernel(lay_out_module(module, for_gpu, gpu), for_gpu, gpu).llvm
 

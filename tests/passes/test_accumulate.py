@@ -87,6 +87,23 @@ def test_a_sum_goes_into_the_product(left: bool) -> None:
     np.testing.assert_allclose(out, (a.astype(np.float64) @ b).sum(0), rtol=1e-5)
 
 
+@tilewright.jit
+def scaled(a, b, c, n, K: tl.constexpr):
+    i = tl.arange(0, K)[:, None] * K + tl.arange(0, K)[None, :]
+    acc = tl.load(c + i)
+    for _ in range(0, n):
+        acc = acc * 0.5 + tl.dot(tl.load(a + i), tl.load(b + i), input_precision="ieee")
+    tl.store(c + i, acc)
+
+
+def test_a_scaled_accumulator_goes_into_the_product() -> None:
+    assert counts(scaled) == (1, 0)
+    a, b, c = np.random.default_rng(1).random((3, K, K), np.float32)
+    out = c.copy()
+    scaled[(1,)](a, b, out, 1, K)
+    np.testing.assert_allclose(out, c * 0.5 + a.astype(np.float64) @ b, rtol=1e-5)
+
+
 def test_integers_and_chains() -> None:
     assert counts(integers, "i8", "i32") == (1, 1)  # the sum of the indices
     assert counts(two_products) == (2, 0)

@@ -97,7 +97,7 @@ class IRSource:
                 metadata["params"] = list(request.specialization.names)
                 module = parse_module(source.contents.decode(), str(source.path))
                 _refuse_effects(module)
-                return simplify(module, metadata, pipeline.SIMPLIFY_TEXT)
+                return simplify(module, metadata, request, pipeline.SIMPLIFY_TEXT)
 
             return {"ttir": Stage(run, print_module), **later}
         parse = later[self.ext].parse if self.ext in later else None

@@ -23,6 +23,7 @@ from tilewright.compile.late import effects, entry, levels, pipeline
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.compile.specialize import Specialization
+from tilewright.devices.registry import backend_of
 from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
 from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
@@ -95,7 +96,7 @@ class FunctionSource:
             for message in built.warnings:
                 warnings.warn(message, stacklevel=2)
             metadata["params"] = [param.name for param in built.params]
-            return simplify(built.module, metadata)
+            return simplify(built.module, metadata, request)
 
         first = Stage(run, print_module, lambda contents: parse_module(contents.decode()))
         return {"ttir": first, **later}
@@ -173,15 +174,18 @@ def _execute(text: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-def simplify(module: ModuleOp, metadata: dict[str, Any], passes: Any = None) -> ModuleOp:
+def simplify(module: ModuleOp, metadata: dict[str, Any], request: Request, passes: Any = None) -> ModuleOp:
     """Run the passes over tile IR; with the knob `compilation.verify`, hold the level's rules after each of them.
 
     Args:
         module: tile IR, changed in place.
         metadata: told through what the kernel stores.
+        request: whose options and target say whether products are fused with the sums that take them.
         passes: default is `SIMPLIFY`.
     """
+    fuses = request.options.enable_fp_fusion and backend_of(request.target).fuses(request.target)
+    passes = pipeline.passes_for(fuses, pipeline.SIMPLIFY if passes is None else passes)
     after = (lambda _, changed: levels.verify(changed)) if knobs.compilation.verify else None
-    pipeline.run_passes(module, pipeline.SIMPLIFY if passes is None else passes, after)
+    pipeline.run_passes(module, passes, after)
     metadata.update(effects.stores_of(module))
     return module

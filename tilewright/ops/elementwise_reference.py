@@ -183,19 +183,26 @@ def clamp(call: Call, x: Array, low: Array, high: Array) -> Array:
 # --- fused multiply-add: one rounding ---------------------------------------------------------------------
 
 
-def add_round_to_odd(a: Array, b: Array) -> Array:
-    """float64 sum rounded to odd: a later rounding to a narrower float is the only one (Boldo and Melquiond, 2008)."""
+def _sum_and_error(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded sum and what it lacks (Knuth)."""
     total = a + b
     shifted = total - a
-    error = (a - (total - shifted)) + (b - shifted)
+    return total, (a - (total - shifted)) + (b - shifted)
+
+
+def add_round_to_odd(a: Array, b: Array) -> Array:
+    """float64 sum rounded to odd: a later rounding to a narrower float is the only one (Boldo and Melquiond, 2008)."""
+    total, error = _sum_and_error(a, b)
     even = (total.view(np.uint64) & np.uint64(1)) == 0
     toward = np.where(error > 0, np.inf, -np.inf)
     return np.where((error != 0) & even & np.isfinite(total), np.nextafter(total, toward), total)
 
 
 def _exact_fma(x: float, y: float, z: float) -> float:
+    if np.isfinite(x) and np.isfinite(y) and not np.isfinite(z):
+        return z  # even where the rounded product is infinite
     plain = x * y + z
-    if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
+    if not (np.isfinite(x) and np.isfinite(y)):
         return plain
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
@@ -206,15 +213,53 @@ def _exact_fma(x: float, y: float, z: float) -> float:
         return np.inf if exact > 0 else -np.inf
 
 
+def _split(x: Array) -> tuple[Array, Array]:
+    """A float64 as the sum of two of 26 bits (Veltkamp)."""
+    scaled = x * 134217729.0
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _fma_of_doubles(x: Array, y: Array, z: Array) -> Array:
+    """The exact product as two numbers (Dekker); what they and z lack of their sum is rounded to odd (as above).
+
+    That holds while no step overflows or falls below the normal numbers; other elements go one by one.
+    """
+    (x_high, x_low), (y_high, y_low) = _split(x), _split(y)
+    product = x * y
+    rest = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+    inner, low = _sum_and_error(z, rest)
+    outer, high = _sum_and_error(product, inner)
+    result = np.asarray(outer + add_round_to_odd(low, high))
+    sizes = [np.abs(v) for v in (x, y, z, product)]
+    plain = np.logical_and.reduce([size < 2.0**480 for size in sizes]) & (sizes[3] > 2.0**-480)
+    for k in np.flatnonzero(~plain):
+        result[k] = _exact_fma(float(x[k]), float(y[k]), float(z[k]))
+    return result
+
+
+def _fma_of_singles(x: Array, y: Array, z: Array) -> Array:
+    """In float64, where the product is exact; rounding the sum again errs only where it lies between two float32."""
+    product = x * y
+    total = product + z
+    doubtful = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == 0x10000000
+    doubtful |= (np.abs(total) < 2.0**-126) & (total != 0)
+    if doubtful.any():
+        total[doubtful] = add_round_to_odd(product[doubtful], z[doubtful])
+    return total.astype(np.float32)
+
+
 def fused_multiply_add(call: Call, x: Array, y: Array, z: Array) -> Array:
     """x * y + z with a single rounding to the element type."""
     type_ = float_dtype(call.operand_types[0])
+    shape = np.broadcast_shapes(np.shape(x), np.shape(y), np.shape(z))
+    wide = [np.broadcast_to(v, shape).reshape(-1).astype(np.float64) for v in (x, y, z)]
     with np.errstate(all="ignore"):
         if type_.name == "fp64":
-            each = np.frompyfunc(_exact_fma, 3, 1)
-            return np.asarray(each(*np.broadcast_arrays(x, y, z)), dtype=np.float64).reshape(np.shape(x))
-        wide = [np.atleast_1d(v).astype(np.float64) for v in (x, y, z)]
-        return minifloat.round_to(add_round_to_odd(wide[0] * wide[1], wide[2]), type_).reshape(np.shape(x))
+            return _fma_of_doubles(*wide).reshape(shape)
+        if type_.name == "fp32":
+            return _fma_of_singles(*wide).reshape(shape)
+        return minifloat.round_to(add_round_to_odd(wide[0] * wide[1], wide[2]), type_).reshape(shape)
 
 
 # --- conversions --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
     %d = tt.dot %a, %b, 0                 %s = tt.dot %a, %b, %x
     %s = arith.addf %x, %d        ->
+    %s = math.fma %y, %z, %d      ->      %s = tt.dot %a, %b, (arith.mulf %y, %z)
 
 Both ways of writing `acc += a @ b` are then one to every planner: an accumulator that stays where it is, products that
 are in flight while the next operands come. The sum is rounded once less than it says. A product that names how many
@@ -14,8 +15,8 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AddFOp, AddIOp
-from tilewright.passes.rewriting import erase, replace
+from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp
+from tilewright.passes.rewriting import erase, insert_before, replace
 
 
 def accumulate_in_products(root: Operation) -> bool:
@@ -28,6 +29,11 @@ def accumulate_in_products(root: Operation) -> bool:
                     _fuse(op, product, other)
                     changed = True
                     break
+        elif isinstance(op, FmaOp) and _adds_to_nothing(op.operands[2], op):
+            scaled = MulFOp.create(operands=op.operands[:2], result_types=[op.results[0].type])
+            insert_before(scaled, op)
+            _fuse(op, op.operands[2], scaled.results[0])
+            changed = True
     return changed
 
 
@@ -46,10 +52,10 @@ def _adds_to_nothing(product: SSAValue, add: Operation) -> bool:
 
 def _fuse(add: Operation, product: SSAValue, other: SSAValue) -> None:
     """Put the product in the place of the sum, where `other` is known."""
-    dot, block = product.owner, add.parent_block()
-    assert isinstance(dot, DotOp) and block is not None
+    dot = product.owner
+    assert isinstance(dot, DotOp)
     fused = DotOp.create(operands=[dot.a, dot.b, other], result_types=[add.results[0].type], properties=dot.properties)
+    insert_before(fused, add)
     fused.location = dot.location
-    block.insert_op_before(fused, add)
     replace(add, [fused.d])
     erase(dot)

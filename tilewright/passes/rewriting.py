@@ -37,6 +37,14 @@ def move_before(op: Operation, anchor: Operation) -> None:
     block.insert_op_before(op, anchor)
 
 
+def insert_before(op: Operation, anchor: Operation) -> None:
+    """Put a new operation in front of another, which it is made for: it has its place in the source."""
+    block = anchor.parent_block()
+    assert block is not None
+    op.location = anchor.location
+    block.insert_op_before(op, anchor)
+
+
 def splice(block: Block, anchor: Operation) -> None:
     """Move what a block does, all but its last operation, in front of `anchor`."""
     for op in list(block.ops)[:-1]:

@@ -101,6 +101,18 @@ def _promotion() -> str:
     return _PROMOTION + "\n" + _table(["", *[str(t) for t in types]], rows)
 
 
+_CONTRACTION = """### Contraction
+
+`x * y + z`, `x * y - z` and `z - x * y` of float32 or float64 are rounded once, on every target and in the
+interpreter, where the product is an operand of the sum as it stands: also through a variable, and whatever else uses
+it. It is rounded first if a branch or loop of run time begins or ends between the two, or if it was cast, broadcast,
+chosen by `tl.where` or negated in between. Of two products, `a * b + c * d`, the later one is not rounded.
+`enable_fp_fusion=False` rounds every operation; so does x86-64 before AVX2, which has no such instruction. Narrower
+floats are rounded after each operation. A reduction on a GPU may add products that were not rounded, and
+`acc * s + tl.dot(a, b)` adds up inside the product.
+"""
+
+
 def _operators() -> str:
     rows = []
     for table in (operators.BINARY, operators.COMPARE, operators.UNARY):
@@ -108,7 +120,7 @@ def _operators() -> str:
             first = (function.fn.__doc__ or "").partition("\n")[0]
             sign = _SIGNS[node.__name__]
             rows.append([f"`{sign.replace('|', chr(92) + '|')}`", _meaning(first, sign)])
-    return "## Operators of tensors\n\n" + _table(["operator", "meaning"], rows)
+    return "## Operators of tensors\n\n" + _table(["operator", "meaning"], rows) + "\n" + _CONTRACTION
 
 
 def _meaning(text: str, sign: str) -> str:

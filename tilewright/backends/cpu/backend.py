@@ -108,6 +108,11 @@ def versions() -> str:
     return codegen.versions()
 
 
+def fuses(target: Target) -> bool:
+    """All but x86-64 without FMA, where it is a call for each element."""
+    return features_of(target).has_fma
+
+
 def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     isa = features_of(target)

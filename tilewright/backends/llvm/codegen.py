@@ -102,6 +102,7 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
     return load_with_llvm(image, exports, symbols)
 
 
+_PASSES = "light, inlined"  # how helpers are optimised: objects of another way are of no use
 _provided: dict[str, bytes] = {}
 
 
@@ -129,7 +130,7 @@ def load_helper(name: str, text: str, exports: Sequence[str], cache: ByteCache |
     if provided is not None:
         return load(provided, exports)
     isa = host()
-    identity = "\0".join((name, text, versions(), isa.triple, isa.cpu, isa.flags))
+    identity = "\0".join((name, text, versions(), _PASSES, isa.triple, isa.cpu, isa.flags))
     key = hashlib.sha256(identity.encode()).hexdigest()
     image = cache.get_bytes(key) if cache is not None else None
     if image is not None:
@@ -241,6 +242,7 @@ def _light_pipeline() -> Any:
     import llvmlite.binding as llvm
 
     passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()

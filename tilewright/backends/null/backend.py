@@ -34,6 +34,11 @@ def versions() -> str:
     return ""
 
 
+def fuses(target: Target) -> bool:
+    """As most targets do."""
+    return True
+
+
 def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """One stage: the text of tile IR."""
 

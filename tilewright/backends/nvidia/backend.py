@@ -70,6 +70,11 @@ def versions() -> str:
     return f"{codegen.versions()}, {tool.identity if tool else 'the driver'}, {libdevice.version()}"
 
 
+def fuses(target: Target) -> bool:
+    """Every GPU does."""
+    return True
+
+
 def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
     arch = arch_of(target)

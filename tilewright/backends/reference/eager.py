@@ -7,6 +7,7 @@ many lanes at once: so the body of a reduction is applied to whole arrays.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.reference import products
 from tilewright.backends.reference.evaluate import Program, lane_by_lane
 from tilewright.backends.reference.replay import NotKeyed, Replay, Step, key_of
 from tilewright.backends.reference.rewrite import is_kernel_code, python_of
@@ -26,6 +28,7 @@ from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import to_ir
 from tilewright.language.library import LibraryFunction
+from tilewright.ops import contraction
 from tilewright.ops.builtin import BodyFn, Builtin, Emitter
 from tilewright.ops.casts import IntToPtrOp
 from tilewright.ops.constant import ConstantOp
@@ -46,6 +49,8 @@ class EagerEmitter(Emitter):
         self.target = target
         self.options = options
         self.program = program
+        self.stretch = 0  # of the program, since the last branch or loop of run time began or ended
+        self._products = itertools.count()
         self._constants: dict[Any, tensor] = {}
         self._types: dict[Type, Type] = {}
         self._replays: dict[Any, Replay | None] = {}  # None where a call must be run again
@@ -64,6 +69,8 @@ class EagerEmitter(Emitter):
             flat.extend(operand if isinstance(operand, (list, tuple)) else [operand])
         call = Call(call.attrs, call.operand_types, call.result_types, tuple(regions), self.program)
         reference = _reference(cls)
+        if self.options.enable_fp_fusion and call.result_types and contraction.is_sum(cls, call.result_types[0]):
+            reference, call, flat = products.fused(cls, flat, call, self.stretch) or (reference, call, flat)
         steps, self._steps = self._steps, None  # what a body applies belongs to the operation that it is the body of
         result = reference(call, *[None if v is None else v.data for v in flat])
         self._steps = steps
@@ -71,6 +78,8 @@ class EagerEmitter(Emitter):
         values = tuple([EagerValue(t, np.asarray(a)) for a, t in zip(arrays, call.result_types, strict=True)])
         if steps is not None:
             steps.append((reference, call, flat, values))
+        if values and contraction.is_product(cls, values[0].type):
+            self._remember(values[0], flat)
         return values
 
     def constant(self, value: bool | int | float, type: Type) -> tensor:
@@ -112,16 +121,26 @@ class EagerEmitter(Emitter):
                 key = _key(fn, args, kwargs, tensors)
         except NotKeyed:
             return run()
+        inputs: list[Any] = [value.handle for value in tensors]
+        known = products.among(inputs, self.stretch)
+        if known:  # what takes them in does other things than what is given other values, or takes the other one
+            key = (key, *[index for index, _ in known])
+            inputs += [factor for _, product in known for factor in product.factors]
         found = self._replays.get(key)
         if found is not None:
-            return found(tensors)
+            return found(inputs, self._remember)
         if key in self._replays:
             return run()
-        result, self._replays[key] = self._recorded(run, tensors)
+        result, self._replays[key] = self._recorded(run, tensors, inputs)
         return result
 
-    def _recorded(self, run: Callable[[], Any], args: Sequence[tensor]) -> tuple[Any, Replay | None]:
-        """Result of `run`, and how to do the same to other values in the place of `args`, if that is known."""
+    def _remember(self, value: EagerValue, factors: Sequence[EagerValue]) -> None:
+        products.remember(value, factors, next(self._products), self.stretch)
+
+    def _recorded(
+        self, run: Callable[[], Any], args: Sequence[tensor], inputs: Sequence[EagerValue]
+    ) -> tuple[Any, Replay | None]:
+        """Result of `run`, and how to do the same to other values in the place of `inputs`, if that is known."""
         self._steps, before = [], (EagerValue.reads, len(self._warned), self._foreign_calls)
         try:
             result = run()
@@ -131,7 +150,7 @@ class EagerEmitter(Emitter):
         if seen or (result is None and not steps):  # the user may have seen it happen, and expects to see it again
             return result, None
         try:
-            return result, Replay(steps, args, result)
+            return result, Replay(steps, args, inputs, result)
         except NotKeyed:
             return result, None
 
@@ -150,7 +169,8 @@ class EagerEmitter(Emitter):
                 results = tuple(body(*args))
             else:
                 tried = True
-                results, replay = self._recorded(lambda: tuple(body(*args)), args)
+                handles: list[Any] = [arg.handle for arg in args]
+                results, replay = self._recorded(lambda: tuple(body(*args)), args, handles)
             return tuple([r.handle.data for r in results])  # type: ignore[attr-defined]
 
         def combine(*arrays: Array) -> tuple[Array, ...]:

@@ -52,7 +52,45 @@ def assigned(value: Any) -> Any:
 
 def arm(test: Any, value: Any) -> Any:
     """One side of a conditional expression: on a run-time condition both sides are tensors."""
-    return assigned(value) if isinstance(test, tensor) else value
+    return assigned(value) if _at_run_time(test) else value
+
+
+def _at_run_time(test: Any) -> bool:
+    """Whether a test is of run time; then a new stretch of the program begins (`products.py`)."""
+    if not isinstance(test, tensor):
+        return False
+    _new_stretch()
+    return True
+
+
+def _new_stretch() -> None:
+    emitter: Any = active_emitter("if")
+    emitter.stretch += 1
+
+
+def decides(test: Any) -> Any:
+    """The test of an `if`, at its start."""
+    _at_run_time(test)
+    return test
+
+
+def decided(test: Any) -> None:
+    """The end of a branch that this test led to."""
+    _at_run_time(test)
+
+
+def entered() -> int:
+    """The stretch of the program in which a function is entered."""
+    emitter: Any = active_emitter("def")
+    stretch: int = emitter.stretch
+    return stretch
+
+
+def returned(since: int, value: Any) -> Any:
+    """What a function with several ways out returns: where run-time tests may have chosen it, it is no product."""
+    if entered() != since:
+        _new_stretch()
+    return value
 
 
 class _Index:
@@ -177,7 +215,17 @@ def _counted(loop: range) -> Iterable[tensor]:
         raise LanguageValueError("the step of a loop must not be zero")
     ir, work = to_ir(counter), emitter.constant(0, counter).handle.data.dtype  # type: ignore[attr-defined]
     numbers = builtins.range(start, end, step)
-    return (tensor(EagerValue(ir, np.asarray(number).astype(work)), counter) for number in numbers)
+    return _trips(tensor(EagerValue(ir, np.asarray(number).astype(work)), counter) for number in numbers)
+
+
+def _trips(counters: Iterable[tensor]) -> Iterable[tensor]:
+    """The counters; each trip, and what follows the last, however the loop is left, is a stretch of its own."""
+    try:
+        for counter in counters:
+            _new_stretch()
+            yield counter
+    finally:
+        _new_stretch()
 
 
 def _literal(value: Any) -> Any:
@@ -186,7 +234,7 @@ def _literal(value: Any) -> Any:
 
 def condition_of(value: Any) -> Any:
     """The condition of a `while` loop, taken out of ``tl.condition(...)``."""
-    return value.condition if isinstance(value, condition) else value
+    return decides(value.condition if isinstance(value, condition) else value)
 
 
 # --- names of Python that a kernel reads otherwise ------------------------------------------------------------

@@ -7,7 +7,7 @@ applies to all values of the same types: promotion, checks and broadcasting rule
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.backends.reference.value import EagerValue
@@ -19,6 +19,8 @@ from tilewright.ops.values import constexpr, tensor
 
 Step = tuple[Any, Call, Sequence[Any], Sequence[EagerValue]]
 """Reference, call, operands, results."""
+Remember = Callable[[EagerValue, Sequence[EagerValue]], None]
+"""Told of a product and its factors."""
 
 
 class NotKeyed(Exception):
@@ -56,6 +58,7 @@ class Replay:
     Args:
         steps: in order.
         args: the tensors that it was given; their types stay alive, so that a key made of their ids stays theirs.
+        inputs: their values, and the factors of those that are products.
         result: what it returned: a tensor, `None`, or a tuple of these.
 
     Raises:
@@ -64,17 +67,21 @@ class Replay:
 
     __slots__ = ("_args", "_arity", "_constants", "_result", "_slots", "_steps")
 
-    def __init__(self, steps: Sequence[Step], args: Sequence[tensor], result: Any) -> None:
+    def __init__(
+        self, steps: Sequence[Step], args: Sequence[tensor], inputs: Sequence[EagerValue], result: Any
+    ) -> None:
         self._args = [arg.type for arg in args]
-        self._arity = len(args)
+        self._arity = len(inputs)
         self._constants: list[Any] = []
         self._slots: dict[int, int] = {}
-        for index, arg in enumerate(args):
-            self._slots.setdefault(id(arg.handle), index)
+        for index, value in enumerate(inputs):
+            self._slots.setdefault(id(value), index)
         self._steps = []
         for reference, call, operands, made in steps:
-            inputs = [self._slot(value) for value in operands]
-            self._steps.append((reference, call, inputs, [self._slot(value, fresh=True) for value in made]))
+            given = [self._slot(value) for value in operands]
+            self._steps.append((reference, call, given, [self._slot(value, fresh=True) for value in made]))
+            if made and made[0].product is not None:
+                self._slots.update(zip(map(id, made[0].product.factors), given))
         self._result = self._template(result)
 
     def _slot(self, value: Any, *, fresh: bool = False) -> int:
@@ -90,7 +97,9 @@ class Replay:
     def _template(self, result: Any) -> Any:
         if isinstance(result, tensor):
             handle: Any = result.handle
-            return self._slot(handle), handle.type, result.type
+            factors = () if handle.product is None else handle.product.factors
+            known = all(id(factor) in self._slots for factor in factors)
+            return self._slot(handle), handle.type, result.type, [self._slot(factor) for factor in factors if known]
         if isinstance(result, tuple):
             kind = type(result)  # a record that is a tuple is made of its parts by `_make`
             return [getattr(kind, "_make", kind), [self._template(part) for part in result]]
@@ -98,14 +107,14 @@ class Replay:
             raise NotKeyed
         return None
 
-    def __call__(self, args: Sequence[tensor]) -> Any:
-        """Do it to other tensors; returns what was returned."""
-        return _filled(self._result, self._run([arg.handle.data for arg in args]))  # type: ignore[attr-defined]
+    def __call__(self, inputs: Sequence[EagerValue], remember: Remember) -> Any:
+        """Do it to other values; returns what was returned. `remember` is told of results that are products."""
+        return _filled(self._result, self._run([value.data for value in inputs]), remember)
 
     def apply(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Do it to arrays; returns the arrays of the tuple that was returned."""
         arrays = self._run(args)
-        return tuple([arrays[slot] for slot, _, _ in self._result[1]])
+        return tuple([arrays[slot] for slot, *_ in self._result[1]])
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         arrays = [*args, *self._constants]
@@ -119,10 +128,13 @@ class Replay:
         return arrays
 
 
-def _filled(template: Any, arrays: Sequence[Any]) -> Any:
+def _filled(template: Any, arrays: Sequence[Any], remember: Remember) -> Any:
     if template.__class__ is tuple:
-        slot, ir, type_ = template
-        return tensor(EagerValue(ir, arrays[slot]), type_)
+        slot, ir, type_, factors = template
+        value = EagerValue(ir, arrays[slot])
+        if factors:
+            remember(value, [EagerValue(ir, arrays[k]) for k in factors])
+        return tensor(value, type_)
     if template is None:
         return None
-    return template[0]([_filled(part, arrays) for part in template[1]])
+    return template[0]([_filled(part, arrays, remember) for part in template[1]])

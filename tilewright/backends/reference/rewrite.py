@@ -7,6 +7,7 @@ The text of the function is compiled again, with its own file name and positions
     x[i] = e              ->   t = e; x = hooks.with_item(x, hooks.INDEX[i], t)
     a and b               ->   hooks.both(t, b) if hooks.goes_on(t := a) else t
     a if c else b         ->   hooks.arm(t, a) if (t := c) else hooks.arm(t, b)
+    if c: A               ->   if hooks.decides(t := c): A; hooks.decided(t)
     for i in e            ->   for i in hooks.each(e)
     min, max, range, ...  ->   hooks.min, ...                     unless the user's module defines the name
 """
@@ -28,6 +29,7 @@ from tilewright.ops.values import constexpr
 HOOKS = "__tilewright__"
 _FUNCTION = "__tilewright_function__"
 _ATTRIBUTE = "_python_form"
+_ENTERED = "__tilewright_entered__"
 _CODES: set[types.CodeType] = set()
 
 
@@ -90,29 +92,11 @@ def _remember(code: types.CodeType, name: str) -> types.CodeType:
     return renamed
 
 
-class _Rewriter(ast.NodeTransformer):
-    """Puts the hooks into one function; see the head of the module."""
+class _Hooked(ast.NodeTransformer):
+    """Calls of hooks, and variables of our own."""
 
-    def __init__(self, source: KernelSource) -> None:
-        self._source = source
+    def __init__(self) -> None:
         self._temporaries = 0
-        self._pending: set[str] = set()  # names declared constexpr on an earlier line
-        self._bound = _bound_names(source.tree)
-        shadowed = self._bound | source.closure.keys() | source.globals.keys()
-        self._names = {name: ours for name, ours in hooks.PYTHON_NAMES.items() if name not in shadowed}
-
-    def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """The function itself: decorators, defaults and annotations stay with the original."""
-        node.decorator_list, node.returns = [], None
-        arguments = node.args
-        arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
-        arguments.kw_defaults = [None if d is None else ast.Constant(None) for d in arguments.kw_defaults]
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        for argument in every:
-            if argument is not None:
-                argument.annotation = None
-        self.generic_visit(node)
-        return node
 
     def _hook(self, name: str, at: ast.AST, *args: ast.expr) -> ast.expr:
         """`hooks.name(*args)`, standing where `at` stands."""
@@ -129,6 +113,35 @@ class _Rewriter(ast.NodeTransformer):
         name = self._fresh()
         store = ast.NamedExpr(ast.copy_location(ast.Name(name, ast.Store()), at), value)
         return ast.copy_location(store, at), ast.copy_location(ast.Name(name, ast.Load()), at)
+
+
+class _Rewriter(_Hooked):
+    """Puts the hooks into one function; see the head of the module."""
+
+    def __init__(self, source: KernelSource) -> None:
+        super().__init__()
+        self._source = source
+        self._ways = sum(isinstance(part, ast.Return) for part in ast.walk(source.tree))
+        self._pending: set[str] = set()  # names declared constexpr on an earlier line
+        self._bound = _bound_names(source.tree)
+        shadowed = self._bound | source.closure.keys() | source.globals.keys()
+        self._names = {name: ours for name, ours in hooks.PYTHON_NAMES.items() if name not in shadowed}
+
+    def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """The function itself: decorators, defaults and annotations stay with the original."""
+        node.decorator_list, node.returns = [], None
+        arguments = node.args
+        arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+        arguments.kw_defaults = [None if d is None else ast.Constant(None) for d in arguments.kw_defaults]
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        for argument in every:
+            if argument is not None:
+                argument.annotation = None
+        self.generic_visit(node)
+        if self._ways > 1:
+            store = ast.copy_location(ast.Name(_ENTERED, ast.Store()), node)
+            node.body.insert(0, ast.copy_location(ast.Assign([store], self._hook("entered", node)), node))
+        return node
 
     # -- assignment ----------------------------------------------------------------------------------
 
@@ -248,9 +261,26 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return self._hook("negation", node, node.operand) if isinstance(node.op, ast.Not) else node
 
+    def visit_If(self, node: ast.If) -> ast.If:
+        self.generic_visit(node)
+        store, load = self._temporary(node.test, node.test)
+        node.test = self._hook("decides", node.test, store)
+        for branch in (node.body, node.orelse):
+            if branch:
+                branch.append(ast.copy_location(ast.Expr(self._hook("decided", branch[-1], load)), branch[-1]))
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        self.generic_visit(node)
+        if node.value is not None and self._ways > 1:
+            entered = ast.copy_location(ast.Name(_ENTERED, ast.Load()), node)
+            node.value = self._hook("returned", node.value, entered, node.value)
+        return node
+
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
         store, load = self._temporary(node.test, node.test)
+        store = self._hook("decides", node.test, store)
         arms = (self._hook("arm", arm, load, arm) for arm in (node.body, node.orelse))
         return ast.copy_location(ast.IfExp(store, *arms), node)
 

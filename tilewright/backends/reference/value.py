@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,21 @@ class LaneDependent(Exception):
     """One Python value was asked of many lanes, which may disagree."""
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """That a value is a product.
+
+    Args:
+        factors: what was multiplied.
+        made: number of the product among all.
+        stretch: the part of the program, without a branch or loop of run time, in which it was made.
+    """
+
+    factors: tuple[EagerValue, EagerValue]
+    made: int
+    stretch: int
+
+
 class EagerValue:
     """An array with its IR type.
 
@@ -22,16 +38,20 @@ class EagerValue:
     Args:
         type: IR type.
         data: elements in the working form of the type; never written to.
+
+    Attributes:
+        product: what it is a product of, if a sum may take it in (`products.py`).
     """
 
     reads: ClassVar[int] = 0
     """How often Python looked at the data of any value: what it does then may depend on what it saw."""
 
-    __slots__ = ("data", "type")
+    __slots__ = ("data", "product", "type")
 
     def __init__(self, type: Attribute, data: Array) -> None:
         self.type = type
         self.data = data
+        self.product: Product | None = None
 
     def item(self) -> Any:
         """The only element, as a Python number.

@@ -106,7 +106,7 @@ class FunctionLowering:
         self.trips: dict[Operation, V] = {}
         self.joined: dict[Operation, JoinedTrips] = {}
         self.windows: dict[Operation, Window] = {}
-        self.ev = Evaluator(f, arena, plan.facts, fuse=state.options.enable_fp_fusion, decisions=plan.decisions)
+        self.ev = Evaluator(f, arena, plan.facts, decisions=plan.decisions)
 
     @property
     def place_in_grid(self) -> list[V]:

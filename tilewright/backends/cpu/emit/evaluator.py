@@ -19,12 +19,10 @@ from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.recompute import cast_name, table_name
-from tilewright.backends.cpu.plan.subjects import ONE_ROUNDING
 from tilewright.backends.llvm.casts import convert, storage
 from tilewright.backends.llvm.elementwise import TABLE, emit
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const, zero
-from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError, UnsupportedError
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
@@ -34,7 +32,7 @@ from tilewright.ir.values import is_tile, owner_of, property_int
 from tilewright.ops.casts import FpToFpOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import AddFOp, ClampFOp, CmpFOp, CmpIOp, MulFOp, SubFOp
+from tilewright.ops.elementwise import ClampFOp, CmpFOp, CmpIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import PoisonOp
 from tilewright.ops.gather import GatherOp
@@ -53,20 +51,17 @@ class Evaluator(Values):
         f: where to emit.
         arena: start of the thread's scratch.
         facts: of the elements of its tiles.
-        fuse: whether a product may be contracted with the sum that takes it.
         decisions: of the function.
 
     Attributes:
         holds: comparisons, each at an index, known to be true in every lane of the group (see `masks`).
     """
 
-    def __init__(self, f: Function, arena: V, facts: ElementFacts, *, fuse: bool, decisions: Decisions) -> None:
+    def __init__(self, f: Function, arena: V, facts: ElementFacts, decisions: Decisions) -> None:
         super().__init__(f, arena, facts)
         self.decisions = decisions
-        self.fuse = fuse and f.isa.has_fma
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
         self._depth = 0
-        self._asked: set[Operation] = set()  # whether they take a product in one rounding
 
     def hoist(self, roots: Sequence[tuple[SSAValue, Index]]) -> None:
         """Emit, in the current block, what the roots need and what does not depend on loops that are still closed."""
@@ -136,9 +131,6 @@ class Evaluator(Values):
         special = _SPECIAL.get(type(op))
         if special is not None:
             return special(self, op, value, index)
-        fused = self.contract(op, index)
-        if fused is not None:
-            return fused
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         if is_view(op):
             return args[0]
@@ -158,23 +150,6 @@ class Evaluator(Values):
         if name is None:
             raise InternalError(f"{op.name} is not element-wise")
         return emit(self.f, name, *args, **_attributes(op))
-
-    def contract(self, op: Operation, index: Index) -> V | None:
-        """`x * y + z` in one rounding, when nothing else uses the product; None where that does not apply."""
-        answer = _contracted(self, op)
-        if op not in self._asked and _adds_product(op):
-            self._asked.add(op)
-            self.decisions.note(ONE_ROUNDING, op, answer)
-        if isinstance(answer, No):
-            return None
-        product, addend, number = answer.plan
-        x, y = (self.eval(factor, index) for factor in product.operands)
-        z = self.eval(addend, index)
-        lanes = max(v.type.lanes for v in (x, y, z))
-        x, y, z = (self.f.splat(v, lanes) for v in (x, y, z))
-        if isinstance(op, SubFOp):
-            x, z = (x, self.f.fneg(z)) if number == 0 else (self.f.fneg(x), z)
-        return self.f.fma(x, y, z)
 
     # -- special operations --------------------------------------------------------------------------
 
@@ -211,34 +186,8 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
         return []
     if type(op) in _SPECIAL and not isinstance(op, (LoadOp, ExternElementwiseOp)):
         return []
-    answer = _contracted(ev, op)
-    if isinstance(answer, Yes):
-        product, addend, _ = answer.plan
-        wanted = [(v, index) for v in (*product.operands, addend)]
-    else:
-        wanted = operand_indices(value, index)
+    wanted = operand_indices(value, index)
     return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
-
-
-def _adds_product(op: Operation) -> bool:
-    """Whether one side of a sum or difference is a product."""
-    return isinstance(op, (AddFOp, SubFOp)) and any(isinstance(owner_of(operand), MulFOp) for operand in op.operands)
-
-
-def _contracted(ev: Evaluator, op: Operation) -> Answer[tuple[Operation, SSAValue, int]]:
-    """The product that a sum takes in one rounding, what it is added to, and which operand it is."""
-    if not isinstance(op, (AddFOp, SubFOp)):
-        return No("it is no sum")
-    if not ev.fuse:
-        return No("the target has no multiply-add, or enable_fp_fusion is off")
-    if (name := ir_name(element_type(op.results[0].type))) not in ("f32", "f64"):
-        return No(f"there is no multiply-add of {name}")
-    for number in (0, 1):
-        operand = op.operands[number]
-        product = owner_of(operand)
-        if isinstance(product, MulFOp) and operand.has_one_use() and operand not in ev.placed:
-            return Yes((product, op.operands[1 - number], number), "one multiply-add")
-    return No("something else needs the product too")
 
 
 class _Known:

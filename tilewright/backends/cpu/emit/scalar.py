@@ -44,9 +44,6 @@ def emit_scalar(low: FunctionLowering, step: Step) -> None:
 
 
 def _elementwise(low: FunctionLowering, op: Operation) -> V:
-    fused = low.ev.contract(op, ())
-    if fused is not None:
-        return fused
     if isinstance(op, ExternElementwiseOp):
         return low.ev._extern(op, op.results[0], ())
     return low.ev.apply(op, [low.ev.scalar(operand) for operand in op.operands])

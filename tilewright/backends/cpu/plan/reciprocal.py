@@ -20,7 +20,7 @@ from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import DivFOp, MulFOp
 from tilewright.ops.function import FuncOp
-from tilewright.passes.rewriting import replace
+from tilewright.passes.rewriting import insert_before, replace
 
 
 def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
@@ -50,7 +50,7 @@ def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, SSAValue]) -
     if repeated not in made:
         made[repeated] = _repeated_reciprocal(repeat)
     product = MulFOp.create(operands=[op.operands[0], made[repeated]], result_types=[op.results[0].type])
-    _insert_before(product, op)
+    insert_before(product, op)
     replace(op, [product.results[0]])
 
 
@@ -61,13 +61,13 @@ def _repeated_reciprocal(repeat: Operation) -> SSAValue:
     if isinstance(inner, ExpandDimsOp):
         again = inner.clone()
         again.operands[0] = _one_over(inner.operands[0], inner)
-        _insert_before(again, inner)
+        insert_before(again, inner)
         source = again.results[0]
     else:
         source = _one_over(source, repeat)
     wide = repeat.clone()
     wide.operands[0] = source
-    _insert_before(wide, repeat)
+    insert_before(wide, repeat)
     return wide.results[0]
 
 
@@ -75,13 +75,6 @@ def _one_over(value: SSAValue, place: Operation) -> SSAValue:
     type_: Attribute = value.type
     one = ConstantOp.of(1.0, type_)
     quotient = DivFOp.create(operands=[one.results[0], value], result_types=[type_])
-    _insert_before(one, place)
-    _insert_before(quotient, place)
+    insert_before(one, place)
+    insert_before(quotient, place)
     return quotient.results[0]
-
-
-def _insert_before(op: Operation, place: Operation) -> None:
-    op.location = place.location
-    block = place.parent_block()
-    assert block is not None
-    block.insert_op_before(op, place)

@@ -15,7 +15,6 @@ KEPT = Subject("kept panels", "packed columns of the right operand serve the pro
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
-ONE_ROUNDING = Subject("one rounding", "a product and the sum that takes it are one multiply-add")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
 COMBINED = Subject(
@@ -24,5 +23,5 @@ COMBINED = Subject(
 
 SUBJECTS = (
     CARRIED, WRAPPED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE, VECTORS,
-    ONE_ROUNDING, UNMASKED, PAST_CACHES, COMBINED,
+    UNMASKED, PAST_CACHES, COMBINED,
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """LLVM IR of the first half of a launch: is this the call that an entry remembers, and what are the values?
 
-    @fetch   the object that a column looks at; what is new to us is noted in `owned` and released at the end
+    @part    the object that a column looks at in another; what is new to us is noted in `owned`, released at the end
     @fits    whether it is as the column asks; its value
     @matches all columns of an entry
 
@@ -24,7 +24,6 @@ declare double @PyFloat_AsDouble(ptr)
 declare i32 @PyUnicode_Compare(ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyErr_Occurred()
-declare void @PyErr_BadInternalCall()
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare i64 @PyList_Size(ptr)
@@ -36,6 +35,7 @@ declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallMethod(ptr, ptr, ptr, ...)
 declare ptr @PyMethod_New(ptr, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -90,21 +90,12 @@ done:
 }}
 """
 
-_FETCH = f"""
-; The object of a column, or null.
-define internal ptr @fetch(ptr %column, ptr %args, ptr %objects, ptr %owned) {{
+_PART = f"""
+; The object of a column that is a part of another's, or null.
+define internal ptr @part(ptr %column, i64 %source, i64 %name, ptr %objects, ptr %owned) {{
 entry:
   %argv = alloca [2 x ptr]
-  %source = call i64 @word(ptr %column, i64 {t.COLUMN_SOURCE})
-  %name = call i64 @word(ptr %column, i64 {t.COLUMN_NAME})
   %name.p = inttoptr i64 %name to ptr
-  %plain = icmp eq i64 %source, {t.ARGUMENT}
-  br i1 %plain, label %argument, label %part
-argument:
-  %argument.at = getelementptr ptr, ptr %args, i64 %name
-  %argument.o = load ptr, ptr %argument.at
-  ret ptr %argument.o
-part:
   %parent = call i64 @word(ptr %column, i64 {t.COLUMN_PARENT})
   %whole = call ptr @pointer(ptr %objects, i64 %parent)
   switch i64 %source, label %itself [ i64 {t.ITEM}, label %item
@@ -151,7 +142,7 @@ none:                                     ; the way through Python says why
 
 _TENSOR = f"""
 ; Facts of a tensor of torch, 0 if it has no plain memory; its address goes to %out.
-define internal i64 @tensor(ptr %shared, ptr %object, ptr %out) {{
+define internal i64 @tensor(ptr %shared, ptr %object, ptr %out) alwaysinline {{
 entry:
   %described = alloca [8 x i64], align 16
   %kind.at = alloca i32
@@ -273,7 +264,7 @@ define internal i64 @integer(i64 %n) alwaysinline {{
 
 _FITS = f"""
 ; Whether an object is what a column asks for; its value goes to %out.
-define internal i1 @fits(ptr %shared, ptr %column, ptr %object, ptr %out) {{
+define internal i1 @fits(ptr %shared, ptr %column, ptr %object, ptr %out) alwaysinline {{
 entry:
   %over = alloca i32
   %kind = call i64 @word(ptr %column, i64 {t.COLUMN_KIND})
@@ -281,11 +272,24 @@ entry:
   %mask = call i64 @word(ptr %column, i64 {t.COLUMN_MASK})
   %key = call i64 @word(ptr %column, i64 {t.COLUMN_KEY})
   %same = icmp eq ptr %object, %wanted
-  switch i64 %kind, label %typed [ i64 {t.ANY}, label %yes
-                                   i64 {t.SAME}, label %compare
-                                   i64 {t.TEXT}, label %text
-                                   i64 {t.WORD}, label %field
-                                   i64 {t.BOOLEAN}, label %boolean ]
+  %of.type = call i1 @is_of(ptr %object, ptr %wanted)
+  switch i64 %kind, label %no [ i64 {t.TENSOR}, label %tensor
+                                i64 {t.INTEGER}, label %whole
+                                i64 {t.NUMBER}, label %whole
+                                i64 {t.SAME}, label %compare
+                                i64 {t.ANY}, label %yes
+                                i64 {t.CLASS}, label %class
+                                i64 {t.TUPLE}, label %tuple
+                                i64 {t.LIST}, label %list
+                                i64 {t.TEXT}, label %text
+                                i64 {t.WORD}, label %field
+                                i64 {t.BOOLEAN}, label %boolean
+                                i64 {t.ADDRESS}, label %raw
+                                i64 {t.FLOAT32}, label %real
+                                i64 {t.FLOAT64}, label %real
+                                i64 {t.REAL}, label %real ]
+class:
+  ret i1 %of.type
 compare:
   ret i1 %same
 text:
@@ -304,38 +308,31 @@ field:
   br label %address
 boolean:
   %true = call ptr @pointer(ptr %shared, i64 {t.SHARED_TRUE})
-  %is.bool = call i1 @is_of(ptr %object, ptr %wanted)
   %truth = icmp eq ptr %object, %true
   %bit = zext i1 %truth to i64
   store i64 %bit, ptr %out
-  ret i1 %is.bool
-typed:
-  %of.type = call i1 @is_of(ptr %object, ptr %wanted)
-  br i1 %of.type, label %read, label %no
-read:
-  switch i64 %kind, label %no [ i64 {t.CLASS}, label %yes
-                                i64 {t.TUPLE}, label %tuple
-                                i64 {t.LIST}, label %list
-                                i64 {t.TENSOR}, label %tensor
-                                i64 {t.INTEGER}, label %whole
-                                i64 {t.NUMBER}, label %whole
-                                i64 {t.ADDRESS}, label %raw
-                                i64 {t.FLOAT32}, label %real
-                                i64 {t.FLOAT64}, label %real
-                                i64 {t.REAL}, label %real ]
+  ret i1 %of.type
 tuple:
+  br i1 %of.type, label %tuple.size, label %no
+tuple.size:
   %tuple.n = call i64 @PyTuple_Size(ptr %object)
   %tuple.fine = icmp eq i64 %tuple.n, %key
   ret i1 %tuple.fine
 list:
+  br i1 %of.type, label %list.size, label %no
+list.size:
   %list.n = call i64 @PyList_Size(ptr %object)
   %list.fine = icmp eq i64 %list.n, %key
   ret i1 %list.fine
 tensor:
+  br i1 %of.type, label %tensor.read, label %no
+tensor.read:
   %facts.t = call i64 @tensor(ptr %shared, ptr %object, ptr %out)
   %tensor.fine = icmp eq i64 %facts.t, %key
   ret i1 %tensor.fine
 whole:
+  br i1 %of.type, label %whole.read, label %no
+whole.read:
   %n = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %over)
   store i64 %n, ptr %out
   %beyond = load i32, ptr %over
@@ -348,10 +345,12 @@ whole:
   %both = and i1 %in.64, %as.asked
   ret i1 %both
 raw:
+  br i1 %of.type, label %raw.read, label %no
+raw.read:
   %raw.n = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
   br label %address
 address:
-  %place = phi i64 [ %field.w, %field ], [ %raw.n, %raw ]
+  %place = phi i64 [ %field.w, %field ], [ %raw.n, %raw.read ]
   store i64 %place, ptr %out
   %facts.a = call i64 @alignment(i64 %place)
   %some = icmp ne i64 %place, 0
@@ -359,6 +358,8 @@ address:
   %address.fine = and i1 %some, %right
   ret i1 %address.fine
 real:
+  br i1 %of.type, label %real.read, label %no
+real.read:
   %real.v = call double @PyFloat_AsDouble(ptr %object)
   %pattern = bitcast double %real.v to i64
   %is.single = icmp eq i64 %kind, {t.FLOAT32}
@@ -417,10 +418,20 @@ column.one:
   %i.1 = add i64 %i, 1
   %place = mul i64 %i, {t.COLUMN_WORDS}
   %asked = getelementptr i64, ptr %table, i64 %place
-  %object = call ptr @fetch(ptr %asked, ptr %args, ptr %objects, ptr %owned)
-  %missing = icmp eq ptr %object, null
+  %source = call i64 @word(ptr %asked, i64 {t.COLUMN_SOURCE})
+  %name.w = call i64 @word(ptr %asked, i64 {t.COLUMN_NAME})
+  %plain = icmp eq i64 %source, {t.ARGUMENT}
+  br i1 %plain, label %argument, label %part
+argument:
+  %argument.at = getelementptr ptr, ptr %args, i64 %name.w
+  %argument.o = load ptr, ptr %argument.at
+  br label %check
+part:
+  %part.o = call ptr @part(ptr %asked, i64 %source, i64 %name.w, ptr %objects, ptr %owned)
+  %missing = icmp eq ptr %part.o, null
   br i1 %missing, label %no, label %check
 check:
+  %object = phi ptr [ %argument.o, %argument ], [ %part.o, %part ]
   %object.to = getelementptr ptr, ptr %objects, i64 %i
   store ptr %object, ptr %object.to
   %value.to = getelementptr i64, ptr %values, i64 %i
@@ -440,4 +451,4 @@ def matching_ir(type_offset: int) -> str:
     Args:
         type_offset: where an object has its class.
     """
-    return "".join((EXTERNALS, _HELPERS.format(type_offset=type_offset), _FETCH, _TENSOR, _FITS, _MATCHES))
+    return "".join((EXTERNALS, _HELPERS.format(type_offset=type_offset), _PART, _TENSOR, _FITS, _MATCHES))

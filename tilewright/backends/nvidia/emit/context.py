@@ -85,7 +85,8 @@ class Kernel:
         chains: how many operations on integers in a row lead to a value; 0 for those that are not there.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
-        contracts: whether sums and products emitted now may be joined to fused multiply-adds.
+        contracts: whether sums emitted now may take in the products that they add: those of a reduction, whose order
+            is ours. Sums that a user writes have taken theirs (`passes/contract.py`).
         thread: index of the thread in the block (i32); this and the next are there after `start`.
         lane: index of the thread in its warp (i32).
         warp: index of the warp in the block (i32), the same for all its lanes.
@@ -101,15 +102,12 @@ class Kernel:
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None
-    contracts: bool = field(init=False)
+    contracts: bool = False
     thread: V = field(init=False)
     lane: V = field(init=False)
     warp: V = field(init=False)
 
     # -- values --------------------------------------------------------------------------------------
-
-    def __post_init__(self) -> None:
-        self.contracts = self.options.enable_fp_fusion
 
     def set(self, value: SSAValue, made: Value) -> None:
         """Define an SSA value."""
@@ -284,11 +282,11 @@ class Kernel:
         Args:
             block: the body.
             arguments: one value for each of its arguments.
-            contracts: whether its sums may be joined with the products that they add.
+            contracts: whether its sums may take in the products that they add.
         """
         for argument, value in zip(block.args, arguments, strict=True):
             self.values[argument] = value
-        outside, self.contracts = self.contracts, self.contracts and contracts
+        outside, self.contracts = self.contracts, self.options.enable_fp_fusion and contracts
         self.emit_block(block)
         self.contracts = outside
         assert block.last_op is not None

@@ -1,8 +1,8 @@
 """Elementwise operations on a GPU: register by register, through the shared table of `backends/llvm`.
 
 `_NATIVE` replaces entries of that table where the hardware has something better, as Triton does: approximate division,
-square roots and powers of two on float, arithmetic on half, sums and products that may contract to fused
-multiply-adds. `ACCURACY` states what that costs. Conversions, which work on pairs of registers, are in `conversions`.
+square roots and powers of two on float, arithmetic on half. `ACCURACY` states what that costs. Conversions, which work
+on pairs of registers, are in `conversions`.
 """
 
 from __future__ import annotations
@@ -120,9 +120,13 @@ for _spec in REGISTRY.values():
 # --- what the hardware does better ----------------------------------------------------------------------------
 
 
-def _contracted(opcode: str) -> Native:
-    """A sum or product that LLVM may join with another to a fused multiply-add, if the options allow it."""
+def _sum(opcode: str) -> Native:
+    """A sum; one of a reduction may take in the products that it adds."""
     return lambda k, a, b: k.f.op(opcode, a, b, "contract" if k.contracts else "")
+
+
+def _product(k: Kernel, a: V, b: V) -> V:
+    return k.f.op("fmul", a, b, "contract" if k.options.enable_fp_fusion else "")
 
 
 def _intrinsic(name: str) -> Native:
@@ -169,8 +173,8 @@ def _compare(k: Kernel, a: V, b: V, *, predicate: str) -> V:
 
 
 _NATIVE: dict[str, dict[str, Native]] = {
-    **{name: dict.fromkeys(("half", "float", "double"), _contracted(opcode))
-       for name, opcode in (("addf", "fadd"), ("subf", "fsub"), ("mulf", "fmul"))},
+    **{name: dict.fromkeys(("half", "float", "double"), made)
+       for name, made in (("addf", _sum("fadd")), ("subf", _sum("fsub")), ("mulf", _product))},
     **{f"{name}f": {"half": _intrinsic(name)} for name in ("maxnum", "minnum", "maximum", "minimum")},
     "absi": {"i16": _absolute_of_short},
     **{opcode: {"i64": _shift_of_long(opcode)} for opcode in ("shli", "shrui")},
