@@ -80,7 +80,7 @@ def plan_combining(op: Operation, analysis: AffineAnalysis) -> Answer[Combining]
 def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
     """Whether nothing in the kernel can tell that a sum is made when a thread has run its programs.
 
-    The window must begin at one place for all of them, known before the first, and nothing but other sums may look at that memory.
+    The window must begin at one place for all of them, known before the first; nothing but other sums may look there.
     """
     function: Operation | None = op
     while function is not None and not isinstance(function, FuncOp):
