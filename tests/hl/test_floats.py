@@ -248,3 +248,35 @@ def test_float64_needs_constants():
 
     with pytest.raises(hl.exc.ConstantNeeded, match=r"(?s)x\[tile\] / .*float64.*hl\.specialize"):
         kernel(torch.ones(5, dtype=torch.float64))
+
+
+def test_floats_that_the_host_reads_from_tensors():
+    @hl.kernel(config=SMALL)
+    def kernel(x, t):
+        scale = float(t.abs().max())
+        shift = max(t[0].item() * 0.5, 1.0)
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size(0)):
+            out[tile] = x[tile] * scale - abs(shift)
+        return out, scale
+
+    x = torch.randn(11)
+    first = kernel.bind((x, torch.ones(2)))
+    for t in (torch.tensor([3.0, -5.0]), torch.tensor([0.5, 0.25])):
+        out, scale = kernel(x, t)
+        assert scale == t.abs().max().item() and kernel.bind((x, t)) is first
+        close(out, x * scale - max(t[0].item() * 0.5, 1.0))
+
+
+def test_code_cannot_depend_on_a_float_that_the_host_reads():
+    @hl.kernel(config=SMALL)
+    def kernel(x, t):
+        scale = t.item()
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size(0)):
+            if scale > 1.0:
+                out[tile] = x[tile] * scale
+        return out
+
+    with pytest.raises(hl.exc.HostValueNotAvailable, match=r"the value of number_0 > 1.0, which the host reads"):
+        kernel(torch.ones(5), torch.tensor(2.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import struct
@@ -17,6 +18,7 @@ import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tests.devices.gpu_arrays import CudaArray, aligned
 from tilewright.backends.nvidia.device import driver as driver_module
+from tilewright.backends.nvidia.device import launch as launch_module
 from tilewright.base.errors import DeviceError, DriverError, OutOfResources
 from tilewright.compiler import ASTSource, GPUTarget
 from tilewright.devices.drivers import driver
@@ -243,3 +245,25 @@ def test_known_launches_on_a_gpu_are_made_by_machine_code(fake: FakeCuda) -> Non
     finally:
         scale._binder._in_python = in_python
         scale.clear()
+
+
+def test_machine_code_asks_for_the_stream(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of C says which stream is current, where there is one; where it fails Python does."""
+    streams = [0x77]
+    said = []
+
+    def told(ordinal: int, out: int) -> int:
+        said.append(ordinal)
+        ctypes.c_size_t.from_address(out).value = streams[0]
+        return int(streams[0] == 0)
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(told)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    monkeypatch.setattr(launch_module, "torch_streams", lambda: driver_module.current_stream)
+    monkeypatch.setattr(launch_module, "stream_function", lambda ordinal: address)
+    scale.clear()
+    for stream in (0x99, 0x77, 0x77, 0x88, 0):
+        streams[0] = stream
+        scale[(3,)](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64)
+    assert [told["stream"] for told in fake.launches[-4:]] == [0x77, 0x77, 0x88, 0] and said == [1] * 4
+    scale.clear()

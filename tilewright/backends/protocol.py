@@ -23,6 +23,10 @@ from tilewright.passes.stages import Stage
 Launch = Callable[..., None]
 
 
+ALWAYS = (1 << 63) - 1
+"""More programs than any grid has: for `Packing.serial_below`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
     """How machine code makes a launch without Python: the attribute `packing` of the launch functions that have one.
@@ -36,6 +40,8 @@ class Packing:
         slots: (offset, bytes) of each run-time parameter in the block.
         serial_below, fixed: grids of fewer programs have `fixed` as their second word.
         teller: gives the second word of others.
+        streams: (address, GPU) of a C function, `int f(int gpu, void **out)`, that is asked instead of `teller`.
+        mark: (address, value) of a word that is written ahead of each launch; address 0 for none.
         cluster: blocks of a cluster of a GPU; 0 for a CPU.
         explain: called with the code and the grid where the driver refuses; raises.
         owner: kept alive.
@@ -50,6 +56,8 @@ class Packing:
     cluster: int = 0
     explain: Callable[[int, int, int, int], Any] | None = None
     owner: Any = None
+    streams: tuple[int, int] = (0, 0)
+    mark: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

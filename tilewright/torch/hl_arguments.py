@@ -186,11 +186,10 @@ def told(result: Any, values: tuple[Any, ...], made: list[Any], kernel: str) -> 
             for at, value in enumerate(known):
                 if value is result:
                     return (kind, at)
-        if any(isinstance(value, torch.Tensor) and _meet(value, result) for value in (*values, *made)):
-            raise ArgumentError(
-                f"kernel `{kernel}` returns a view of an argument or of another result: an operator cannot",
-                hint="return the tensor itself, and make the view where the kernel is called",
-            )
+        for kind, known in (("a", values), ("o", made)):
+            for at, value in enumerate(known):
+                if isinstance(value, torch.Tensor) and _meet(value, result):
+                    return ("view", (kind, at), *_place(value, result, kernel))
         made.append(result)
         return ("o", len(made) - 1)
     if isinstance(result, dict):
@@ -199,12 +198,39 @@ def told(result: Any, values: tuple[Any, ...], made: list[Any], kernel: str) -> 
         number = class_number(type(result))
         head = ("named", number) if number else ("list",) if isinstance(result, list) else ("tuple",)
         return (*head, *(told(item, values, made, kernel) for item in result))
-    if result is None:
-        return ("constant", None)
+    if result is None or isinstance(result, (bool, int, float, str, torch.dtype, torch.device)):
+        return ("constant", result)
     raise ArgumentError(
-        f"kernel `{kernel}` returns a {type(result).__name__}: an operator returns tensors",
+        f"kernel `{kernel}` returns a {type(result).__name__}: an operator returns tensors and numbers",
         hint="compute it where the kernel is called",
     )
+
+
+def _place(base: torch.Tensor, view: torch.Tensor, kernel: str) -> tuple[Any, ...]:
+    """(sizes, strides, offset) of a view as seen from the tensor that an operator has, and elements of that.
+
+    Raises:
+        ArgumentError: the view has elements that are none of the tensor's, or of another type.
+    """
+    offset = view.storage_offset() - base.storage_offset()
+    whole, part = (sum((n - 1) * step for n, step in zip(t.shape, t.stride(), strict=True)) for t in (base, view))
+    inside = base.numel() == whole + 1 and 0 <= offset <= offset + part <= whole
+    if view.dtype != base.dtype or (view.numel() and not inside):
+        raise ArgumentError(
+            f"kernel `{kernel}` returns a view of an argument or of another result that an operator cannot make",
+            hint="return the whole tensor, before its parts, and make the view where the kernel is called",
+        )
+    return tuple(view.shape), view.stride(), offset, base.numel()
+
+
+def is_fixed(token: Token) -> bool:
+    """Whether a result has places or numbers, which are those of one set of sizes."""
+    if token[0] == "dict":
+        return any(is_fixed(item) for _, item in token[1:])
+    inner = token[0] in ("list", "tuple", "named") and any(
+        is_fixed(item) for item in token[1 + (token[0] == "named") :]
+    )
+    return inner or token[0] == "view" or (token[0] == "constant" and isinstance(token[1], (int, float)))
 
 
 def is_told(token: Token, result: Any, values: tuple[Any, ...], made: list[Any]) -> bool:
@@ -217,8 +243,15 @@ def is_told(token: Token, result: Any, values: tuple[Any, ...], made: list[Any])
             return result is made[rest[0]]
         made.append(result)
         return isinstance(result, torch.Tensor) and not any(value is result for value in values)
+    if kind == "view":
+        base, *place = rest
+        whole = (values if base[0] == "a" else made)[base[1]]
+        offset = result.storage_offset() - whole.storage_offset()
+        found = [tuple(result.shape), result.stride(), offset, whole.numel()]
+        return bool(found == place) and _meet(whole, result)
     if kind == "constant":
-        return result is None
+        symbolic = isinstance(result, (torch.SymInt, torch.SymFloat))
+        return (symbolic or type(result) is type(rest[0])) and bool(result == rest[0] or result != result)
     if kind == "dict":
         return (
             isinstance(result, dict)
@@ -254,4 +287,7 @@ def returned(token: Token, values: Any, made: Any) -> Any:
         return tuple([returned(item, values, made) for item in rest])
     if kind == "named":
         return by_number(rest[0])._make([returned(item, values, made) for item in rest[1:]])
-    return None
+    if kind == "view":
+        flat = returned(rest[0], values, made).as_strided((rest[4],), (1,))  # Dynamo knows no offset of a tensor
+        return flat[rest[3] :].as_strided(rest[1], rest[2])
+    return rest[0]

@@ -18,7 +18,7 @@ from tilewright.hl.runtime import door
 from tilewright.hl.runtime.kernel import KERNELS, is_constant
 from tilewright.torch import gradients
 from tilewright.torch.arguments import untraced
-from tilewright.torch.hl_arguments import Token, constant, flatten, returned
+from tilewright.torch.hl_arguments import Token, constant, flatten, is_fixed, returned
 from tilewright.torch.hl_operators import operator_for
 from tilewright.torch.state import state
 from tilewright.torch.unguarded import unguarded
@@ -70,8 +70,20 @@ def _call(number: str, tokens: tuple[Token, ...], *values: Any) -> tuple[Any, ..
     """Call the operator; the tensors that it makes."""
     operator = operator_for(KERNELS[number], tokens, values)
     _results[number, tokens] = operator.result
+    if is_fixed(operator.result):
+        _fix(values)
     made = operator.overload(*values)
     return () if made is None else made if isinstance(made, tuple) else (made,)
+
+
+def _fix(values: tuple[Any, ...]) -> None:
+    """Make sizes and numbers constants of the trace: other ones are traced anew."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            for number in (*value.shape, *value.stride()):
+                int(number)
+        elif isinstance(value, (torch.SymInt, torch.SymFloat)):
+            int(value) if isinstance(value, torch.SymInt) else float(value)
 
 
 in_graph = has_side_effect(torch.compiler.allow_in_graph(_call))

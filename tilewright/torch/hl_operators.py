@@ -23,7 +23,7 @@ from torch._subclasses import FakeTensorMode
 
 from tilewright.base.errors import ArgumentError
 from tilewright.hl import BoundKernel, Kernel
-from tilewright.torch.hl_arguments import Token, digest_of, is_told, lasting, leaves, maker, told
+from tilewright.torch.hl_arguments import Token, digest_of, is_fixed, is_told, lasting, leaves, maker, told
 from tilewright.torch.memory import check_devices, check_overlap
 from tilewright.torch.operators import LIBRARY, TAGS, begun
 from tilewright.torch.overload import make_direct
@@ -146,7 +146,7 @@ def operator_for(kernel: Kernel, tokens: tuple[Token, ...], values: Sequence[Any
         args = maker(tokens)(*made)
         bound = kernel.bind(args)
         known = _known.setdefault(bound, {})
-        if tokens not in known:
+        if tokens not in known or is_fixed(known[tokens].result):
             with mode:
                 result = bound.run_host(args)
             fresh: list[Any] = []
@@ -263,7 +263,7 @@ def _made(operator: HlOperator, result: Any, values: tuple[Any, ...]) -> Any:
     if not is_told(operator.result, result, values, made):
         raise ArgumentError(
             f"kernel `{operator.kernel.name}` returns other things for these sizes than for those it was traced with",
-            hint="return the same tensors whatever the sizes are",
+            hint="return the same whatever the sizes are; views and numbers are those of the sizes that were traced",
         )
     return None if not made else made[0] if len(made) == 1 else tuple(made)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.symbols import Sym, maximum, minimum, number_needed
+from tilewright.hl.trace.numbers import Number, called
 from tilewright.hl.trace.state import current
 
 
@@ -22,8 +23,8 @@ def _int(value: Any = 0, *rest: Any) -> Any:
 def _float(value: Any = 0.0) -> Any:
     if isinstance(value, Sym):
         return value / 1
-    if isinstance(value, torch.Tensor) and _is_tile(value):
-        return value.to(torch.float32)
+    if isinstance(value, torch.Tensor):
+        return value.to(torch.float32) if _is_tile(value) else _float(value.item())
     if isinstance(value, builtins.float):
         return value  # a number of the launcher stays one
     return builtins.float(value)
@@ -56,6 +57,8 @@ def _extreme(plain: Any, symbolic: Any, tensors: Any, args: tuple[Any, ...], kwa
             pair = [one if isinstance(one, torch.Tensor) else torch.full((), one) for one in (result, item)]
             result = tensors(*pair)
         return result
+    if any(isinstance(item, Number) and item.actual is None for item in items):
+        return called(plain.__name__, plain, items)
     if not any(isinstance(item, Sym) for item in items):
         return plain(*args, **kwargs)
     result = items[0]

@@ -23,7 +23,7 @@ from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import shape_arguments
 from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.indexing import load, store
-from tilewright.hl.trace.numbers import check_held, recognized
+from tilewright.hl.trace.numbers import check_held, number, recognized
 from tilewright.hl.trace.parts import assign_part, part
 from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
@@ -166,13 +166,14 @@ def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
 
 def _item(trace: Trace, tensor: Any) -> Any:
     """A number that the host reads from a tensor: known when the kernel is launched."""
-    if trace.region is not None or not tensor.is_meta or tensor.dtype.is_floating_point or tensor.dtype == torch.bool:
+    if trace.region is not None or not tensor.is_meta or tensor.dtype == torch.bool or tensor.dtype.is_complex:
         return NotImplemented
-    return _read_number(trace)
+    name = _read_number(trace)
+    return number(trace, name, None, name) if tensor.dtype.is_floating_point else trace.host_symbol(name, name)
 
 
-def _read_number(trace: Trace) -> Sym:
-    """A symbol for a number that host code reads, in the expression of its text that runs now.
+def _read_number(trace: Trace) -> str:
+    """A name for a number that host code reads, in the expression of its text that runs now.
 
     Raises:
         HostValueNotAvailable: the expression is not the kernel's own, or runs more than once.
@@ -185,7 +186,7 @@ def _read_number(trace: Trace) -> Sym:
         place = line, end_line, column, end_column
         if None not in place and place not in trace.read:
             name = trace.read[place] = f"number_{len(trace.read)}"
-            return trace.host_symbol(name, name)
+            return name
     raise exc.HostValueNotAvailable(
         "a number is read from a tensor in a loop or a function of the host",
         hint="read it in a statement of the kernel itself, once, or give it as an argument",

@@ -2,7 +2,8 @@
 
 A `Number` is a `float` whose value is invented, unlike any other number of the trace, so that it is known again where
 PyTorch hands it to an aten operation. Arithmetic with it is the launcher's, and gives another one. Where its value is
-needed (a comparison, `int`) the value of the call that binds counts, and other calls bind anew. What asks in C code
+needed (a comparison, `int`) the value of the call that binds counts, and other calls bind anew; a number that the host
+reads from a tensor has none while the kernel is traced. What asks in C code
 (`math.sqrt`) gets the invented value: two traces differ then, and the kernel is traced again with its floating-point
 arguments as constants.
 """
@@ -41,16 +42,16 @@ class Number(float):
     """See the module.
 
     Attributes:
-        actual: the value in the call that binds.
+        actual: the value in the call that binds; None where it is not known.
         text: expression of the launcher.
         held: what graphs hold in its place.
     """
 
-    actual: float
+    actual: float | None
     text: str
     held: HostNumber
 
-    def __new__(cls, sample: float, actual: float, text: str, name: str) -> Number:
+    def __new__(cls, sample: float, actual: float | None, text: str, name: str) -> Number:
         self = float.__new__(cls, sample)
         self.actual, self.text, self.held = actual, text, HostNumber(name, text)
         return self
@@ -62,6 +63,8 @@ class Number(float):
 
     def _decided(self) -> float:
         """The value itself: other calls bind anew."""
+        if self.actual is None:
+            raise _unknown(self.text)
         trace = current()
         if trace is not None:
             trace.guards.append((self.text, self.actual))
@@ -74,8 +77,7 @@ class Number(float):
         return self
 
     def __abs__(self) -> Any:
-        trace = current()
-        return abs(self.actual) if trace is None else number(trace, f"abs({self.text})", abs(self.actual))
+        return called("abs", abs, [self])
 
     def __bool__(self) -> bool:
         return bool(_compared("!=", self, 0))
@@ -104,14 +106,21 @@ class Number(float):
     __hash__ = float.__hash__
 
 
-def _parts(value: Any) -> tuple[float, str] | None:
-    """(value in the call that binds, expression of the launcher) of an operand."""
+def _unknown(text: str) -> exc.Error:
+    return exc.HostValueNotAvailable(
+        f"the value of {text}, which the host reads from a tensor, is needed while the kernel is compiled",
+        hint="give the number as an argument, or decide in the loop",
+    )
+
+
+def _parts(value: Any) -> tuple[float | None, str] | None:
+    """(value in the call that binds, None where it is not known; expression of the launcher) of an operand."""
     if isinstance(value, Number):
         return value.actual, value.text
     if isinstance(value, Sym):
         trace = current()
         actual = substitute(value, trace.actual.get) if trace is not None else value
-        return None if isinstance(actual, Sym) else (actual, f"({show(value)})")
+        return None if isinstance(actual, Sym) else actual, f"({show(value)})"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value, float_text(value)
@@ -123,23 +132,48 @@ def float_text(value: Any) -> str:
 
 
 def _compared(op: str, left: Any, right: Any) -> Any:
-    pair = _parts(left), _parts(right)
-    if pair[0] is None or pair[1] is None:
+    one, other = _parts(left), _parts(right)
+    if one is None or other is None or not (_on_host(left) and _on_host(right)):
         return NotImplemented
-    truth = _COMPARISONS[op](pair[0][0], pair[1][0])
+    text = f"{one[1]} {op} {other[1]}"
+    if one[0] is None or other[0] is None:
+        raise _unknown(text)
+    truth = _COMPARISONS[op](one[0], other[0])
     trace = current()
     if trace is not None:
-        trace.guards.append((f"{pair[0][1]} {op} {pair[1][1]}", truth))
+        trace.guards.append((text, truth))
     return truth
 
 
 def combined(op: str, left: Any, right: Any) -> Any:
     """`left op right` on the host, where one is a floating-point number or becomes one."""
     one, other, trace = _parts(left), _parts(right), current()
-    if one is None or other is None:
+    if one is None or other is None or not (_on_host(left) and _on_host(right)):
         return NotImplemented
     assert trace is not None
-    return number(trace, f"({one[1]} {op} {other[1]})", OPERATIONS[op](one[0], other[0]))
+    known = None if one[0] is None or other[0] is None else OPERATIONS[op](one[0], other[0])
+    return number(trace, f"({one[1]} {op} {other[1]})", known)
+
+
+def called(name: str, function: Callable[..., Any], values: list[Any]) -> Any:
+    """What a built-in function of Python gives for numbers of which one is the launcher's: another one of these.
+
+    Args:
+        name: of the function, as the launcher calls it.
+        function: it.
+        values: its arguments.
+    """
+    parts, trace = [_parts(value) for value in values], current()
+    if trace is None or None in parts or not all(map(_on_host, values)):
+        return NotImplemented
+    known = [part[0] for part in parts if part is not None]
+    actual = None if None in known else function(*known)
+    return number(trace, f"{name}({', '.join(part[1] for part in parts if part is not None)})", actual)
+
+
+def _on_host(value: Any) -> bool:
+    """Whether the launcher knows a number: no size or index of a tile."""
+    return not isinstance(value, Sym) or all(atom.kind in ("host", "op") for atom in value.atoms())
 
 
 def _methods() -> None:
@@ -154,13 +188,13 @@ def _methods() -> None:
 _methods()
 
 
-def number(trace: Trace, text: str, actual: float, name: str = "") -> Number:
+def number(trace: Trace, text: str, actual: float | None, name: str = "") -> Number:
     """A number of the launcher.
 
     Args:
         trace: where it is known again.
         text: expression of the launcher.
-        actual: what it is in the call that binds.
+        actual: what it is in the call that binds; None where that is not known.
         name: the kernel's parameter.
     """
     for known in trace.numbers.values():

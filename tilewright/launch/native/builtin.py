@@ -121,6 +121,8 @@ def _pack(entry: Any, packing: Packing) -> None:
     entry[t.ENTRY_TELLER] = id(packing.teller)
     entry[t.ENTRY_ON_GPU], entry[t.ENTRY_CLUSTER] = int(packing.cluster > 0), packing.cluster
     entry[t.ENTRY_EXPLAIN] = id(packing.explain)
+    entry[t.ENTRY_STREAMS], entry[t.ENTRY_GPU] = packing.streams
+    entry[t.ENTRY_MARK], entry[t.ENTRY_MARKED] = packing.mark
 
 
 def _holds(known: t.Known, packing: Packing) -> bool:

@@ -27,12 +27,13 @@ SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
 ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WATCH = range(15, 22)
-ENTRY_LEAVE, ENTRY_WORDS = 22, 23
+ENTRY_LEAVE, ENTRY_STREAMS, ENTRY_GPU, ENTRY_MARK, ENTRY_MARKED, ENTRY_WORDS = range(22, 28)
 """BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
-that launches; else RUN is called with a block that begins with RECORD and the answer of TELLER (threads, or the
-stream), or FIXED for grids of fewer than SERIAL programs. EXPLAIN raises the error of a code that is not zero. META is
-a dictionary of arguments by name and META_NAMES which are filled in, for grids that are functions and for WATCH, which
-is called with them and the grid ahead of a launch; what it gives LEAVE, if there is one, is called with behind it."""
+that launches; else RUN is called with a block that begins with RECORD and the answer of STREAMS for GPU, or of TELLER
+(threads, or the stream), or FIXED for grids of fewer than SERIAL programs; the word at MARK becomes MARKED. EXPLAIN
+raises the error of a code that is not zero. META is a dictionary of arguments by name and META_NAMES which are filled
+in, for grids that are functions and for WATCH, which is called with them and the grid ahead of a launch; what it gives
+LEAVE, if there is one, is called with behind it."""
 
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY, COLUMN_WORDS = range(8)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.nvidia.device.libcuda import Cuda, cuda, library, problem
+from tilewright.backends.nvidia.device.streams import Recent, torch_streams
 from tilewright.base.errors import DriverError
 
 # CUdevice_attribute
@@ -39,7 +40,7 @@ _SHORTEST_NAP, _LONGEST_NAP = 1e-5, 1e-3  # seconds between two questions whethe
 _POINTER_DEVICE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _POINTER_MEMORY, _MEMORY_OF_DEVICE = 2, 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
 
-recent: dict[int, str] = {}
+recent = Recent()
 """Name of the kernel that was launched last on each GPU, for errors: a fault shows at some later call."""
 
 
@@ -190,19 +191,13 @@ def synchronize(ordinal: int) -> None:
 
 def stream_reader() -> Callable[[int], int]:
     """A function from a GPU's number to its current stream; it may be kept, also if torch is imported later."""
-    return _torch_streams() or current_stream
+    return torch_streams() or current_stream
 
 
 def current_stream(ordinal: int) -> int:
     """Handle of the stream that a launch on a GPU goes to: torch's, if torch is loaded and can use GPUs, else 0."""
-    found = _torch_streams()
+    found = torch_streams()
     return 0 if found is None else found(ordinal)
-
-
-def _torch_streams() -> Callable[[int], int] | None:
-    found: Callable[[int], int] | None
-    found = getattr(getattr(sys.modules.get("torch"), "_C", None), "_cuda_getCurrentRawStream", None)
-    return found
 
 
 def wait_for_stream(stream: int, doing: str = "waiting for a stream") -> None:

@@ -7,6 +7,7 @@ default stream. A kernel with `tl.device_assert` is waited for, and a failed ass
 
 from __future__ import annotations
 
+import functools
 import struct
 import sys
 import threading
@@ -17,6 +18,7 @@ from tilewright.backends.llvm.slots import coerce, natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.device import driver, tensormap
 from tilewright.backends.nvidia.device.libcuda import FAULTS, cuda
+from tilewright.backends.nvidia.device.streams import stream_function, torch_streams
 from tilewright.backends.nvidia.device.stub import (
     HEADER,
     HEADER_BYTES,
@@ -27,7 +29,7 @@ from tilewright.backends.nvidia.device.stub import (
     parameter_offsets,
     stub_address,
 )  # fmt: skip
-from tilewright.backends.protocol import Packing
+from tilewright.backends.protocol import ALWAYS, Packing
 from tilewright.base.errors import DeviceAssertionError, GridError, OutOfResources, TilewrightError
 
 Launch = Callable[..., None]
@@ -127,24 +129,13 @@ def _packing(
     explain: _Explain,
 ) -> Packing:  # fmt: skip
     """How machine code launches; the stream is asked for at each launch unless it is given."""
-    recent, ordinal, name = driver.recent, explain.ordinal, explain.kernel
-
-    def teller() -> int:
-        recent[ordinal] = name
-        return reader(ordinal)
-
+    ordinal, own = explain.ordinal, stream is None and reader is torch_streams()
     slots = tuple((HEADER_BYTES + offset, size) for offset, size in parameter_offsets(types))
     return Packing(
-        stub_address(),
-        record.address,
-        slots,
-        0,
-        0 if stream is None else stream,
-        teller,
-        cluster,
-        explain.raised,
-        launch,
-    )
+        stub_address(), record.address, slots, 0 if stream is None else ALWAYS, stream or 0,
+        functools.partial(reader, ordinal), cluster, explain.raised, launch,
+        (stream_function(ordinal) if own else 0, ordinal), driver.recent.mark(ordinal, explain.kernel),
+    )  # fmt: skip
 
 
 def _launch_function(
