@@ -60,20 +60,7 @@ def test_compile(f: Function, dynamic: bool, backend: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on the CPU")
-@pytest.mark.parametrize(
-    "dynamic",
-    [
-        pytest.param(False, id="static"),
-        pytest.param(
-            True,
-            id="dynamic",
-            marks=pytest.mark.skipif(
-                OLD, reason="Inductor of torch 2.11 asks computed integers of an operator for strides (docs/torch.md)"
-            ),
-        ),
-    ],
-)
-def test_inductor(dynamic: bool) -> None:
+def test_inductor() -> None:
     """All programs in one graph, which saves calls of the C++ compiler."""
 
     nested = torch.compiler.nested_compile_region(kernels.plain)
@@ -82,7 +69,8 @@ def test_inductor(dynamic: bool) -> None:
         either = torch.cond(x.sum() > 0, lambda a, b: kernels.plain(a, b), lambda a, b: a - b, (x, y))
         return either, nested(x, y), *[f(x, y) for f in FUNCTIONS if f is not kernels.reinterpreted]
 
-    compiled = torch.compile(together, fullgraph=True, dynamic=dynamic)
+    # Inductor of torch 2.11 asks computed integers of an operator for strides (docs/torch.md).
+    compiled = torch.compile(together, fullgraph=True, dynamic=not OLD)
     for n in (300, 512):
         ours, theirs = pair(n), pair(n)
         torch.testing.assert_close(compiled(*ours), together(*theirs))

@@ -149,29 +149,45 @@ def test_export(strict: bool) -> None:
 # --- the short cut ---------------------------------------------------------------------------------------------------
 
 
-def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatched: list[str] = []
-    real = add2.overload
+@pytest.mark.parametrize("way", ["object", "name", "overload"])
+def test_the_dispatcher_is_left_out_only_where_nobody_looks(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object, `torch.ops.lib.name` and its overload, under everything that may look on."""
     add2(*pair())  # the first run is another
-    monkeypatch.setattr(add2, "overload", lambda *args: dispatched.append("op") or real(*args))
+    packet = torch.ops.twtest.add2
+    called = {"object": add2, "name": packet, "overload": packet.default}[way]
+    below: Any = packet if way == "name" else packet.default
+    dispatched: list[str] = []
+    real = below._op
+    monkeypatch.setattr(below, "_op", lambda *args: dispatched.append("op") or real(*args))
     x, y = pair()
     want = real(x, y)
-    assert torch.equal(add2(x, y), want) and not dispatched
+
+    def sees(*args: torch.Tensor) -> bool:
+        count = len(dispatched)
+        called(*args)
+        return len(dispatched) > count
+
+    assert torch.equal(called(x, y), want) and torch.equal(called(x, y=y), want) and not dispatched
     with torch.no_grad():
-        assert torch.equal(add2(x.requires_grad_(), y), want) and not dispatched
-    assert torch.equal(add2(x, y).detach(), want) and len(dispatched) == 1
+        assert torch.equal(called(x.requires_grad_(), y), want) and not dispatched
+    assert sees(x, y) and called(x, y).requires_grad
     x.requires_grad_(False)
     with Seen() as mode:
-        add2(x, y)
-    assert len(dispatched) == 2 and "twtest.add2.default" in mode.names
+        assert sees(x, y) and "twtest.add2.default" in mode.names
     with SeenFunctions() as functions:
-        add2(x, y)
-    assert len(dispatched) == 3 and any("twtest" in name for name in functions.names)
+        assert sees(x, y) and any("twtest" in name for name in functions.names)
     with torch.autocast("cpu"):
-        add2(x, y)
-    torch.func.vmap(add2)(x.reshape(2, 150), y.reshape(2, 150))
-    add2(x.as_subclass(Subclass), y)
-    assert len(dispatched) == 6 and Subclass.seen == 1
+        assert sees(x, y)
+    with torch._subclasses.FakeTensorMode():
+        assert sees(torch.empty(3), torch.empty(3))
+    count = len(dispatched)
+    torch.func.vmap(called)(x.reshape(2, 150), y.reshape(2, 150))
+    assert len(dispatched) > count
+    Subclass.seen = 0
+    assert sees(x.as_subclass(Subclass), y) and Subclass.seen == 1
+    with torch.profiler.profile() as profile:
+        called(x, y)
+    assert way == "object" or any(event.key == "twtest::add2" for event in profile.key_averages())
 
 
 def test_another_implementation_for_a_device() -> None:

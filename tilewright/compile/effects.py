@@ -42,5 +42,5 @@ def _effects(
     fn: BlockFunction, kinds: Sequence[ArgumentKind], integer: Integer, options: Options, target: Target
 ) -> Effects[Path]:
     specialization = specialization_of(kinds, integer)
-    module = pipeline.run_passes(entry.build_module(fn, parameter_specs(specialization), options, target).module)
-    return effects.effects_of(module).named(specialization.runtime_paths)
+    module = entry.build_module(fn, parameter_specs(specialization), options, target).module
+    return effects.effects_of(pipeline.run_passes(module, pipeline.RESOLVE)).named(specialization.runtime_paths)

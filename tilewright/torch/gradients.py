@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._library.autograd import make_autograd_impl
+from torch._ops import OpOverload
 
 from tilewright.base.errors import ArgumentError, GradientError
 from tilewright.base.knobs import knobs
@@ -43,36 +44,25 @@ def advise(kernel: JITFunction | Kernel) -> None:
     log.warning("%s\nhint: %s", message, hint)
 
 
-def with_gradients(
-    operator: Any,
-    formula: Any,
-    is_unobserved: Callable[[tuple[Any, ...], dict[str, Any]], bool],
-    run: Callable[..., Any],
-) -> Callable[..., Any]:
+def with_gradients(overload: OpOverload, formula: Any) -> Callable[..., Any]:
     """The implementation of an operator for tensors that may require gradients.
 
-    Where none does the operator is called at once. Else PyTorch records it with the formula, and a backward pass raises
-    if there is none.
+    Where none does the operator is called below autograd. Else PyTorch records it with the formula, and a backward pass
+    raises if there is none.
 
     Args:
-        operator: the overload.
+        overload: the operator.
         formula: has `_backward_fn` and `_setup_context_fn`, which may be set later.
-        is_unobserved: whether nothing is left for the dispatcher to do with a call, `is_unobserved(args, kwargs)`.
-        run: what the dispatcher would come to then.
     """
-    recorded = make_autograd_impl(operator, formula)
+    recorded = make_autograd_impl(overload, formula)
     below: Any = torch._C._after_autograd_keyset
 
     def implementation(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_unobserved(args, kwargs):
-            return run(*args, **kwargs)
         if torch.is_grad_enabled():
             for value in (*args, *kwargs.values()):
-                if isinstance(value, torch.Tensor) and value.requires_grad:
-                    return recorded(keys, *args, **kwargs)
-                if isinstance(value, (list, tuple)):
+                if isinstance(value, (list, tuple)) or (isinstance(value, torch.Tensor) and value.requires_grad):
                     return recorded(keys, *args, **kwargs)
         with below_autograd():
-            return operator.redispatch(keys & below, *args, **kwargs)
+            return overload.redispatch(keys & below, *args, **kwargs)
 
     return implementation

@@ -2,7 +2,7 @@
 
 Graphs, exported programs and code that Inductor writes call the overload object. For an operator without gradients the
 dispatcher matters to modes, transforms and subclasses of tensors; where there are none, and no profiler, the call goes
-straight to what it would come to.
+straight to what it would come to. An operator that may have gradients looks at its tensors by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 
 from tilewright.base.errors import DeviceError
 
@@ -19,6 +19,7 @@ _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled
+_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool})
 
 
@@ -52,3 +53,39 @@ def make_direct(overload: OpOverload, direct: Callable[..., None]) -> None:
     """
     overload.__class__ = DirectOverload
     overload.direct = direct
+
+
+Quick = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+"""Does a call, or makes it by its first argument, which goes by the dispatcher: `quick(otherwise, args, kwargs)`."""
+
+
+class QuickOverload(OpOverload):  # type: ignore[misc]  # torch is not checked
+    """An overload that asks `quick` where no function mode, autocast or profiler is on."""
+
+    __module__ = OpOverload.__module__
+    quick: Quick
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if _function_modes() or _autocast() or _profiled():
+            return self._op(*args, **kwargs)
+        return self.quick(self._op, args, kwargs)
+
+
+class QuickPacket(OpOverloadPacket):  # type: ignore[misc]  # torch is not checked
+    """`torch.ops.library.name` of a `QuickOverload`."""
+
+    __module__ = OpOverloadPacket.__module__
+    __call__ = QuickOverload.__call__
+    quick: Quick
+
+
+def make_quick(packet: OpOverloadPacket, quick: Quick) -> None:
+    """Have `torch.ops.library.name`, and its only overload, ask `quick` first.
+
+    Args:
+        packet: `torch.ops.library.name`.
+        quick: sees to it itself that no dispatch mode and no transform is on.
+    """
+    for called, kind in ((packet, QuickPacket), (packet.default, QuickOverload)):
+        called.__class__ = kind
+        called.quick = quick

@@ -3,9 +3,9 @@
 The function is its own fake kernel and its own decomposition: compilers see the launches inside and fuse around them,
 exports keep the operator whole. `TileOp` is what the user holds:
 
-    op(x) in eager, plain tensors, nobody looks on   -> the function at once
+    op(x) or torch.ops.lib.name(x) in eager, plain tensors, nobody looks on   -> the function at once
     op(x) while Dynamo traces                        -> the twin  lib::name__<hash of its kernels>
-    op(x) otherwise, and torch.ops.lib.name(x)       -> the dispatcher
+    otherwise                                        -> the dispatcher
 
 Caches of compiled graphs know an operator by its name alone, so the twin's name holds what its kernels are: an edited
 kernel is another operator to them.
@@ -22,6 +22,7 @@ from typing import Any, overload
 import torch
 from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.compiler import is_dynamo_compiling
 
 from tilewright.base.callable import by_number, give_number
 from tilewright.base.errors import ArgumentError
@@ -36,6 +37,7 @@ from tilewright.torch.discovery import kernels_in
 from tilewright.torch.gradients import with_gradients
 from tilewright.torch.hl_operators import content_of
 from tilewright.torch.mutation import Writes, writes_in_trial
+from tilewright.torch.overload import make_quick
 from tilewright.torch.schemas import check_results, make_schema
 from tilewright.torch.signature import base_of
 from tilewright.torch.state import Doing, doing, state
@@ -50,11 +52,13 @@ except ImportError:
 
 log = logging.getLogger("tilewright.torch")
 _TAGS = (torch.Tag.pt2_compliant_tag,)
-_plain = frozenset({torch.Tensor, torch.nn.Parameter})
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_NUMBERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
+_grad_enabled: Callable[[], bool] = torch._C.is_grad_enabled
 _set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATORS: dict[str, TileOp] = {}
 
@@ -89,9 +93,10 @@ class TileOp:
         self._registrations: list[Callable[[str], None]] = []
         self._backward_fn: Callable[..., Any] | None = None  # these two are what torch's autograd.Function asks for
         self._setup_context_fn: Callable[..., Any] | None = None
-        self._direct = True
         self._running = Doing(False, self)  # launches are made at once, without a look at who traces
-        self._checked = False
+        self._checked = False  # whether it has run
+        self._replaced = False  # whether some device has another function
+        self._direct = False  # whether it has run, and is the same for all devices
         self.overload: Any = None
         self._autograd: Callable[..., Any]
         self._reported: set[str] = set()
@@ -108,7 +113,7 @@ class TileOp:
         """
         if before is not None and before.schema == self.schema and not before._registrations:
             self._lib, self.overload, self._twins = before._lib, before.overload, before._twins
-            self._autograd = with_gradients(self.overload, self, self._is_unobserved, self._run)
+            self._autograd = with_gradients(self.overload, self)
         else:
             if before is not None:
                 before.retire()
@@ -116,25 +121,39 @@ class TileOp:
             self.overload = getattr(getattr(torch.ops, self._library), self._short).default
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():
+        if is_dynamo_compiling():
             if torch.compiler.is_exporting():
                 return getattr(getattr(torch.ops, self._library), self._short).default(*args, **kwargs)
             return getattr(getattr(torch.ops, self._library), _twin_of(self.number)).default(*args, **kwargs)
-        if not (_function_modes() or _autocast()) and self._is_unobserved(args, kwargs):
-            return self._run(*args, **kwargs)
-        return self.overload(*args, **kwargs)
+        if _function_modes() or _autocast():
+            return self.overload(*args, **kwargs)
+        return self._unless_observed(self.overload, args, kwargs)
 
-    def _is_unobserved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether neither autograd nor a mode nor a subclass of tensors would see more than the function does."""
-        if _dispatch_modes() or _transform() is not None or not self._direct:
-            return False
+    def _unless_observed(self, otherwise: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function; or `otherwise`, where autograd, a mode, a transform or a subclass would see more.
+
+        This is what a call costs, so it is written out.
+        """
+        if not self._direct or _dispatch_modes() or _transform() is not None:
+            return otherwise(*args, **kwargs)
+        gradients = _grad_enabled()
         for value in (*args, *kwargs.values()) if kwargs else args:
-            if value.__class__ in _plain:
-                if value.requires_grad and torch.is_grad_enabled():
-                    return False
-            elif isinstance(value, (torch.Tensor, list, tuple, dict)):
-                return False
-        return True
+            cls = value.__class__
+            if cls is _Tensor or cls is _Parameter:
+                if gradients and value.requires_grad:
+                    return otherwise(*args, **kwargs)
+            elif cls not in _NUMBERS and isinstance(value, (_Tensor, list, tuple, dict)):
+                return otherwise(*args, **kwargs)
+        before = state.doing
+        state.doing = self._running
+        if gradients:  # of its tensors none wants one, and others that it reads get none through an operator
+            _set_grad_enabled(False)
+        try:
+            return self.fn(*args, **kwargs)
+        finally:
+            state.doing = before
+            if gradients:
+                _set_grad_enabled(True)
 
     # --- what it is made of ---------------------------------------------------------------------------------------
 
@@ -196,14 +215,19 @@ class TileOp:
         torch.library.register_torch_dispatch(
             qualified, FunctionalTensorMode, lambda *args: current()._decompose(*args), lib=self._lib
         )
-        overload = getattr(getattr(torch.ops, self._library), short).default
-        mine = with_gradients(overload, self, self._is_unobserved, self._run)
+
+        packet = getattr(getattr(torch.ops, self._library), short)
+        mine = with_gradients(packet.default, self)
 
         def autograd(keys: Any, *args: Any, **kwargs: Any) -> Any:
             op = current()
             return (mine if op is self else op._autograd)(keys, *args, **kwargs)
 
+        def unless_observed(otherwise: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return OPERATORS.get(qualified, self)._unless_observed(otherwise, args, kwargs)
+
         self._lib.impl(short, autograd, "Autograd", with_keyset=True)
+        make_quick(packet, unless_observed)
         return mine
 
     def register_autograd(
@@ -233,7 +257,7 @@ class TileOp:
             device: "cpu", "cuda", ...
             fn: takes and returns what the operator does.
         """
-        self._direct = False
+        self._replaced, self._direct = True, False
         self._register(lambda name: torch.library.register_kernel(name, device, fn, lib=self._lib))
 
     def _register(self, register: Callable[[str], None]) -> None:
@@ -245,17 +269,8 @@ class TileOp:
     # --- what the dispatcher calls ----------------------------------------------------------------------------------
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        before = state.doing
-        state.doing = self._running if self._checked else Doing(True, self)
-        gradients = torch.is_grad_enabled()
-        if gradients:  # of its tensors none wants one, and others that the function reads get none through an operator
-            _set_grad_enabled(False)
-        try:
+        with torch.no_grad(), doing(not self._checked, self):
             return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
-        finally:
-            state.doing = before
-            if gradients:
-                _set_grad_enabled(True)
 
     def _fake(self, *args: Any, **kwargs: Any) -> Any:
         with doing(True, self):
@@ -266,7 +281,7 @@ class TileOp:
         with Writes(self.overload._schema, self.name, args, kwargs) as watch:
             found = self.fn(*args, **kwargs)
         check_results(self.overload._schema, self.name, found)
-        self._checked = True
+        self._checked, self._direct = True, not self._replaced
         self._report_unwritten(watch)
         return found
 
