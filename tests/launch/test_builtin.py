@@ -153,3 +153,15 @@ def test_threads_launch_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_what_was_kept_before_the_first_launch_is_machine_code_after_it(out):
+    kernel, hinted = tilewright.jit(write), tilewright.jit(write)
+    kept, other, dropped = kernel[(1,)], kernel[(2,)], hinted[(1,)]
+    for _ in range(40):
+        assert hinted[(1,)] is not dropped
+    assert len(hinted.waiting) < 5  # what nobody keeps is forgotten
+    for _ in range(3):
+        made = kept(out, 7, 0.5, None, BLOCK=4)
+    assert kept.func is other.func is kernel.ready and not hasattr(hinted, "ready")
+    assert other(out, 3, 1.0, None, BLOCK=4) is made and out[4] == 3

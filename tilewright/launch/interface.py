@@ -16,14 +16,13 @@ class KernelInterface(Subscript, InPython, Generic[T]):
 
     Attributes:
         number: tells it from everything else that can be launched in this process.
-        ready: what `kernel[grid]` is the method of, `ready(grid, *args, **kwargs)`.
     """
 
     number: str
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__new__(cls)
-        made.ready = made._launch_over
+        made.waiting = []
         return made
 
     def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -106,7 +106,7 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
-        return functools.partial(self.ready, grid)
+        return functools.partial(self._launch_over if self.waiting is not None else self.ready, grid)
 
     def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         return (self._binder or self._make_binder()).launch(grid, *args, **kwargs)

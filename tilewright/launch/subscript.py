@@ -8,7 +8,9 @@ tracer that must see each `kernel[grid]` gets the method in Python back.
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
+import weakref
 from types import MethodType
 from typing import Any
 
@@ -51,12 +53,35 @@ class Subscript(_Empty):  # type: ignore[misc]
     """Something with `x[grid]`: the method of its launch function that has the grid.
 
     Attributes:
-        ready: the launch function, `ready(grid, *args, **kwargs)`.
+        ready: the launch function in machine code, `ready(grid, *args, **kwargs)`; unset until there is one.
+        waiting: each `x[grid]` that was made before, and still lives; None when there is machine code.
     """
 
-    __slots__ = ("ready",)
+    __slots__ = ("ready", "waiting")  # `ready` is the first: machine code looks for it there
 
     ready: Any
+    waiting: list[weakref.ref[Any]] | None
+
+    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def become(self, ready: Any) -> None:
+        """Launch by `ready` from now on, also what was made by `x[grid]` before."""
+        self.ready = ready
+        waiting, self.waiting = self.waiting, None
+        for kept in filter(None, (reference() for reference in waiting or ())):
+            kept.__setstate__((ready, kept.args, {}, None))
+
+    def _over(self, grid: Any) -> Any:
+        """`x[grid]` that goes through Python until there is machine code."""
+        waiting = self.waiting
+        if waiting is None:
+            return MethodType(self.ready, grid)
+        if len(waiting) & (len(waiting) - 1) == 0:  # a power of two: now and then
+            waiting[:] = [reference for reference in waiting if reference() is not None]
+        made = functools.partial(self._launch_over, grid)
+        waiting.append(weakref.ref(made))
+        return made
 
 
 class InPython:
@@ -64,22 +89,21 @@ class InPython:
 
     __slots__ = ()
 
-    ready: Any
-
     def __getitem__(self, grid: Any) -> Any:
         if door.tracer is not None:
             return door.tracer(self, grid)
-        return MethodType(self.ready, grid) if grid is not None else _Unsized(self.ready)
+        launch: Any = self._over(grid)  # type: ignore[attr-defined]
+        return launch if grid is not None else _Unsized(launch)
 
 
 class _Unsized:
     """The launch of a kernel whose grid is None: an error when it is called."""
 
-    def __init__(self, ready: Any) -> None:
-        self._ready = ready
+    def __init__(self, launch: Any) -> None:
+        self._launch = launch
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._ready(None, *args, **kwargs)
+        return self._launch(*args, **kwargs)
 
 
 def subscript_by(address: int) -> None:

@@ -28,7 +28,7 @@ def use_machine_code(fn: Any, binder: Binder) -> None:
     """
     binder.use(builtin.make_builtin, functools.partial(_teach, fn, binder))
     if binder.builtin is not None:
-        fn.ready = binder.builtin.call
+        fn.become(binder.builtin.call)
 
 
 def teach_autotuned(

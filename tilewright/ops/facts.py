@@ -390,6 +390,23 @@ def broadcast(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     return AxisFacts(contiguity, a.divisibility, constancy, a.constant, a.nonnegative)
 
 
+def reshape(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
+    """Dims of one element come and go; of other reshapes nothing is known."""
+    (a,), source, target = args, _dims(op.operands[0].type), _dims(_result(op))
+    kept = [axis for axis, size in enumerate(source) if size != 1]
+    if [source[axis] for axis in kept] != [size for size in target if size != 1]:
+        return unknown(_result(op))
+
+    def moved(values: Sequence[int], value: int) -> tuple[int, ...]:
+        left = (values[axis] for axis in kept)
+        return tuple(value if size == 1 else next(left) for size in target)
+
+    every = math.gcd(*a.divisors((1,) * a.rank))  # along a dim of one each element is a run of its own
+    return AxisFacts(
+        moved(a.contiguity, 1), moved(a.divisibility, every), moved(a.constancy, 1), a.constant, a.nonnegative
+    )
+
+
 def trans(op: Operation, args: Sequence[AxisFacts]) -> AxisFacts:
     """Dims in another order."""
     order: Any = op.properties["order"]

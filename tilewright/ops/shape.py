@@ -324,6 +324,7 @@ _spec(
     _reference_reshape,
     _samples_reshape,
     "the same elements under another shape",
+    facts=facts.reshape,
     fold=_fold_reshape,
 )
 _spec(

@@ -39,7 +39,7 @@ class KnownChoices:
         if self._builtin is None:
             self._builtin = builtin.make_builtin(tuner._launch_over)
             if self._builtin is not None:
-                tuner.ready = self._builtin.call
+                tuner.become(self._builtin.call)
 
         def is_chosen() -> bool:
             if tuner.choice(key) is not config:

@@ -56,6 +56,20 @@ def shuffled(m: Machine, kind: str, value: Array, where: Array, clamp: Array) ->
     return m.spread(value)[np.arange(m.count) // 32 * 32 + source], there
 
 
+def permuted(m: Machine, a: Array, b: Array, places: Array) -> Array:
+    """PTX ISA, prmt.b32: bytes of two words; the fourth bit of a place spreads the sign of its byte."""
+    both = np.stack([m.spread(a), m.spread(b)], axis=1).view(np.uint8)
+    picks = [m.spread(places) >> 4 * i & 15 for i in range(4)]
+    made = [both[np.arange(len(both)), p & 7] for p in picks]
+    made = [np.where(p & 8, np.where(x & 0x80, 0xFF, 0), x).astype(np.uint8) for p, x in zip(picks, made)]
+    return np.ascontiguousarray(np.stack(made, axis=1)).view(np.uint32)[:, 0]
+
+
+@intrinsic("llvm.nvvm.prmt")
+def _prmt(m: Machine, inst: Inst, a: Array, b: Array, places: Array) -> Array:
+    return permuted(m, a, b, places)
+
+
 def _register_shuffles() -> None:
     for kind in ("up", "down", "bfly", "idx"):
         for t in ("i32", "f32"):

@@ -374,12 +374,7 @@ def _selp(s: Statement) -> None:
 @ptx("prmt")
 def _prmt(s: Statement) -> None:
     u32 = Ty("i32")
-    a, b, chosen = (s.machine.spread(s.arg(i, u32)) for i in (1, 2, 3))
-    both = np.stack([a, b], axis=1).view(np.uint8)
-    picks = [chosen >> 4 * i & 15 for i in range(4)]
-    made = [both[np.arange(len(a)), p & 7] for p in picks]
-    made = [np.where(p & 8, np.where(x & 0x80, 0xFF, 0), x).astype(np.uint8) for p, x in zip(picks, made)]
-    s.result(np.ascontiguousarray(np.stack(made, axis=1)).view(np.uint32)[:, 0], u32)
+    s.result(warp.permuted(s.machine, *(s.arg(i, u32) for i in (1, 2, 3))), u32)
 
 
 # --- atomics ------------------------------------------------------------------------------------------------

@@ -64,6 +64,19 @@ def test_conversions_on_other_architectures(name: str, capability: int) -> None:
             ran.check(want, 0, f"{name} {sample.operand_types}")
 
 
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("name", ["arith.sitofp", "arith.uitofp"])
+def test_bytes_become_floats_without_conversion_instructions(name: str, capability: int) -> None:
+    kernel, source = OpKernel(capability), np.arange(-128, 128).astype(np.int8)
+    operand = kernel.operand(tile_type((256,), scalar_type("i8")), source)
+    for result in ("f16", "bf16", "f32"):
+        made = tile_type((256,), scalar_type(result))
+        kernel.result(kernel.build(REGISTRY[name].op, [operand], [made]).results[0])
+    for ran in kernel.run()[0]:
+        ran.check((source if name == "arith.sitofp" else source.view(np.uint8)).astype(np.float32))
+    assert "cvt.rn" not in ptx.compile_ptx(kernel.text(), arch_of(capability))
+
+
 def unary(name: str, values: np.ndarray, element: str = "f32") -> Ran:
     kernel = OpKernel()
     type_ = tile_type(values.shape, scalar_type(element))

@@ -4,7 +4,8 @@
 
     tables.py    words of the tables, kinds of columns
     matching.py  LLVM IR: is this the call that an entry remembers?
-    calling.py   LLVM IR: grid, packing, launch; `kernel[grid]`
+    launching.py LLVM IR: packing, launch
+    calling.py   LLVM IR: grid, the whole of a launch; `kernel[grid]`
 
 `launch/native/` loads it and fills the tables.
 """

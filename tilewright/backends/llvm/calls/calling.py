@@ -3,12 +3,14 @@
 tw_call(self, args, nargs, kwnames)      METH_FASTCALL | METH_KEYWORDS: (grid, *args, **kwargs)
     hooks -> the last entry, then each: @matches -> before -> @grid -> @direct or @through
     none fits: miss(grid, *args, **kwargs), a Python function
-tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid
+tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid; kernel._over(grid)
+                                         if it has none yet
 """
 
 from __future__ import annotations
 
 from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.llvm.calls.launching import LAUNCHING
 from tilewright.backends.llvm.calls.matching import matching_ir
 
 _GRID = f"""
@@ -155,229 +157,6 @@ read:
   ret ptr %odd
 fail:
   ret ptr null
-}}
-"""
-
-_DIRECT = f"""
-; Pack the block and launch without the lock of the interpreter; false with an exception set.
-define internal i1 @direct(ptr %entry.t, ptr %values, ptr %grid) {{
-entry:
-  %block = alloca [{t.MOST_BYTES} x i8], align 16
-  %argv = alloca [4 x ptr]
-  %stream.at = alloca i64
-  %gx = call i64 @word(ptr %grid, i64 0)
-  %gy = call i64 @word(ptr %grid, i64 1)
-  %gz = call i64 @word(ptr %grid, i64 2)
-  %plane = mul i64 %gx, %gy
-  %total = mul i64 %plane, %gz
-  %empty = icmp eq i64 %total, 0
-  br i1 %empty, label %done, label %some
-done:
-  ret i1 true
-some:
-  %serial = call i64 @word(ptr %entry.t, i64 {t.ENTRY_SERIAL})
-  %fixed = call i64 @word(ptr %entry.t, i64 {t.ENTRY_FIXED})
-  %alone = icmp ult i64 %total, %serial
-  br i1 %alone, label %pack, label %whose
-whose:
-  %streams = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_STREAMS})
-  %in.python = icmp eq ptr %streams, null
-  br i1 %in.python, label %ask, label %stream
-stream:
-  %gpu = call i64 @word(ptr %entry.t, i64 {t.ENTRY_GPU})
-  %gpu.32 = trunc i64 %gpu to i32
-  %code.s = call i32 %streams(i32 %gpu.32, ptr %stream.at)
-  %stream.n = load i64, ptr %stream.at
-  %no.stream = icmp ne i32 %code.s, 0
-  br i1 %no.stream, label %ask, label %pack
-ask:
-  %teller = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_TELLER})
-  %told = call ptr @PyObject_CallNoArgs(ptr %teller)
-  %untold = icmp eq ptr %told, null
-  br i1 %untold, label %fail, label %number
-number:
-  %told.n = call i64 @PyLong_AsUnsignedLongLongMask(ptr %told)
-  call void @Py_DecRef(ptr %told)
-  br label %pack
-pack:
-  %second = phi i64 [ %fixed, %some ], [ %stream.n, %stream ], [ %told.n, %number ]
-  %record = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RECORD})
-  store i64 %record, ptr %block
-  %b.1 = getelementptr i64, ptr %block, i64 1
-  store i64 %second, ptr %b.1
-  %b.2 = getelementptr i64, ptr %block, i64 2
-  store i64 0, ptr %b.2
-  %nslots = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSLOTS})
-  %slots = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SLOTS})
-  br label %slot
-slot:
-  %s = phi i64 [ 0, %pack ], [ %s.1, %stored ]
-  %packed = icmp eq i64 %s, %nslots
-  br i1 %packed, label %place, label %slot.one
-slot.one:
-  %s.1 = add i64 %s, 1
-  %row.i = mul i64 %s, {t.SLOT_WORDS}
-  %row = getelementptr i64, ptr %slots, i64 %row.i
-  %column = call i64 @word(ptr %row, i64 {t.SLOT_COLUMN})
-  %offset = call i64 @word(ptr %row, i64 {t.SLOT_OFFSET})
-  %size = call i64 @word(ptr %row, i64 {t.SLOT_SIZE})
-  %v = call i64 @word(ptr %values, i64 %column)
-  %to = getelementptr i8, ptr %block, i64 %offset
-  switch i64 %size, label %eight [ i64 4, label %four
-                                   i64 2, label %two
-                                   i64 1, label %one ]
-eight:
-  store i64 %v, ptr %to
-  br label %stored
-four:
-  %v.4 = trunc i64 %v to i32
-  store i32 %v.4, ptr %to
-  br label %stored
-two:
-  %v.2 = trunc i64 %v to i16
-  store i16 %v.2, ptr %to
-  br label %stored
-one:
-  %v.1 = trunc i64 %v to i8
-  store i8 %v.1, ptr %to
-  br label %stored
-stored:
-  br label %slot
-place:                                    ; the CPU: three words behind the slots; a GPU: three halves before them
-  %on.gpu = call i64 @word(ptr %entry.t, i64 {t.ENTRY_ON_GPU})
-  %is.gpu = icmp ne i64 %on.gpu, 0
-  br i1 %is.gpu, label %halves, label %words
-words:
-  %behind = shl i64 %nslots, 3
-  %behind.24 = add i64 %behind, 24
-  %w.x = getelementptr i8, ptr %block, i64 %behind.24
-  store i64 %gx, ptr %w.x
-  %w.y = getelementptr i64, ptr %w.x, i64 1
-  store i64 %gy, ptr %w.y
-  %w.z = getelementptr i64, ptr %w.x, i64 2
-  store i64 %gz, ptr %w.z
-  br label %go
-halves:
-  %cluster = call i64 @word(ptr %entry.t, i64 {t.ENTRY_CLUSTER})
-  %gx.c = mul i64 %gx, %cluster
-  %h.x = trunc i64 %gx.c to i32
-  store i32 %h.x, ptr %b.2
-  %h.y.at = getelementptr i32, ptr %b.2, i64 1
-  %h.y = trunc i64 %gy to i32
-  store i32 %h.y, ptr %h.y.at
-  %h.z.at = getelementptr i32, ptr %b.2, i64 2
-  %h.z = trunc i64 %gz to i32
-  store i32 %h.z, ptr %h.z.at
-  br label %go
-go:
-  %run = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RUN})
-  %mark = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_MARK})
-  %unmarked = icmp eq ptr %mark, null
-  br i1 %unmarked, label %launch, label %note
-note:
-  %marked = call i64 @word(ptr %entry.t, i64 {t.ENTRY_MARKED})
-  store i64 %marked, ptr %mark
-  br label %launch
-launch:
-  %thread = call ptr @PyEval_SaveThread()
-  %code = call i32 %run(ptr %block)
-  call void @PyEval_RestoreThread(ptr %thread)
-  %raised = call ptr @PyErr_Occurred()    ; by a signal handler, which ended the grid
-  %quiet = icmp eq ptr %raised, null
-  br i1 %quiet, label %judge, label %fail
-judge:
-  %failed = icmp ne i32 %code, 0
-  %wrong = and i1 %is.gpu, %failed
-  br i1 %wrong, label %explain, label %done
-explain:
-  %code.64 = zext i32 %code to i64
-  %explainer = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_EXPLAIN})
-  %o.code = call ptr @PyLong_FromUnsignedLongLong(i64 %code.64)
-  %o.x = call ptr @PyLong_FromUnsignedLongLong(i64 %gx)
-  %o.y = call ptr @PyLong_FromUnsignedLongLong(i64 %gy)
-  %o.z = call ptr @PyLong_FromUnsignedLongLong(i64 %gz)
-  store ptr %o.code, ptr %argv
-  %argv.1 = getelementptr ptr, ptr %argv, i64 1
-  store ptr %o.x, ptr %argv.1
-  %argv.2 = getelementptr ptr, ptr %argv, i64 2
-  store ptr %o.y, ptr %argv.2
-  %argv.3 = getelementptr ptr, ptr %argv, i64 3
-  store ptr %o.z, ptr %argv.3
-  %never = call ptr @PyObject_Vectorcall(ptr %explainer, ptr %argv, i64 4, ptr null)
-  call void @Py_DecRef(ptr %o.code)
-  call void @Py_DecRef(ptr %o.x)
-  call void @Py_DecRef(ptr %o.y)
-  call void @Py_DecRef(ptr %o.z)
-  br label %fail
-fail:
-  ret i1 false
-}}
-"""
-
-_THROUGH = f"""
-; Launch by a Python function, (gx, gy, gz, *values); false with an exception set.
-define internal i1 @through(ptr %entry.t, ptr %values, ptr %objects, ptr %grid, ptr %owned) {{
-entry:
-  %argv = alloca [{t.MOST_COLUMNS + 3} x ptr]
-  %gx = call i64 @word(ptr %grid, i64 0)
-  %gy = call i64 @word(ptr %grid, i64 1)
-  %gz = call i64 @word(ptr %grid, i64 2)
-  %plane = mul i64 %gx, %gy
-  %total = mul i64 %plane, %gz
-  %empty = icmp eq i64 %total, 0
-  br i1 %empty, label %done, label %axis
-axis:
-  %i = phi i64 [ 0, %entry ], [ %i.1, %axis ]
-  %n = call i64 @word(ptr %grid, i64 %i)
-  %n.o = call ptr @PyLong_FromUnsignedLongLong(i64 %n)
-  call void @own(ptr %owned, ptr %n.o)
-  %n.to = getelementptr ptr, ptr %argv, i64 %i
-  store ptr %n.o, ptr %n.to
-  %i.1 = add i64 %i, 1
-  %more = icmp ult i64 %i.1, 3
-  br i1 %more, label %axis, label %pass
-pass:
-  %nslots = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSLOTS})
-  %slots = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SLOTS})
-  br label %slot
-slot:
-  %s = phi i64 [ 0, %pass ], [ %s.1, %stored ]
-  %at = add i64 3, %s
-  %packed = icmp eq i64 %s, %nslots
-  br i1 %packed, label %go, label %slot.one
-slot.one:
-  %s.1 = add i64 %s, 1
-  %row.i = mul i64 %s, {t.SLOT_WORDS}
-  %row = getelementptr i64, ptr %slots, i64 %row.i
-  %column = call i64 @word(ptr %row, i64 {t.SLOT_COLUMN})
-  %size = call i64 @word(ptr %row, i64 {t.SLOT_SIZE})
-  %as.object = icmp eq i64 %size, 0
-  br i1 %as.object, label %itself, label %number
-itself:
-  %object = call ptr @pointer(ptr %objects, i64 %column)
-  br label %stored
-number:
-  %v = call i64 @word(ptr %values, i64 %column)
-  %v.o = call ptr @PyLong_FromUnsignedLongLong(i64 %v)
-  call void @own(ptr %owned, ptr %v.o)
-  br label %stored
-stored:
-  %passed = phi ptr [ %object, %itself ], [ %v.o, %number ]
-  %to = getelementptr ptr, ptr %argv, i64 %at
-  store ptr %passed, ptr %to
-  br label %slot
-go:
-  %call = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_CALL})
-  %said = call ptr @PyObject_Vectorcall(ptr %call, ptr %argv, i64 %at, ptr null)
-  %angry = icmp eq ptr %said, null
-  br i1 %angry, label %fail, label %heard
-heard:
-  call void @Py_DecRef(ptr %said)
-  br label %done
-done:
-  ret i1 true
-fail:
-  ret i1 false
 }}
 """
 
@@ -570,18 +349,21 @@ miss:
 """
 
 _SUBSCRIPT = """
+@over = private constant [6 x i8] c"_over\\00"
+@one = private constant [4 x i8] c"(O)\\00"
+
 define ptr @tw_subscript(ptr %kernel, ptr %grid) {{
 entry:
   %at = getelementptr i8, ptr %kernel, i64 {ready_offset}
   %ready = load ptr, ptr %at
   %unset = icmp eq ptr %ready, null
-  br i1 %unset, label %broken, label %whole
+  br i1 %unset, label %early, label %whole
 whole:
   %method = call ptr @PyMethod_New(ptr %ready, ptr %grid)
   ret ptr %method
-broken:
-  call void @PyErr_BadInternalCall()
-  ret ptr null
+early:                                    ; nothing was launched yet
+  %made = call ptr (ptr, ptr, ptr, ...) @PyObject_CallMethod(ptr %kernel, ptr @over, ptr @one, ptr %grid)
+  ret ptr %made
 }}
 """
 
@@ -597,4 +379,4 @@ TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word o
 def calls_text(triple: str) -> str:
     """LLVM IR of `tw_call` and `tw_subscript`."""
     subscript, target = _SUBSCRIPT.format(ready_offset=READY_OFFSET), f'target triple = "{triple}"\n'
-    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, _DIRECT, _THROUGH, _WATCH, _CALL, subscript))
+    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, LAUNCHING, _WATCH, _CALL, subscript))
