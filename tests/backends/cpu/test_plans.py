@@ -166,3 +166,20 @@ def test_the_plan_is_printed() -> None:
     run_passes(module)
     text = plan_module(module, host()).render()
     assert "group [256]: reduce tt.reduce axis 0; spill -> s0" in text
+
+
+def test_what_an_assertion_tests_is_loaded_again_behind_it() -> None:
+    text = _kernel("""
+    %c256 = arith.constant dense<256> : tensor<256xi32>
+    %row = arith.divsi %r, %c256 : tensor<256xi32>
+    %ip = tt.addptr %qs, %row : tensor<256x!tt.ptr<f32>>, tensor<256xi32>
+    %i = tt.load %ip : tensor<256x!tt.ptr<f32>>
+    %zero = arith.constant dense<0.000000e+00> : tensor<256xf32>
+    %ok = arith.cmpf oge, %i, %zero : tensor<256xf32>
+    tt.assert %ok, "negative" : tensor<256xi1>
+    %sum = arith.addf %x, %i : tensor<256xf32>
+    tt.store %pp, %sum : tensor<256x!tt.ptr<f32>>""")
+    plan = _plan(text)
+    assert _groups(plan) == [["assert"], ["store"]] and plan.scratch_bytes == 0
+    stored = text.replace("tt.assert %ok", "tt.store %qp, %x : tensor<256x!tt.ptr<f32>>\n    tt.assert %ok")
+    assert any("spill" in group for group in _groups(_plan(stored)))  # what it loads may have been stored to

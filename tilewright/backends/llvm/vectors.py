@@ -87,6 +87,14 @@ class VectorOps(Emitter):
         n = a.type.lanes
         return self.shuffle(a, b, [lane for i in range(n) for lane in (i, n + i)])
 
+    def turned(self, rows: Sequence[V]) -> list[V]:
+        """The columns of a square of as many vectors as each has lanes (a power of two)."""
+        n, out = len(rows), list(rows)
+        for _ in range(n.bit_length() - 1):  # each time one bit of the row's number becomes one of the lane's
+            halves = [[lane for i in range(start, start + n // 2) for lane in (i, n + i)] for start in (0, n // 2)]
+            out = [self.shuffle(out[i], out[i + n // 2], half) for i in range(n // 2) for half in halves]
+        return out
+
     def by_pieces(self, lanes: int, function: Callable[..., V], *args: V) -> V:
         """Apply `function` to pieces of `lanes` lanes of all `args` and join the results.
 

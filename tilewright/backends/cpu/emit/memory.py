@@ -12,6 +12,7 @@ one scalar for all lanes, a few vectors and a shuffle, else a gather or scatter.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -371,7 +372,23 @@ def write_scratch(ev: Values, buffer: Buffer, index: Index, value: V, name: str)
     """Write elements of type `name` to their place in scratch."""
     address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
     value = store_bool(ev.f, value) if buffer.elem == "i1" else convert_element(ev, value, name, buffer.elem)
+    rows = _square(address, memory_bytes(buffer.elem)) if value.type.lanes else 0
+    if rows and (offsets := address.offsets):
+        value = ev.f.concat(ev.f.turned(ev.f.split(value, rows)))
+        address.offsets = tuple(offsets[row + rows * column] for row in range(rows) for column in range(rows))
     _write(ev, value, address, None)
+
+
+def _square(address: Address, size: int) -> int:
+    """Rows of a square of lanes, if each lane lies beside that of the same place in the row before; 0 otherwise."""
+    offsets = address.offsets
+    if address.varying is not None or address.base.type.lanes or offsets is None or len(offsets) < 16:
+        return 0
+    rows = math.isqrt(len(offsets))
+    if rows * rows != len(offsets) or offsets[1] - offsets[0] == size:
+        return 0
+    beside = (offsets[i] - offsets[i - rows] == size for i in range(rows, len(offsets)))
+    return rows if all(beside) else 0
 
 
 def scalar_load(ev: Values, op: Operation) -> V:

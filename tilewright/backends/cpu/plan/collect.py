@@ -84,7 +84,8 @@ class FunctionContext:
         self.captured = captured
         calls = (op for op in facts.function.walk() if isinstance(op, CallOp))
         self.hands_tiles = any(is_tile(value) for call in calls for value in (*call.operands, *call.results))
-        self.demands = Demands(self._is_address)
+        self.facts = facts
+        self.demands = Demands(self._is_address, lambda value: max(self.facts[value].constancy, default=1))
         self.analysis = AffineAnalysis(lambda value: value in self.demands.placed, facts)
         self.buffers: list[Buffer] = []
         self.must_place = must_place

@@ -28,13 +28,18 @@ class Demands:
 
     Args:
         is_address: says of a tile whether it is affine arithmetic, which addresses and masks get for nothing.
+        run: of how many neighbours in a tile one is computed for all, because they are equal.
 
     Attributes:
         placed: values that live in scratch; change it only through `place` and `drop`.
     """
 
-    def __init__(self, is_address: Callable[[SSAValue], bool] = lambda value: False) -> None:
-        self._is_address = is_address
+    def __init__(
+        self,
+        is_address: Callable[[SSAValue], bool] = lambda value: False,
+        run: Callable[[SSAValue], int] = lambda value: 1,
+    ) -> None:
+        self._is_address, self._run = is_address, run
         self.placed: dict[SSAValue, Buffer] = {}
         self._costs: dict[SSAValue, float] = {}
         self._loads: dict[SSAValue, frozenset[Operation]] = {}
@@ -98,7 +103,7 @@ class Demands:
         if self._is_address(value):
             return 0.0
         below = sum(self._costs[operand] for operand in self.operands(value))
-        return min(CAP, cost_of(value.owner) + below)  # type: ignore[arg-type]
+        return min(CAP, cost_of(value.owner) / self._run(value) + below)  # type: ignore[arg-type]
 
     def loads(self, value: SSAValue) -> frozenset[Operation]:
         """Loads that computing `value` performs."""

@@ -2,7 +2,8 @@
 
 The dim along which most memory accesses are contiguous gets the lanes, up to four native vectors of f32; if it is too
 short for one native vector, lanes go on into further dims, so that a 2x2x2x2x2 cube is one vector of 32 lanes. A long
-dim that only small powers of two divide keeps to itself: rows of 56 elements are seven chunks of 8.
+dim that only small powers of two divide keeps to itself: rows of 56 elements are seven chunks of 8. What is read along
+one dim to be kept along another one is cut into squares, which are turned in registers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes, shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.control import ForOp
+from tilewright.ops.memory import LoadOp
 
 
 @dataclass(slots=True)
@@ -56,9 +58,11 @@ def chunk_pieces(
     Rows of 13 elements are chunks of 8, of 4 and of 1. A reduction, whose accumulators are as wide as a chunk, has one
     kind of chunk.
     """
-    whole = chunk_group(step, isa, placed, analysis)
     votes, widest = survey(step, placed, analysis)
     dim, native = vector_dim(step.shape, votes), max(1, isa.vector_bytes // 4)
+    if square := _square(step, dim, isa):
+        return [_nest(step.shape, square, step.axis)]
+    whole = chunk_group(step, isa, placed, analysis)
     extent = step.shape[dim] if dim >= 0 else 0
     few = 4 * (extent & -extent) <= native
     if not few or 2 * extent < native or any(sink.kind not in _PLAIN for sink in step.sinks):
@@ -72,6 +76,21 @@ def chunk_pieces(
         pieces.append(make_chunking(step.shape, order, cap, native, step.axis, (dim, at, end, width)))
         at = end
     return pieces
+
+
+def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]]:
+    """Lanes over two dims, where loads along `dim` are kept along another: as many rows as a native vector has lanes.
+
+    Each row is one load, the rows are turned in registers (`memory.write_scratch`), and each column is one store.
+    """
+    ways = {_fastest(sink) for sink in step.sinks}
+    loads = all(sink.kind == "spill" and isinstance(owner_of(sink.roots[0]), LoadOp) for sink in step.sinks)
+    if not loads or len(ways) != 1 or (other := ways.pop()) in (dim, -1):
+        return {}
+    bits = min(isa.native_lanes(max(32, bit_width(element_type(sink.roots[0].type)))) for sink in step.sinks)
+    count = bits.bit_length() - 1
+    fits = count >= 2 and not any(step.shape[d] % (1 << count) for d in (dim, other))
+    return {dim: (0, count), other: (count, count)} if fits else {}
 
 
 def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
@@ -123,6 +142,17 @@ def make_chunking(
             used += count
         if extent > 1 << count and 1 << used >= tuning.LANES_OF_A_ROW:
             break
+    return _nest(shape, lane_bits, axis, piece)
+
+
+def _nest(
+    shape: tuple[int, ...],
+    lane_bits: dict[int, tuple[int, int]],
+    axis: int,
+    piece: tuple[int, int, int, int] = (-1, 0, 0, 1),
+) -> Chunking:
+    """The loops around chunks with given lanes; `piece` as for `make_chunking`."""
+    used = sum(count for _, count in lane_bits.values())
     coords: list[Coord] = []
     loops: list[tuple[int, int, int]] = []
     for dim, extent in enumerate(shape):

@@ -213,11 +213,13 @@ class _Grouping:
         """A lazy load runs after the writes that precede it, and must not run after the ones that follow it."""
         block, position = self.context.where[load]
         if block is not self.collector.block:
-            if earlier and load not in self.context.must_place:
+            written = any(writer.changes_memory for writer in self.writers[:earlier])
+            if written and load not in self.context.must_place:
                 late.append(load)
             return
         before = bisect.bisect_left(self.written_at, position, 0, earlier)
-        crossed = self.writers[bisect.bisect_right(self.written_at, position, 0, earlier) : earlier]
+        later = self.writers[bisect.bisect_right(self.written_at, position, 0, earlier) : earlier]
+        crossed = [writer for writer in later if writer.changes_memory]
         if before:
             hard.add(self.writers[before - 1])
         if crossed and not (_is_store(step) and all(_is_store(w) and w.shape == step.shape for w in crossed)):

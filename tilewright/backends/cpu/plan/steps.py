@@ -23,6 +23,7 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
 from tilewright.ir.values import owner_of
+from tilewright.ops.debug import AssertOp, PrintOp
 
 
 @dataclass(eq=False, slots=True)
@@ -126,6 +127,11 @@ class Step:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.sinks[0].shape if self.sinks else ()
+
+    @property
+    def changes_memory(self) -> bool:
+        """Whether a load gives something else after it: prints and assertions are only ordered among the writers."""
+        return self.writes and not isinstance(self.op, (AssertOp, PrintOp))
 
     @property
     def axis(self) -> int:
