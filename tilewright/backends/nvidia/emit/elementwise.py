@@ -1,8 +1,8 @@
 """Elementwise operations on a GPU: register by register, through the shared table of `backends/llvm`.
 
 `_NATIVE` replaces entries of that table where the hardware has something better, as Triton does: approximate division,
-square roots and powers of two on float, arithmetic on half and bfloat. `ACCURACY` states what that costs. Conversions, which work
-on pairs of registers, are in `conversions`.
+square roots and powers of two on float, arithmetic on half and bfloat. `ACCURACY` states what that costs. Conversions,
+which work on pairs of registers, are in `conversions`.
 """
 
 from __future__ import annotations
