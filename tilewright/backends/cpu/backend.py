@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.faults import faults_text, note_kernel
@@ -26,6 +26,7 @@ from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
+from tilewright.base.record import Record
 from tilewright.base.target import Placement, Target
 from tilewright.passes.stages import Stage
 
@@ -54,7 +55,7 @@ def set_cache(cache: ByteCache | None) -> None:
     set_host_cache(cache)
 
 
-class LoadedKernel(NamedTuple):
+class LoadedKernel(Record):
     """Code of one kernel in memory.
 
     Args:

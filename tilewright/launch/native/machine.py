@@ -13,7 +13,7 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.calling import CALLS, EXPORTS, READY_OFFSET, TYPE_OFFSET, calls_text
@@ -21,6 +21,7 @@ from tilewright.backends.llvm.codegen import load_helper
 from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
+from tilewright.base.record import Record
 from tilewright.compile.grid import grid3
 from tilewright.devices.arrays import is_recorded
 from tilewright.launch.subscript import Subscript, subscript_by
@@ -40,7 +41,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-class Machine(NamedTuple):
+class Machine(Record):
     """The loaded code.
 
     Args:
