@@ -9,8 +9,6 @@ from __future__ import annotations
 import difflib
 import functools
 import operator
-import types
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
@@ -102,22 +100,20 @@ def options_for(target: Target, given: Mapping[str, Any]) -> Options:
     wanted = _entry(target.backend, str(target)).options
     made = {}
     for kind in {entry.options for entry in BACKENDS.values()}:  # a value that no target can have is wrong for all
-        mine = {f.name for f in fields(kind)}
-        kinds = _kinds(cast(Any, kind))
+        mine = {f.name: str(f.type) for f in fields(kind)}
         chosen = {name: value for name, value in given.items() if name in mine}
-        made[kind] = kind(**{name: _of_kind(name, value, kinds.get(name, ())) for name, value in chosen.items()})
+        made[kind] = kind(**{name: _of_kind(name, value, _plain(mine[name])) for name, value in chosen.items()})
     return made[wanted]
 
 
+_PLAIN: dict[str, type] = {"bool": bool, "int": int, "str": str, "None": type(None)}
+
+
 @functools.cache
-def _kinds(options: Any) -> dict[str, tuple[type, ...]]:
-    """Classes of the values of the options that are plain: truth values, integers, texts, and None."""
-    found = {}
-    for name, hint in typing.get_type_hints(options).items():
-        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        if set(parts) <= {bool, int, str, type(None)}:
-            found[name] = tuple(parts)
-    return found
+def _plain(annotation: str) -> tuple[type, ...]:
+    """The classes that an option's annotation names if they are plain: truth values, integers, texts, and None."""
+    names = [name.strip() for name in annotation.split("|")]
+    return tuple(map(_PLAIN.__getitem__, names)) if set(names) <= _PLAIN.keys() else ()
 
 
 def _of_kind(name: str, value: Any, wanted: tuple[type, ...]) -> Any:

@@ -6,10 +6,17 @@ tensor says by its factorisation what it is: 11 is `tile_m`, 2·11 is twice `til
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.hl.symbols import Atom, Sym
+
+
+@functools.lru_cache(1024)
+def _atom(kind: str, axis: int, sample: int) -> Atom:
+    """What an axis is made of; it is asked for thousands of times."""
+    return Atom(kind, axis, sample=sample)
 
 
 @dataclass(eq=False, repr=False)
@@ -50,17 +57,17 @@ class Axis:
     @property
     def size(self) -> Atom:
         """The block size."""
-        return self.shared or Atom("block", self.id, sample=self.prime)
+        return self.shared or _atom("block", self.id, self.prime)
 
     @property
     def valid(self) -> Atom:
         """How many lanes of the current tile are valid."""
-        return Atom("valid", self.id, sample=self.prime)
+        return _atom("valid", self.id, self.prime)
 
     @property
     def offset(self) -> Atom:
         """The first index of the current tile."""
-        return Atom("begin", self.id, sample=self.first)
+        return _atom("begin", self.id, self.first)
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.name}[{self.begin!r}:{self.end!r}]"

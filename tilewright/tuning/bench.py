@@ -97,11 +97,14 @@ class GraphClock(GpuClock):
 
     def sample(self, candidate: Candidate, repeats: int) -> tuple[float, float]:
         """As `Sampler.sample`; nothing is called around the runs, as a graph holds launches only."""
+        import torch
+
         start = time.perf_counter()
-        if id(candidate) not in self._graphs:
-            self._graphs[id(candidate)] = _graph_of(candidate.run, _GRAPH_MS, [], self)
-        replay, count = self._graphs[id(candidate)]
-        return self.times(replay, 1, _nothing)[0] / count * 1e-3, time.perf_counter() - start
+        with torch.cuda.device(self._ordinal):  # of its streams torch makes graphs
+            if id(candidate) not in self._graphs:
+                self._graphs[id(candidate)] = _graph_of(candidate.run, _GRAPH_MS, [], self)
+            replay, count = self._graphs[id(candidate)]
+            return self.times(replay, 1, _nothing)[0] / count * 1e-3, time.perf_counter() - start
 
 
 def clock_of(ordinal: int | None, graphs: bool = False) -> Sampler:

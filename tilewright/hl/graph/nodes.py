@@ -140,29 +140,34 @@ class Graph:
         return self.region.nodes[-1]
 
 
-def leaves(tree: Any) -> Iterator[Any]:
+def leaves(tree: Any) -> list[Any]:
     """Everything in nested lists, tuples and dictionaries, subscripts opened."""
-    if isinstance(tree, list | tuple):
+    found: list[Any] = []
+    _gather(tree, found)
+    return found
+
+
+def _gather(tree: Any, found: list[Any]) -> None:
+    if isinstance(tree, (list, tuple)):
         for item in tree:
-            yield from leaves(item)
+            _gather(item, found)
     elif isinstance(tree, dict):
         for item in tree.values():
-            yield from leaves(item)
+            _gather(item, found)
     elif isinstance(tree, Subscript):
-        yield from (tree.what, tree.offset)
+        found += (tree.what, tree.offset)
     else:
-        yield tree
+        found.append(tree)
 
 
-def values(tree: Any) -> Iterator[Value]:
+def values(tree: Any) -> list[Value]:
     """The values in a tree of arguments."""
-    yield from (leaf for leaf in leaves(tree) if isinstance(leaf, Value))
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Value)]
 
 
-def operands(node: Node) -> Iterator[Value]:
+def operands(node: Node) -> list[Value]:
     """The values that a node reads, without those of its regions."""
-    yield from values(node.args)
-    yield from values(node.kwargs)
+    return [*values(node.args), *values(node.kwargs)]
 
 
 def accessed(node: Node) -> tuple[Dim, ...]:
@@ -170,9 +175,9 @@ def accessed(node: Node) -> tuple[Dim, ...]:
     return tuple(node.kwargs["dims"]) if node.op == "store" else node.out.dims
 
 
-def symbols(tree: Any) -> Iterator[Sym]:
+def symbols(tree: Any) -> list[Sym]:
     """The symbols in a tree of arguments."""
-    yield from (leaf for leaf in leaves(tree) if isinstance(leaf, Sym))
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Sym)]
 
 
 def walk(region: Region) -> Iterator[Node]:

@@ -96,7 +96,7 @@ class BoundKernel:
 
     def _normal(self, config: Config | Mapping[str, Any] | None) -> Config:
         """A configuration checked; None stands for the one in use, or the default."""
-        return self.config_spec.normalize(config if config is not None else self.config or self.default_config())
+        return self.config_spec.normalize(config) if config is not None else self.config or self.default_config()
 
     def module(
         self, config: Config | Mapping[str, Any] | None = None, portable: bool = False, comments: bool = True

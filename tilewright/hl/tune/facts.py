@@ -117,13 +117,11 @@ class Facts:
         """(elements of the largest tile under a configuration, that tile), with the extents of the call that binds."""
         chunks = dict(zip(self.entries.get("reduction_loops", ()), config.get("reduction_loops", ()), strict=False))
         sizes = dict(zip((axis.size for axis in self.slots), config.get("block_sizes", ()), strict=False))
+        own = {axis.size: axis.block for axis in reversed(self.axes) if type(axis.block) is int} | sizes
 
+        @functools.cache
         def lanes(atom: Atom) -> int:
-            if atom.kind == "host":
-                return int(next_power_of_2(self.actual.get(atom) or 1))
-            axis = next((axis for axis in self.axes if axis.size == atom), None)
-            own = axis.block if axis is not None and type(axis.block) is int else 1
-            return int(sizes.get(atom, own))
+            return int(next_power_of_2(self.actual.get(atom) or 1) if atom.kind == "host" else own.get(atom, 1))
 
         largest: tuple[int, Value | None] = (1, None)
         for at, graph in enumerate(self.graphs):

@@ -16,13 +16,14 @@ import functools
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tilewright.backends.cpu.abi import RUNNING, SIGNALLED, STOP_POLL, STOPPED
 from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
+from tilewright.base.record import Record
 
 EXPORTS = ("tw_on_signal", "tw_poll", "tw_self", "tw_launch_held", "tw_words")
 
@@ -100,7 +101,7 @@ define void @tw_launch_held(ptr %block) {{
 """
 
 
-class Interrupts(NamedTuple):
+class Interrupts(Record):
     """The loaded code.
 
     Args:

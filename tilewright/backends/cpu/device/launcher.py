@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
@@ -19,6 +19,7 @@ from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm.slots import coerce
 from tilewright.backends.protocol import ByteCache, Packing
+from tilewright.base.record import Record
 
 Launch = Callable[..., None]
 
@@ -26,7 +27,7 @@ _HALVES = frozenset({"fp16", "bf16"})  # scalars that Python rounds
 _FLOAT_FORMATS = {"fp16": "e6x", "fp32": "f4x", "fp64": "d", "bf16": "H6x"}
 
 
-class KernelCode(NamedTuple):
+class KernelCode(Record):
     """A loaded kernel and what its launches need to know.
 
     Args:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.interrupt import Interrupts, load_interrupts
 from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
+from tilewright.base.record import Record
 
 
-class Native(NamedTuple):
+class Native(Record):
     """The loaded launcher.
 
     Args:

@@ -14,7 +14,8 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+from tilewright.base.record import Record
 
 _STEMS = ("libgomp", "libomp", "libiomp")
 _SYSTEM_NAMES = {
@@ -24,7 +25,7 @@ _SYSTEM_NAMES = {
 }
 
 
-class OpenMP(NamedTuple):
+class OpenMP(Record):
     """Entry points of an OpenMP runtime, as addresses.
 
     Args:

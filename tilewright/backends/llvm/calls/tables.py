@@ -14,7 +14,9 @@ or a helper gives. So tuples, descriptors and arrays of any library are rows of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from tilewright.base.record import Record
 
 STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_WORDS = range(7)
 """Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch,
@@ -57,10 +59,13 @@ FACT_GRADIENT = 1 << 62
 SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 """Size 0, for CALL: the object itself; else its value, of so many bytes."""
 
+RUN_STREAM, RUN_ENTER, RUN_ARGUMENTS = 3, 7, 9
+"""Of `CompiledKernel.run`: places of the stream, of the hooks ahead of and behind the launch, of the first argument."""
+
 MOST_COLUMNS, MOST_BYTES = 96, 1024
 
 
-class Column(NamedTuple):
+class Column(Record):
     """A row of the table of columns; see the words above.
 
     Args:
@@ -83,7 +88,7 @@ class Column(NamedTuple):
         return [self.source, self.parent, name, self.kind, wanted, self.mask, _signed(self.key)]
 
 
-class Known(NamedTuple):
+class Known(Record):
     """A call, as it is remembered.
 
     Args:
