@@ -64,7 +64,7 @@ test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
-test-libraries: $(VENV)-libraries/.libraries ## install liger-kernel, flash-linear-attention and FlagGems in an environment of their own and run functions of theirs on the CPU
+test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Triton kernels in an environment of their own and run functions of theirs on the CPU
 	@FLAGGEMS_CACHE_DIR=$(VENV)-libraries/flaggems $(VENV)-libraries/bin/python -m tilewright.as_triton -m tests.triton_names.library_functions
 
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
@@ -134,8 +134,9 @@ $(VENV)-inductor/.inductor: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 
 # Libraries as they are installed, without what they would bring: Triton, and models that need a GPU.
 $(VENV)-libraries/.libraries: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
-	@echo "Installing Tilewright, PyTorch, liger-kernel 0.8.5, flash-linear-attention 0.6.0 and FlagGems 5.0.2 into $(VENV)-libraries"
+	@echo "Installing Tilewright, PyTorch and eight libraries of Triton kernels into $(VENV)-libraries"
 	@$(BIN)/python -m venv $(VENV)-libraries
 	@$(VENV)-libraries/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch]' packaging einops pyyaml sqlalchemy
-	@$(VENV)-libraries/bin/python -m pip install --disable-pip-version-check --quiet --no-deps liger-kernel==0.8.5 flash-linear-attention==0.6.0 fla-core==0.6.0 flag-gems==5.0.2
+	@$(VENV)-libraries/bin/python -m pip install --disable-pip-version-check --quiet --no-deps liger-kernel==0.8.5 flash-linear-attention==0.6.0 fla-core==0.6.0 flag-gems==5.0.2 \
+		conch-triton-kernels==1.3 bitsandbytes==0.50.2 torchao==0.18.0 xformers==0.0.35 unsloth==2026.10.9
 	@touch $@

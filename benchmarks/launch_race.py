@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 import tilewright
 import tilewright.language as tl
 from benchmarks.startup import Timing
+from tilewright.launch import door
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 from tilewright.tools.timing import compare
 
@@ -67,6 +69,7 @@ def _bodies() -> dict[str, Callable[[], Any]]:
     tuned = tilewright.autotune(configs, key=["n"], do_bench=lambda call, quantiles: [1.0, 1.0, 1.0])(
         tilewright.jit(nine.fn)
     )
+    run = nine.warmup(a, b, c, d, e, f, 100, 9, BLOCK=64).run
     kept, binder = tilewright.jit(nine.fn)[grid], PythonBinder(nine.fn)  # kept before anything was launched
     return {
         _PEER: lambda: torch.add(x, x, out=x),
@@ -77,6 +80,7 @@ def _bodies() -> dict[str, Callable[[], Any]]:
         "a descriptor": lambda: nine[grid](box, b, c, d, e, f, 100, 9, BLOCK=64),
         "grid function": lambda: nine[lambda meta: (1,)](a, b, c, d, e, f, 100, 9, BLOCK=64),
         "autotuned": lambda: tuned[grid](a, b, c, d, e, f, 100, 9),
+        "CompiledKernel.run": lambda: run(1, 1, 1, 0, None, None, None, None, None, a, b, c, d, e, f, 100, 9, 64),
         "binder in plain Python": lambda: binder.launch(grid, a, b, c, d, e, f, 100, 9, BLOCK=64),
     }
 
@@ -101,6 +105,10 @@ def race(seconds: float = 1.5) -> Iterator[Timing]:
         hooks.launch_enter_hook.add(_hear)
         hooked = {_HOOKED: bodies["9 arguments"], f"{_PEER} (beside that)": bodies[_PEER]}
         yield from _timings(hooked, seconds / 4)
+    importlib.import_module("tilewright.torch")  # from here on a tracer of torch looks at each launch
+    traced = {"with tilewright.torch": bodies["9 arguments"], f"{_PEER} (beside this)": bodies[_PEER]}
+    yield from _timings(traced, seconds / 4)
+    door.install(None)
 
 
 def _timings(bodies: dict[str, Callable[[], Any]], seconds: float) -> Iterator[Timing]:

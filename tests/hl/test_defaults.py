@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
@@ -26,9 +28,10 @@ def attention(q, k, v):
     out = torch.empty_like(q)
     for tile_b, tile_m in hl.tile([q.size(0), q.size(1)]):
         acc = hl.zeros([tile_b, tile_m, q.size(2)])
+        rows = q[tile_b, tile_m, :]
         for tile_n in hl.tile(k.size(1)):
-            scores = torch.bmm(q[tile_b, tile_m, :], k[tile_b, tile_n, :].transpose(1, 2)).relu()
-            acc = torch.baddbmm(acc, scores, v[tile_b, tile_n, :])
+            scores = torch.bmm(rows, k[tile_b, tile_n, :].transpose(1, 2))
+            acc = torch.baddbmm(acc, scores.sigmoid() * 0.5, v[tile_b, tile_n, :])
         out[tile_b, tile_m, :] = acc
     return out
 
@@ -90,8 +93,36 @@ def test_products_on_a_gpu(monkeypatch, shapes, dtype, blocks, warps, group):
 
 def test_rows_of_one_batch_follow_each_other(monkeypatch):
     found = default(monkeypatch, H200, attention, *[(64, 2048, 64)] * 3)
-    assert found["block_sizes"] == [1, 128, 128] and found["loop_orders"] == [[1, 0]]
+    assert found["loop_orders"] == [[1, 0]]
     assert default(monkeypatch, CPU, attention, *[(8, 512, 64)] * 3, dtype=torch.float32)["loop_orders"] == [[1, 0]]
+
+
+@pytest.mark.parametrize(("width", "blocks", "warps"), [(64, [1, 128, 64], 4), (128, [1, 128, 128], 8)])
+def test_two_programs_hide_work_between_products_where_they_fit(monkeypatch, width, blocks, warps):
+    found = default(monkeypatch, H200, attention, *[(64, 2048, width)] * 3)
+    assert (found["block_sizes"], found["num_warps"]) == (blocks, warps)
+
+
+def sums_of_columns(x):
+    total = torch.zeros([x.size(1)])
+    for rows in hl.tile(x.size(0)):
+        hl.atomic_add(total, [slice(None)], x[rows, :].sum(0))
+    return total
+
+
+def test_programs_that_update_the_same_addresses_are_few(monkeypatch):
+    found = default(monkeypatch, H200, sums_of_columns, (8192, 1024), dtype=torch.float32)
+    assert found["block_sizes"] == [16] and found["num_warps"] == 16
+    assert default(monkeypatch, CPU, sums_of_columns, (512, 1024))["block_sizes"] == [32]
+
+
+def test_searches_unroll_short_loops_only(monkeypatch):
+    monkeypatch.setattr(spec, "machine_of", lambda device: H200)
+    choices = hl.kernel(product).bind((torch.empty(64, 512), torch.empty(512, 64))).config_spec
+    found = [choices.random(random.Random(seed)) for seed in range(60)]
+    found += choices.neighbors(choices.normalize({"block_sizes": [16, 16, 64]}))
+    unrolled = [512 // config["block_sizes"][2] for config in found if config["static_ranges"][0]]
+    assert len(unrolled) > 5 and max(unrolled) <= 8
 
 
 @pytest.mark.parametrize(("machine", "part"), [(H200, 1024), (CPU, 4096)])

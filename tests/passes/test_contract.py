@@ -50,9 +50,9 @@ def test_of_two_products_the_later_is_taken() -> None:
     assert contracted(body.replace("%m, %o", "%o, %m")) == ["math.fma %z, %z, %m "]
 
 
-@pytest.mark.parametrize("type_", ["f16", "bf16"])
-def test_narrow_floats_are_rounded(type_: str) -> None:
-    assert [line.split()[0] for line in contracted(_PRODUCT + "%s = arith.addf %m, %z : {t}", type_)] == ["arith.addf"]
+@pytest.mark.parametrize("type_", ["f16", "bf16", "f64"])
+def test_of_every_float(type_: str) -> None:
+    assert [line.split()[0] for line in contracted(_PRODUCT + "%s = arith.addf %m, %z : {t}", type_)] == ["math.fma"]
 
 
 def test_a_branch_between_rounds_the_product() -> None:

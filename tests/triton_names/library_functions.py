@@ -23,14 +23,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-Tensor = torch.Tensor
-CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {}
-"""Name -> the library's function, the same in PyTorch, inputs: shapes of noise, or functions that give a value."""
-
-
-def case(name: str, fn: Callable[..., Any], expected: Callable[..., Any], *inputs: Any) -> None:
-    """Enter a function."""
-    CASES[name] = fn, expected, inputs
+from tests.triton_names import quantizing_libraries
+from tests.triton_names.library_cases import CASES, Tensor, case
 
 
 def labels(count: int, high: int) -> Callable[[], Tensor]:
@@ -252,7 +246,7 @@ def flag_gems() -> None:
              lambda *x, fn=expected: fn(*(t.detach() for t in x)), *inputs)  # fmt: skip
 
 
-LIBRARIES = (liger, fla, flag_gems)
+LIBRARIES = (liger, fla, flag_gems, *quantizing_libraries.LIBRARIES)
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------

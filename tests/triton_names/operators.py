@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose keys hold this")
     parser.add_argument("--report", type=Path, default=None)
-    parser.add_argument("--limit", type=int, default=120, help="seconds for a case")
+    parser.add_argument("--limit", type=int, default=300, help="seconds for a case")
     asked = parser.parse_args()
     signal.signal(signal.SIGALRM, on_alarm)
     lines = asked.report.read_text().splitlines() if asked.report and asked.report.exists() else []

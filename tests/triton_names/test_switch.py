@@ -231,3 +231,23 @@ def test_doctor_says_which_triton_a_process_has():
     say = "from tilewright.triton_names.switch import describe; print(describe())"
     assert "poses as triton 3" in run(POSE + say)
     assert "poses as triton" not in run(say)
+
+
+def test_a_torch_that_was_not_tested_is_told_once(tmp_path):
+    (tmp_path / "torch-9.9.0.dist-info").mkdir()
+    (tmp_path / "torch-9.9.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.0\n")
+    run("""
+        import warnings
+        import tilewright
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            tilewright.as_triton()
+            tilewright.as_triton()
+        assert len(seen) == 1 and "torch 9.9.0 has not been tested" in str(seen[0].message), seen
+        from tilewright.triton_names.switch import TESTED_TORCH, describe, unknown_torch
+        assert "9.9.0" in describe()
+        import importlib.metadata
+        for version in TESTED_TORCH:
+            importlib.metadata.version = lambda name, version=version: f"{version}.1+cpu"
+            assert unknown_torch() == ""
+    """, FIRST=str(tmp_path))  # fmt: skip

@@ -24,26 +24,23 @@ from tilewright.devices.places import place_of
 from tilewright.devices.registry import backend_of
 
 
+def _chain(name: str, where: str) -> property:
+    """The knob `runtime.<name>`, the chain of hooks `where`, as an attribute that can be set."""
+
+    def read(_: Any) -> Any:
+        return getattr(knobs.runtime, name)
+
+    def write(_: Any, hook: Any) -> None:
+        setattr(knobs.runtime, name, hook)
+
+    return property(read, write, doc=f"The chain of hooks {where}, which is the knob's.")
+
+
 class _HooksOfLaunches(type):
     """Launch hooks as attributes of the class of compiled kernels, where they were before they were knobs."""
 
-    @property
-    def launch_enter_hook(cls) -> Any:
-        """The chain of hooks ahead of launches, which is the knob's."""
-        return knobs.runtime.launch_enter_hook
-
-    @launch_enter_hook.setter
-    def launch_enter_hook(cls, hook: Any) -> None:
-        knobs.runtime.launch_enter_hook = hook
-
-    @property
-    def launch_exit_hook(cls) -> Any:
-        """The chain of hooks behind launches, which is the knob's."""
-        return knobs.runtime.launch_exit_hook
-
-    @launch_exit_hook.setter
-    def launch_exit_hook(cls, hook: Any) -> None:
-        knobs.runtime.launch_exit_hook = hook
+    launch_enter_hook = _chain("launch_enter_hook", "ahead of launches")
+    launch_exit_hook = _chain("launch_exit_hook", "behind launches")
 
 
 @dataclass(eq=False)
@@ -81,6 +78,9 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
     _slots: tuple[int, ...] | None = None  # parameters with a slot, once known; () if a tuple has one
     _last: tuple[int | None, Any] = (None, None)  # device and launcher of the last launch
 
+    launch_enter_hook = _chain("launch_enter_hook", "ahead of launches")
+    launch_exit_hook = _chain("launch_exit_hook", "behind launches")
+
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """What was done to the kernel and what was not, with the reasons; see `tilewright explain`."""
@@ -107,16 +107,6 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
     def n_max_threads(self) -> int:
         """GPU threads of a program; 1 on a CPU."""
         return int(self.metadata["n_max_threads"])
-
-    @property
-    def launch_enter_hook(self) -> Any:
-        """The chain of hooks ahead of launches."""
-        return knobs.runtime.launch_enter_hook
-
-    @property
-    def launch_exit_hook(self) -> Any:
-        """The chain of hooks behind launches."""
-        return knobs.runtime.launch_exit_hook
 
     @property
     def occupancy(self) -> float:

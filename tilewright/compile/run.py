@@ -3,7 +3,8 @@
     run(gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments)
 
 The arguments are those of every parameter, constants included, as Triton's launchers take them. The function is
-generated, so that a launch costs an address per tensor and the native call.
+generated, so that a launch costs an address per tensor and the native call; what was called once machine code launches
+(`launch/runs.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,20 @@ def make_run(kernel: Any) -> Launch:
     Args:
         kernel: a `CompiledKernel` whose specialisation is known.
     """
+    in_python = _in_python(kernel)
+    return in_python if _native is None else _native(kernel, in_python)
+
+
+_native: Callable[[Any, Launch], Launch] | None = None
+
+
+def install(native: Callable[[Any, Launch], Launch]) -> None:
+    """Have `native(kernel, run)` make a quicker `run` of one in Python."""
+    global _native
+    _native = native
+
+
+def _in_python(kernel: Any) -> Launch:
     specialization = kernel.specialization
     kinds = dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
     parameters = [f"a{index}" for index in range(len(specialization.names))]
@@ -44,7 +59,7 @@ def run(gx, gy, gz, stream, function, packed, facts, enter, exit, {", ".join(par
         try:
             {launch}({", ".join(["gx", "gy", "gz", *slots])})
         except AttributeError:  # an address, or an array of another library than torch
-            general[gx, gy, gz]({", ".join(parameters)})
+            general[gx, gy, gz]({", ".join(parameters)}, stream=stream or None)
     if exit:
         exit(facts)
 """

@@ -20,6 +20,7 @@ from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Target
+from tilewright.compile import run
 from tilewright.compile.build import Image, compile_request
 from tilewright.compile.declared import declared_variants
 from tilewright.compile.effects import effects_without_values
@@ -44,6 +45,7 @@ from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
+from tilewright.launch.runs import native_run
 from tilewright.launch.settings import KernelSettings
 from tilewright.ops.values import constexpr
 
@@ -304,6 +306,7 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
 
 register_constant(constexpr, lambda value: value.value)
 register_constant(BlockFunction)
+run.install(native_run)
 
 
 @overload

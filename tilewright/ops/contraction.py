@@ -1,6 +1,6 @@
 """Contraction: where `x * y + z` is rounded once. One rule, for the pass and for the interpreter.
 
-A sum or difference of f32 or f64 takes in a product that is one of its operands as it stands, however often the
+A sum or difference of floats takes in a product that is one of its operands as it stands, however often the
 product is used elsewhere, unless a branch or loop of run time began or ended between the two. Of two products it takes
 the later one.
 
@@ -8,7 +8,7 @@ the later one.
     x * y - z                fma(x, y, -z)
     z - x * y                fma(-x, y, z)
 
-Narrower floats are rounded after each operation: no CPU has their multiply-add.
+f16 and bf16 too: a GPU has their multiply-add, and a CPU makes it exactly of f32 (`backends/llvm/elementwise.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.ir.types import element_type, scalar_type
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.elementwise import AddFOp, MulFOp, SubFOp
 
-_FUSED = (scalar_type("f32"), scalar_type("f64"))
+_FUSED = tuple(scalar_type(name) for name in ("f16", "bf16", "f32", "f64"))
 BOUNDARIES = (ForOp, IfOp, WhileOp)
 """Operations at which products are rounded: what is computed before them, inside, and behind them stays apart."""
 

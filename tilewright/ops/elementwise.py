@@ -306,13 +306,12 @@ PreciseSqrtOp = _float(
     ref.floating(np.sqrt),
     same_type_samples(1, ("f32", "f64"), wrong="i32"),
 )
-# Half-width operands are fused in float32 by the CPU and rounded again: one unit of difference.
 FmaOp = _float(
     TernaryOp,
     "math.fma",
     "x * y + z with one rounding.",
     ref.fused_multiply_add,
-    same_type_samples(3, FLOATS, ulp=lambda name: 1 if name in ("f16", "bf16") else 0, wrong="i32"),
+    same_type_samples(3, FLOATS, wrong="i32"),
 )
 
 # --- comparisons -----------------------------------------------------------------------------------------------

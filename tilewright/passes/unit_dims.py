@@ -22,7 +22,7 @@ from tilewright.ops.dot import DotOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import ReshapeOp
 from tilewright.passes.canonicalize import canonicalize
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, insert_before, replace
 
 
 def drop_unit_dims(root: Operation) -> bool:
@@ -52,22 +52,17 @@ def _is_by_ones(op: ReshapeOp) -> bool:
 
 def _reshaped(value: SSAValue, shape: Sequence[int], anchor: Operation) -> SSAValue:
     """A tile under another shape, made in front of `anchor`."""
-    block = anchor.parent_block()
-    assert block is not None
     made = ReshapeOp.create(operands=[value], result_types=[tile_type(shape, element_type(value.type))])
-    made.location = anchor.location
-    block.insert_op_before(made, anchor)
+    insert_before(made, anchor)
     return made.result
 
 
 def _multiply_matrices(dot: DotOp) -> None:
     """A product of one batch as one of matrices."""
-    block, shape = dot.parent_block(), shape_of(dot.d.type)
-    assert block is not None
+    shape = shape_of(dot.d.type)
     operands = [_reshaped(value, shape_of(value.type)[1:], dot) for value in dot.operands]
     made = DotOp.create(operands=operands, result_types=[operands[2].type], properties=dict(dot.properties))
-    made.location = dot.location
-    block.insert_op_before(made, dot)
+    insert_before(made, dot)
     replace(dot, [_reshaped(made.d, shape, dot)])
 
 
@@ -89,9 +84,9 @@ def _carry_in_shape_of_use(loop: ForOp) -> bool:
 
 def _carry(loop: ForOp, types: dict[int, Attribute]) -> None:
     """Let a loop carry values of these types, by their numbers."""
-    body, block = loop.body.block, loop.parent_block()
-    last, inits = body.last_op, list(loop.operands[3:])
-    assert last is not None and block is not None
+    body, inits = loop.body.block, list(loop.operands[3:])
+    last = body.last_op
+    assert last is not None
     yielded = list(last.operands)
     for number, kind in types.items():
         inits[number] = _reshaped(inits[number], shape_of(kind), loop)
@@ -110,8 +105,7 @@ def _carry(loop: ForOp, types: dict[int, Attribute]) -> None:
         attributes=dict(loop.attributes),
         regions=[loop.detach_region(0)],
     )
-    made_loop.location = loop.location
-    block.insert_op_before(made_loop, loop)
+    insert_before(made_loop, loop)
     replace(
         loop,
         [
@@ -123,15 +117,13 @@ def _carry(loop: ForOp, types: dict[int, Attribute]) -> None:
 
 def _load_in_shape_of_use(load: LoadOp, reshape: ReshapeOp) -> None:
     """Load what only a reshape reads in the shape that this gives it."""
-    block, shape = load.parent_block(), shape_of(reshape.result.type)
-    assert block is not None
+    shape = shape_of(reshape.result.type)
     made = LoadOp.create(
         operands=[_reshaped(operand, shape, load) for operand in load.operands],
         result_types=[reshape.result.type],
         properties=dict(load.properties),
         attributes=dict(load.attributes),
     )
-    made.location = load.location
-    block.insert_op_before(made, load)
+    insert_before(made, load)
     replace(reshape, [made.result])
     erase(load)

@@ -103,13 +103,12 @@ def _promotion() -> str:
 
 _CONTRACTION = """### Contraction
 
-`x * y + z`, `x * y - z` and `z - x * y` of float32 or float64 are rounded once, on every target and in the
-interpreter, where the product is an operand of the sum as it stands: also through a variable, and whatever else uses
-it. It is rounded first if a branch or loop of run time begins or ends between the two, or if it was cast, broadcast,
-chosen by `tl.where` or negated in between. Of two products, `a * b + c * d`, the later one is not rounded.
-`enable_fp_fusion=False` rounds every operation; so does x86-64 before AVX2, which has no such instruction. Narrower
-floats are rounded after each operation. A reduction on a GPU may add products that were not rounded, and
-`acc * s + tl.dot(a, b)` adds up inside the product.
+`x * y + z`, `x * y - z` and `z - x * y` of floats are rounded once, on every target and in the interpreter, where
+the product is an operand of the sum as it stands: also through a variable, and whatever else uses it. It is rounded
+first if a branch or loop of run time begins or ends between the two, or if it was cast, broadcast, chosen by
+`tl.where` or negated in between. Of two products, `a * b + c * d`, the later one is not rounded.
+`enable_fp_fusion=False` rounds every operation; so does x86-64 before AVX2, which has no such instruction. A
+reduction on a GPU may add products that were not rounded, and `acc * s + tl.dot(a, b)` adds up inside the product.
 """
 
 

@@ -51,8 +51,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "how long a compilation may take is the user's choice",
         ),
         (
-            "a fault in native code names kernel, program and address, not the line",
-            "CPU kernels carry no line tables; the interpreter names the line",
+            "the source line that a fault in native code names may be that of the instruction before or behind",
+            "an instruction that computes and reads at once has one line; the interpreter names the access",
         ),
         (
             "CPU: atomics on many addresses: sums of 8,192 segments take ten times as long as PyTorch's on one thread",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import os
 import pkgutil
@@ -27,6 +28,9 @@ SHARED = (
 )  # fmt: skip
 """Modules that Tilewright has as Triton has them, with all below them: under both names they are one object."""
 _RENAMED = {"tilewright.compiler.backends": "triton.backends.compiler"}
+
+TESTED_TORCH = ("2.11", "2.13")
+"""Versions of torch whose Inductor the tests run; of others it is told once that they are unknown."""
 
 _TOO_LATE = ("torch._dynamo", "torch._inductor", "helion")
 """Modules that look once, when they are imported, whether there is a Triton."""
@@ -56,6 +60,8 @@ def as_triton() -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+    if VARIABLE not in os.environ and (told := unknown_torch()):  # workers need not say again what was said
+        warnings.warn(f"tilewright.as_triton(): {told}", RuntimeWarning, stacklevel=2)
     os.environ[VARIABLE] = "1"
     sys.path.insert(0, FOLDER)
     importlib.invalidate_caches()
@@ -72,10 +78,22 @@ def poses() -> bool:
     return getattr(sys.modules.get("triton"), "__tilewright__", False) is True
 
 
+def unknown_torch() -> str:
+    """What is to be said of the installed torch: nothing, if its Inductor has been tested or there is none."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    if ".".join(version.split(".")[:2]) in TESTED_TORCH:
+        return ""
+    return f"torch {version} has not been tested with it ({' and '.join(TESTED_TORCH)} have); see docs/as_triton.md"
+
+
 def describe() -> str:
     """Which Triton this process has, in a line, without importing one."""
     if poses():
-        return f"Tilewright poses as triton {sys.modules['triton'].__version__}"
+        told = unknown_torch()
+        return f"Tilewright poses as triton {sys.modules['triton'].__version__}{told and f'; {told}'}"
     if "triton" in sys.modules:
         return f"the real one, imported from {_origin(sys.modules['triton'])}"
     found = importlib.util.find_spec("triton")

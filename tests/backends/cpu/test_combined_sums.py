@@ -112,6 +112,44 @@ def maxima(x, ids, out, n, B: tl.constexpr):
     tl.atomic_max(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
 
 
+@tilewright.jit
+def read_again(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
+    tl.store(x + i, tl.load(out + i, i < n), i < n)
+
+
+@tilewright.jit
+def of_a_row(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    at = out + tl.program_id(0) * 10 + tl.load(ids + i, i < n, 0)
+    tl.atomic_add(at, tl.load(x + i, i < n, 0), i < n)
+
+
+@tilewright.jit
+def in_both_halves(x, ids, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
+    tl.atomic_add(out + 50 + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
+
+
+KEPT = {flat: True, whole_blocks: True, in_both_halves: True, read_again: False, of_a_row: False}
+
+
+@pytest.mark.parametrize("kernel", KEPT, ids=lambda kernel: kernel.fn.__name__)
+def test_sums_are_kept_over_programs_where_nobody_can_tell(kernel: Any) -> None:
+    x, ids, out = np.arange(N, dtype=np.int32), np.arange(N) * 7 % 11, np.zeros(2000, np.int32)
+    made = run(kernel, x, ids, out)
+    reasons = [d.text for d in from_records(made.program.decisions) if d.subject == COMBINED.name]
+    assert all(("over all programs" in why) == KEPT[kernel] for why in reasons) and reasons
+    want = np.zeros_like(out)
+    for begin in {flat: [0], whole_blocks: [0], in_both_halves: [0, 50], read_again: [0]}.get(kernel, []):
+        np.add.at(want, ids + begin, x)
+    if kernel is of_a_row:
+        np.add.at(want, ids + np.arange(N) // 256 * 10, x)
+    assert np.array_equal(out, want)
+
+
 @pytest.mark.parametrize("kernel", [*KERNELS, old_values, neighbours, maxima], ids=lambda kernel: kernel.fn.__name__)
 def test_only_sums_that_may_meet_and_that_nobody_reads_are_combined(kernel: Any) -> None:
     made = run(kernel, np.ones(N, np.int32), np.arange(N) % 3, np.zeros(2000, np.int32))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.dot_harness import aligned, random, value
-from tests.backends.cpu.families import FAMILIES, load_for
+from tests.backends.cpu.families import FAMILIES, in_pairs, load_for
 from tilewright.backends.cpu.emit.dot import amx, dot, pack, plan_dot
 from tilewright.backends.cpu.plan.dot import ELEM
 from tilewright.backends.llvm.module import Module
@@ -71,11 +71,10 @@ def _emit(module: Module, shape: tuple[int, int, int], tile: tuple[int, int, int
     return plan.b_bytes(steps * bk) + plan.a_bytes(bk) + plan.acc_bytes + 256
 
 
-@pytest.mark.parametrize(
-    "types", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"), ("i8", "i8", "i32")]
-)
-@pytest.mark.parametrize("shape", [(128, 96, 192), (100, 75, 150)])
-@pytest.mark.parametrize("family", FAMILIES)
+_TYPES = [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"), ("i8", "i8", "i32")]
+
+
+@pytest.mark.parametrize(("family", "types", "shape"), in_pairs(FAMILIES, _TYPES, [(128, 96, 192), (100, 75, 150)]))
 def test_cached_panels(family: str, types: tuple[str, str, str], shape: tuple[int, int, int]) -> None:
     isa = FAMILIES[family].isa
     module = Module(isa)

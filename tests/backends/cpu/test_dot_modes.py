@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.dot_harness import Case, run_case, to_bf16, value
-from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.families import FAMILIES, in_pairs
 from tilewright.backends.cpu.emit.dot import DotPlan, plan_dot
 
 Array = np.ndarray[Any, Any]
@@ -48,9 +48,10 @@ def _tf32(x: Array) -> Array:
     return ((x.view(np.uint32) + (1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-@pytest.mark.parametrize("precision", _PRECISIONS)
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
-@pytest.mark.parametrize("family", FAMILIES)
+_MODES = in_pairs(FAMILIES, ["f16", "bf16", "f32"], _PRECISIONS)
+
+
+@pytest.mark.parametrize(("family", "dtype", "precision"), _MODES)
 def test_error_of_a_mode(family: str, dtype: str, precision: str) -> None:
     a, b = _random(np.random.default_rng(4), dtype)
     plan, result = _run(family, dtype, precision, a, b)
@@ -90,9 +91,7 @@ def test_products_of_f16_alone_are_exact(family: str) -> None:
     np.testing.assert_array_equal(result, exact)
 
 
-@pytest.mark.parametrize("precision", _PRECISIONS)
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "dtype", "precision"), _MODES)
 def test_special_values(family: str, dtype: str, precision: str) -> None:
     """Infinities meet ones, zeros, each other and numbers whose halves have either sign; NaN stays."""
     a, b = np.ones((_M, _K)), np.ones((_K, _N))

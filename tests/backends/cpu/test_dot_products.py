@@ -57,9 +57,7 @@ def _check(plan: DotPlan, result: Array, exact: Array, size: Array) -> None:
         assert (np.abs(result - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("case", _CASES)
-@pytest.mark.parametrize("types", _TYPES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "types", "case"), in_pairs(FAMILIES, _TYPES, _CASES))
 def test_product(family: str, types: str, case: str) -> None:
     isa = _isa(family)
     shape, how = _CASES[case]

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or faults.faults_text(host().triple) is None, reason="there is a handler for Linux alone"
 )
 
+WORDS = faults._WORDS
 PROGRAM = """
 import ctypes, sys
 import numpy, tilewright, tilewright.language as tl
@@ -56,6 +57,75 @@ def ended(folder: Path, where: str, *flags: str) -> subprocess.CompletedProcess[
 def test_a_fault_in_a_kernel_names_kernel_and_program(tmp_path: Path) -> None:
     said = ended(tmp_path, "kernel").stderr
     assert "kernel far, program 1, accessed the address 0x" in said and "TILEWRIGHT_INTERPRET=1" in said
+    line = 1 + PROGRAM.splitlines().index("    tl.store(x + i, tl.load(x + tl.program_id(0) * stride + i))")
+    placed = f"at or near line {line} of {tmp_path / 'program.py'}\n"
+    assert placed in said
+    assert placed in ended(tmp_path, "kernel").stderr  # from the disk cache
+
+
+WAYS = """
+import os, sys
+import numpy, tilewright, tilewright.language as tl
+
+tilewright.knobs.cpu.num_threads = 1
+
+
+@tilewright.jit
+def fetch(p, i):
+    return tl.load(p + i)  # helper
+
+
+@tilewright.jit
+def ways(x, far, n, WAY: tl.constexpr):
+    i = tl.arange(0, 256)
+    a = tl.load(x + i)
+    b = tl.load(x + i + 256, mask=i < n)
+    if WAY == "masked":
+        b += tl.load(x + far + i, mask=i < n)  # masked
+    if WAY == "scalar":
+        a += tl.load(x + far)  # scalar
+    if WAY == "gathered":
+        b += tl.load(x + far * (i % 7))  # gathered
+    if WAY == "helper":
+        b += fetch(x, i * far) * 2.0
+    if WAY == "product":
+        k = tl.reshape(i, (16, 16))
+        left = tl.load(x + far + k)  # product
+        a += tl.reshape(tl.dot(left, tl.trans(left)), (256,))
+    if WAY == "atomic":
+        tl.atomic_add(x + far + i, a)  # atomic
+    if WAY == "looped":
+        for j in range(n):
+            a += tl.load(x + j * far + i)  # looped
+    tl.store(x + i, a + b)
+    if WAY == "stored":
+        tl.store(x + far + i, a * b)  # stored
+
+
+x = numpy.zeros(512, numpy.float32)
+for way in sys.argv[1:]:
+    print(way, file=sys.stderr, flush=True)
+    child = os.fork()
+    if not child:
+        ways[(1,)](x, 1 << 44, 3, way)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 11
+"""
+KINDS = ["masked", "scalar", "gathered", "helper", "product", "atomic", "looped", "stored"]
+
+
+def test_every_access_has_a_line(tmp_path: Path) -> None:
+    program = tmp_path / "ways.py"
+    program.write_text(WAYS)
+    environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
+    command = [sys.executable, str(program), *KINDS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    lines = {text.rpartition("# ")[2]: n for n, text in enumerate(WAYS.splitlines(), 1) if "  # " in text}
+    said = done.stderr.splitlines()
+    for way in KINDS:
+        after = said[said.index(way) + 1 :]
+        place = next(text.strip() for text in after if "at or near" in text)
+        assert place == f"at or near line {lines[way]} of {program}", way
 
 
 def test_what_was_there_before_takes_over(tmp_path: Path) -> None:
@@ -77,14 +147,14 @@ def test_rows_of_kernels_that_are_gone_are_used_again() -> None:
     table = known._tables[-1]
     assert known._words[0] == 100 and known._words[1] == _address(table)
     for row, code in enumerate(codes):
-        start, end, name = table[3 * row : 3 * row + 3]
+        start, end, name = table[WORDS * row : WORDS * row + 3]
         assert start <= code.address("f") < end and _text(name) == f"kernel{row}"
     del codes[40:], code
     gc.collect()
     again = load(image, ["f"])
     known.add(again, "again")
-    rows = [row for row in range(100) if table[3 * row]]
-    assert known._words[0] == 100 and len(rows) == 41 and "again" in {_text(table[3 * row + 2]) for row in rows}
+    rows = [row for row in range(100) if table[WORDS * row]]
+    assert known._words[0] == 100 and len(rows) == 41 and "again" in {_text(table[WORDS * row + 2]) for row in rows}
 
 
 def test_a_kernel_may_go_while_another_comes() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
+import tilewright.language as tl
 from tests.backends.cpu.families import FAMILIES, in_pairs
 from tests.backends.cpu.harness import Compiled
 from tests.backends.cpu.kernels import matmul_text
+from tests.backends.nvidia.laying import built_ir
 from tilewright.backends.cpu.emit.lower import lower_module, plan_module
 from tilewright.backends.llvm.codegen import compile_object
 from tilewright.backends.llvm.features import describe
@@ -136,6 +139,33 @@ def test_rows_of_columns_share_packed_panels() -> None:
     module = parse_module(matmul_text(32, 64, 32))
     run_passes(module)
     assert "B kept" in plan_module(module, FAMILIES["avx512"].isa).render()
+
+
+@tilewright.jit
+def _rows_of_their_own_depth(a, b, c, depths, k, B: tl.constexpr, K: tl.constexpr):
+    i, j = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B)
+    depth, acc = tl.load(depths + tl.program_id(0)), tl.zeros((B, B), tl.float32)
+    for start in range(0, k, K):
+        p = start + tl.arange(0, K)
+        x = tl.load(a + i[:, None] * k + p[None, :], p[None, :] < depth, 0.0)
+        acc = tl.dot(x, tl.load(b + p[:, None] * B + j[None, :], p[:, None] < 3, 0.0), acc)
+    tl.store(c + i[:, None] * B + j[None, :], acc)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_zero_in_both_operands_is_left_out(family: str) -> None:
+    """Columns that are kept for the next program must serve rows that are longer; 0 times infinity stays NaN."""
+    types = {"a": "*fp32", "b": "*fp32", "c": "*fp32", "depths": "*i32", "k": "i32"}
+    made = Compiled(built_ir(_rows_of_their_own_depth, types, B=16, K=32), isa=FAMILIES[family].isa)
+    a = np.random.default_rng(0).integers(-4, 4, (64, 40)).astype(np.float32)
+    b, depths = np.arange(40 * 16, dtype=np.float32).reshape(40, 16) % 7, np.array([0, 2, 40, 9], np.int32)
+    a[40, 20] = np.inf
+    c = np.zeros((64, 16), np.float32)
+    made((4,), a, b, c, depths, 40)
+    masked = np.where(np.arange(40) < np.repeat(depths, 16)[:, None], a, 0)
+    with np.errstate(invalid="ignore"):
+        want = masked @ np.where(np.arange(40)[:, None] < 3, b, 0)
+    np.testing.assert_array_equal(c, want)
 
 
 def test_a_kernel_that_stores_before_the_loop_packs_each_time() -> None:

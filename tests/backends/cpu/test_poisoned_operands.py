@@ -13,7 +13,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.families import FAMILIES, in_pairs
 from tests.backends.cpu.harness import Compiled
 from tilewright.base.dtypes import PointerType, dtype
 from tilewright.base.minifloat import from_memory, to_memory
@@ -78,9 +78,7 @@ _TILES = {(8, 8, 8): "rows", (16, 32, 16): "transposed", (32, 16, 64): "rows", (
 _THIN = {(1, 32, 16): "rows", (3, 45, 7): "rows", (1, 13, 24): "linear", (4, 40, 6): "linear", (2, 9, 8): "any"}
 
 
-@pytest.mark.parametrize("tile", _TILES | _THIN, ids=str)
-@pytest.mark.parametrize("name", _TYPES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "name", "tile"), in_pairs(FAMILIES, _TYPES, [*_TILES, *_THIN]))
 def test_masked_operands(family: str, name: str, tile: tuple[int, int, int]) -> None:
     if tile in _THIN and name == "i8":
         pytest.skip("only floats are multiplied where they lie")
@@ -122,9 +120,7 @@ def _weighted(p, v, o, n, left, stride, D: tl.constexpr, M: tl.constexpr, N: tl.
     tl.store(o + i[:, None] * D + d[None, :], acc)
 
 
-@pytest.mark.parametrize("block", [8, 16, 32])
-@pytest.mark.parametrize("name", ["f16", "bf16", "f32"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "name", "block"), in_pairs(FAMILIES, ["f16", "bf16", "f32"], [8, 16, 32]))
 def test_masked_rows_under_computed_weights(family: str, name: str, block: int) -> None:
     """Attention's second product: rows past the end, and whole trips of them."""
     pointer = _TYPES[name]

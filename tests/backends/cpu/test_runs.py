@@ -13,7 +13,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.families import FAMILIES, in_pairs
 from tests.backends.cpu.harness import Compiled
 from tilewright.base.dtypes import PointerType, dtype
 from tilewright.base.options import Options
@@ -94,12 +94,13 @@ def compiled(kernel: Any, family: str, element: str, columns: int, block: int) -
     return Compiled(module, isa=FAMILIES[family].isa)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.fn.__name__)
-@pytest.mark.parametrize(("columns", "block"), [(32, 128), (64, 32), (48, 256), (5, 64)])
-def test_rows_by_number(family: str, kernel: Any, columns: int, block: int) -> None:
-    sizes = {by_bits: columns in (32, 64), of_a_tile: block % columns == 0}
-    if not sizes.get(kernel, True):
+@pytest.mark.parametrize(
+    ("family", "kernel", "sizes"), in_pairs(FAMILIES, KERNELS, [(32, 128), (64, 32), (48, 256), (5, 64)])
+)
+def test_rows_by_number(family: str, kernel: Any, sizes: tuple[int, int]) -> None:
+    columns, block = sizes
+    possible = {by_bits: columns in (32, 64), of_a_tile: block % columns == 0}
+    if not possible.get(kernel, True):
         pytest.skip("the spelling is for other sizes")
     rng = np.random.default_rng(columns)
     rows = block if kernel is whole_blocks else 11

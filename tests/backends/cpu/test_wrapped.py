@@ -7,6 +7,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
+from tests.backends.cpu.families import in_pairs
 from tests.backends.cpu.harness import Compiled
 from tests.backends.nvidia.laying import built_ir, tile_ir
 from tilewright.backends.cpu.plan.subjects import IN_PLACE, JOINED, WRAPPED
@@ -127,8 +128,8 @@ MUST_STAY = [stored_without_mask, stored_with_a_wider_mask, summed, along_the_su
 _TYPES = {"a": "*fp32", "b": "*fp32", "c": "*fp32", "m": "i32", "n": "i32", "k": "i32"}
 
 
-def _name(kernel):
-    return kernel.fn.__name__
+def _name(value):
+    return str(value) if isinstance(value, tuple) else value.fn.__name__
 
 
 def _run(kernel, hold, m, n, k):
@@ -146,10 +147,11 @@ def _run(kernel, hold, m, n, k):
     return from_records(compiled.program.decisions)
 
 
-@pytest.mark.parametrize("hold", HELD, ids=_name)
-@pytest.mark.parametrize("kernel", READY, ids=_name)
-@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (37, 21, 40), (5, 3, 16)])
-def test_rows_past_the_end_are_left_out(kernel, hold, m, n, k):
+@pytest.mark.parametrize(
+    ("kernel", "hold", "sizes"), in_pairs(READY, HELD, [(16, 16, 16), (37, 21, 40), (5, 3, 16)]), ids=_name
+)
+def test_rows_past_the_end_are_left_out(kernel, hold, sizes):
+    m, n, k = sizes
     decisions = _run(kernel, hold, m, n, k)
     asked = [decision.taken for decision in decisions if decision.subject == WRAPPED.name]
     assert asked and all(asked)

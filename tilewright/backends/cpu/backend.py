@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu import machine
     from tilewright.backends.cpu.emit import lower
     from tilewright.backends.cpu.plan import module as loops
-    from tilewright.backends.llvm import names
+    from tilewright.backends.llvm import linetable, names
 else:  # a kernel that comes from the disk cache needs none of them
     lowerings = lazy_module("tilewright.backends.cpu.lowering")
     machine = lazy_module("tilewright.backends.cpu.machine")
     lower = lazy_module("tilewright.backends.cpu.emit.lower")
     loops = lazy_module("tilewright.backends.cpu.plan.module")
+    linetable = lazy_module("tilewright.backends.llvm.linetable")
     names = lazy_module("tilewright.backends.llvm.names")
 
 BINARY = "obj"
@@ -125,13 +126,19 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             scratch_bytes=program.scratch_bytes,
             asserts=list(program.asserts),
             decisions=program.decisions,
+            file=program.file,
         )
         return program.llvm
+
+    def compile_object(text: str, metadata: dict[str, Any]) -> bytes:
+        image = codegen.compile_object(text, isa)
+        metadata["lines"] = linetable.lines_of(image)
+        return image
 
     return {
         "loops": Stage(lambda module, _: loops.plan_module(module, isa), lambda planned: planned.render()),
         "llir": Stage(emit, parse=lambda text: text.decode()),
-        BINARY: Stage(lambda text, _: codegen.compile_object(text, isa), parse=lambda image: image),
+        BINARY: Stage(compile_object, parse=lambda image: image),
     }
 
 
@@ -144,7 +151,7 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     symbol = str(metadata["symbol"])
     flag = f"{symbol}.failed"
     library = codegen.load(binary, [symbol, flag] if metadata["asserts"] else [symbol])
-    note_kernel(library, str(metadata["name"]), _caches[0] if _caches else None)
+    note_kernel(library, metadata, _caches[0] if _caches else None)
     return LoadedKernel(library, library.address(symbol), library.address(flag) if metadata["asserts"] else 0)
 
 

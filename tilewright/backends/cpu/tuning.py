@@ -51,6 +51,13 @@ COMBINING_WINDOW = 4096
 # An address of the window stands for so many elements of the tile. Measured: Sapphire Rapids that others used, 1M
 # elements in 8192 segments, blocks of 4096: with as many addresses as elements twice the time of one for four.
 COMBINING_SHARE = 4
+# Bytes of the sums that a thread keeps over its programs: half of a second cache. Measured: `python -m benchmarks.forms
+# --only segments`, one core of a Xeon with AMX that others used: 262,144 segments of 1M elements 0.8 of torch, 0.34
+# without.
+KEPT_SUMS_BYTES = 1 << 20
+# A kept sum stands for so many elements of a thread's tiles. Measured: 1M elements in 262,144 segments, in two halves
+# of a block: 0.85 of torch, 0.34 with twice the share, 0.72 with half of it.
+KEPT_SUMS_SHARE = 2
 # Bytes of a launch from which stores go past the caches. Measured: Zen 5, adding two vectors of 16M f32: 5.2 ms
 # through the caches, 4.0 ms past them (the command was not noted). The threshold itself is more than the last cache
 # of a chiplet, so that nothing is lost that would have been read back from it: half 1.01 (18), twice 1.02 (18).

@@ -16,9 +16,6 @@ class Declarations:
         isa: features of the target; gates every target intrinsic.
     """
 
-    emission_kind = "LineTablesOnly"
-    """Which debug information functions with a `debug_scope` get."""
-
     def __init__(self, isa: CpuFeatures) -> None:
         self.isa = isa
         self._declared: dict[str, str] = {}
@@ -93,13 +90,16 @@ class Declarations:
         return self.metadata(f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})")
 
     def debug_subprogram(self, name: str, path: str, line: int) -> str:
-        """A `DISubprogram` of a function defined at `line` of `path`; the first makes the compile unit."""
+        """A `DISubprogram` of a function defined at `line` of `path`; the first makes the compile unit.
+
+        Line directives alone: anything more makes the assembler for GPUs drop its optimisations.
+        """
         file = self.debug_file(path)
         if not self._unit:
             self._unit = f"!{len(self._metadata)}"
             self._metadata.append(
                 f"distinct !DICompileUnit(language: DW_LANG_Python, file: {file}, isOptimized: true, "
-                f"emissionKind: {self.emission_kind})"
+                "emissionKind: DebugDirectivesOnly)"
             )
         kind = self.metadata("!DISubroutineType(types: !{null})")
         number = f"!{len(self._metadata)}"

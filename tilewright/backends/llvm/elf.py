@@ -80,6 +80,19 @@ class ObjectFile:
             raise damaged("a name does not end")
         return self.strings[start:end].decode("utf-8", "backslashreplace")
 
+    def named(self, name: str) -> int | None:
+        """Index of the section of this name."""
+        strings = _contents(self.image, self.sections[_HEADER.unpack_from(self.image)[-1]])
+        wanted = name.encode() + b"\0"
+        rows = enumerate(self.sections)
+        return next((i for i, row in rows if strings[row.name : row.name + len(wanted)] == wanted), None)
+
+    def addends(self, index: int) -> dict[int, int]:
+        """For each place of a section that holds an address, how far that lies from the start of its section."""
+        tables = (row for row in self.sections if row.kind == _RELA and row.info == index)
+        rows = (row for table in tables for row in _rows(self.image, table, _RELOCATION))
+        return {offset: self.symbols[info >> 32][4] + addend for offset, info, addend in rows}
+
     def contents(self, index: int) -> bytes:
         """Bytes of a section that has some."""
         return _contents(self.image, self.sections[index])

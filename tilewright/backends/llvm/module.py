@@ -10,7 +10,8 @@ the target machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from tilewright.backends.llvm.control import ControlFlow
 from tilewright.backends.llvm.declarations import Declarations
@@ -46,7 +47,7 @@ class Function(ControlFlow):
         self._head = f"define {linkage}{' ' if linkage else ''}{ret.text} @{name}({', '.join(texts)}) {attrs}".rstrip()
         self._allocas: list[str] = []
         self._block, self._blocks = "entry", 0
-        self._scope = ""
+        self._scope = self.file = ""
 
     @property
     def isa(self) -> CpuFeatures:
@@ -60,13 +61,28 @@ class Function(ControlFlow):
 
     def debug_scope(self, file: str, line: int) -> None:
         """Attach debug info: the function is defined at `line` of `file`. Call before any instruction."""
-        self._scope = self.module.debug_subprogram(self.name, file, line)
+        self.file, self._scope = file, self.module.debug_subprogram(self.name, file, line)
         self.at(line, 0)
 
     def at(self, line: int, column: int) -> None:
         """Attribute the following instructions to a source position (no effect without `debug_scope`)."""
         if self._scope:
             self._dbg = f", !dbg {self.module.debug_location(line, column, self._scope)}"
+
+    def at_none(self) -> None:
+        """Attribute the following instructions to nothing."""
+        self._dbg = ""
+
+    @contextlib.contextmanager
+    def located(self, line: int) -> Iterator[None]:
+        """Inside, attribute instructions to a line; 0 for no other line than outside."""
+        outside = self._dbg
+        if line:
+            self.at(line, 0)
+        try:
+            yield
+        finally:
+            self._dbg = outside
 
     def render(self) -> str:
         """The definition as text."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.calls.calling import CALLS, calls_text
 from tilewright.backends.llvm.features import set_host_cache
-from tilewright.backends.nvidia import cubin, libdevice
+from tilewright.backends.nvidia import cubin, libdevice, registers
 from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, target_of
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
@@ -100,10 +100,12 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
         return kernel.llvm
 
     def assemble(text: str, metadata: dict[str, Any]) -> bytes:
-        made = cubin.assemble(
+        made = registers.assemble(
             text,
             arch,
             kernel=metadata["symbol"],
+            warps=metadata["block_warps"],
+            shared_bytes=metadata["shared"],
             max_registers=options.maxnreg,
             driver_major=driver.driver_major(),
         )

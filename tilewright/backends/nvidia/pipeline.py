@@ -2,7 +2,7 @@
 
 ::
 
-    tile IR --inline all--> --choose descriptors--> --assign layouts--> --pipeline loops-->
+    tile IR --inline all--> --sums of products--> --choose descriptors--> --assign layouts--> --pipeline loops-->
             --order memory, barriers--> laid-out tile IR
 """
 
@@ -29,6 +29,7 @@ from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.summed_products import multiply_for_sums
 
 
 def lay_out_module(
@@ -45,6 +46,7 @@ def lay_out_module(
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
     _note_cluster(module, options, decisions)
     _inline_everything(module)
+    multiply_for_sums(module)
     order_locks(module)
     choose_descriptors(module, arch, decisions)
     module = lay_out(module, options.block_warps, lambda op: plan_dot(op, options.block_warps, arch, decisions))

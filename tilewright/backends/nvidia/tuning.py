@@ -49,3 +49,13 @@ COPY_GROUPS = 8
 # exact products of f32, 2048 cubed, six tiles: 41.8 TFLOP/s on average with 2048, 40.7 with 1024, 39.7 with 512, 41.0
 # without a loop, which takes twice as long to compile.
 MULTIPLY_ADDS = 2048
+
+# --- registers -------------------------------------------------------------------------------------------
+
+# Blocks of so many warps get fewer registers where one more of them then fits, even beside others. Measured: H200,
+# masked reductions of rows with 16 warps, 32 registers (four blocks) for 33 to 40 (three): 1.09, 1.14, 1.06, 0.92 of
+# the speed; with 8 warps 0.99, 0.96; column sums with 4 warps 0.47 to 0.70.
+LARGE_BLOCK_WARPS = 16
+# And every block that would be alone, if that takes no more than this part of its registers. Measured: H200, layer norm
+# of f16, 8192 columns, 16 warps, 64 for 78 registers (two blocks for one): 1.58 of the speed.
+FEWER_REGISTERS = 1.35

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from tilewright.hl.dims import Axis
-from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Value, symbols, values, walk
+from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Subscript, Value, symbols, values, walk
 from tilewright.hl.symbols import Atom, Sym
 from tilewright.hl.tune import products
 from tilewright.hl.tune.facts import Facts, once
@@ -19,6 +19,8 @@ from tilewright.hl.tune.products import DYNAMIC, PRODUCTS, TileModel
 
 _PROGRAMS = 8  # programs per thread of a CPU
 _LEAST = 4096  # elements below which a tile is not made smaller to have more programs
+_OF_A_WARP = 512  # elements of a tile without products: 16 a thread
+_FEWER = 8  # times the elements of a tile where each program updates the same addresses atomically
 _GROUP = 8  # tiles of a column of products that follow each other on a GPU: they need the same columns
 
 
@@ -85,6 +87,8 @@ class _Chooser:
             least = min(size, _LEAST // self.whole())
             if self.products and self._has_parts(axis):
                 size, least = length(axis) or DYNAMIC, 1
+            elif not self.products and self._repeats(axis):
+                size *= _FEWER
             budget //= self._take(axis, max(self._shared(axis, size), least))
 
     def whole(self, axis: Axis | None = None) -> int:
@@ -131,6 +135,14 @@ class _Chooser:
             axis.offset in symbol.atoms() for inner in self.inner for symbol in symbols((inner.begin, inner.end))
         )
 
+    def _repeats(self, axis: Axis) -> bool:
+        """Whether programs along an axis update the same addresses atomically."""
+        return any(
+            not any(_is_of(entry, axis) for entry in node.args[1])
+            for node in self.nodes
+            if node.op.startswith("atomic_") and isinstance(node.args[0], HostTensor)
+        )
+
     def _take(self, axis: Axis, size: int) -> int:
         """Give an axis a size, a power of two that is no larger than its range; returns the size that it has."""
         if axis.slot is None and axis.shared is None:
@@ -158,6 +170,14 @@ def length(axis: Axis) -> int | None:
     return int(axis.end - axis.begin)
 
 
+def _is_of(entry: Subscript, axis: Axis) -> bool:
+    """Whether a subscript differs from tile to tile of an axis, as far as the program says."""
+    if isinstance(entry.what, Value):
+        return not entry.what.dims or _along(entry.what, axis)
+    found = symbols((entry.what, entry.offset))
+    return (entry.kind == "tile" and entry.what == axis.id) or any(axis.offset in one.atoms() for one in found)
+
+
 def _along(value: Value, axis: Axis) -> bool:
     return any(axis.size in dim.atoms for dim in value.dims)
 
@@ -178,9 +198,9 @@ def default_warps(facts: Facts) -> int:
     """Warps of a program: enough for the accumulators of its products, or for its largest tile."""
     sizes = _sizes(facts)
     if facts.has_product():
-        return 8 if any(products.held(graph, sizes) >= 1 << 14 for graph in facts.graphs) else 4
+        return max((products.warps(graph, sizes) for graph in facts.graphs), default=4)
     largest = max((_Chooser(facts, graph, sizes).whole() for graph in facts.graphs), default=1)
-    return min(16, max(1, _power(largest // 1024) * 4 if largest >= 1024 else 4))
+    return min(16, max(4, _power(largest // _OF_A_WARP)))
 
 
 @once

@@ -1,7 +1,8 @@
 """Tiles of kernels with products on a GPU: the cheapest by a count of multiplications, bytes and rounds of programs.
 
 A program's loop takes as long as its multiplications on the units of a processor, or as its loads and stores from the
-cache of the device, whichever is longer, and never less than the latency of a step. Programs run in rounds of one per
+cache of the device, whichever is longer, and never less than the latency of a step; work on elements between products
+comes on top of that, of which two programs that share a processor hide a half. Programs run in rounds of one per
 processor. Among the tiles whose accumulators fit the registers and of which two steps fit the shared memory, the tile
 with the least product of both is taken.
 """
@@ -26,6 +27,9 @@ _BYTES = 48  # bytes a cycle that reach a processor
 _LATENCY = 250  # cycles of the shortest step
 _ROW = 128  # bytes of a row of operands in shared memory
 _LARGEST = (128, 256)  # rows and columns of an accumulator
+_LANES = 128  # elements a cycle that a processor computes
+_HALF = 1 << 14  # elements of accumulators of which a processor holds those of two programs
+_VIEWS = frozenset(("permute", "transpose", "t", "view", "reshape", "expand", "unsqueeze", "squeeze", "full", "sym"))
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,13 @@ class Body:
         axes: the axes of the loops around them, without the grid's.
         products: products of matrices.
         accesses: loads and stores.
+        others: results of what computes elements.
     """
 
     axes: tuple[Axis, ...]
     products: list[Node] = field(default_factory=list)
     accesses: list[Node] = field(default_factory=list)
+    others: list[Value] = field(default_factory=list)
 
 
 def bodies(region: Region, axes: tuple[Axis, ...] = (), into: Body | None = None) -> Iterator[Body]:
@@ -51,6 +57,8 @@ def bodies(region: Region, axes: tuple[Axis, ...] = (), into: Body | None = None
             body.products.append(node)
         elif node.op in ("load", "store"):
             body.accesses.append(node)
+        elif not node.regions and node.op not in _VIEWS:
+            body.others.extend(node.outs)
         for inner in node.regions:
             loop = node.op == "loop"
             yield from bodies(inner, (*axes, *node.kwargs["axes"]) if loop else axes, None if loop else body)
@@ -139,7 +147,10 @@ class TileModel:
             if left.dtype.itemsize <= 2:
                 slower = max(1.0, _ROWS / rows)
             units += slower * rows * columns * depth / _RATE[left.dtype.itemsize]
-        return max(units, loaded(body, sizes, stores=True) / _BYTES)
+        heavy = max(units, loaded(body, sizes, stores=True) / _BYTES)
+        light = computed(body, sizes) / _LANES
+        hidden = 0.5 * min(heavy, light) if _held(self.bodies, sizes) <= _HALF else 0.0
+        return heavy + light - hidden
 
     def _trips(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
         return math.prod(-(-(self.length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
@@ -159,13 +170,24 @@ def loaded(body: Body, sizes: Mapping[Atom, int], stores: bool = False) -> int:
     )
 
 
+def computed(body: Body, sizes: Mapping[Atom, int]) -> int:
+    """Elements that one turn of a body computes besides its products; none where it has no products."""
+    return sum(elements(value.dims, sizes) for value in body.others) if body.products and body.axes else 0
+
+
 def _held(found: list[Body], sizes: Mapping[Atom, int]) -> int:
     return sum(elements(product.out.dims, sizes) for body in found for product in body.products)
 
 
-def held(graph: Graph, sizes: Mapping[Atom, int]) -> int:
-    """Elements of the results of all products of a loop."""
-    return _held(list(bodies(graph.loop.regions[0])), sizes)
+def warps(graph: Graph, sizes: Mapping[Atom, int]) -> int:
+    """Warps for the accumulators of a loop: few where two programs share a processor."""
+    found = list(bodies(graph.loop.regions[0]))
+    return 8 if _held(found, sizes) >= _HALF + _shares(found, sizes) else 4
+
+
+def _shares(found: list[Body], sizes: Mapping[Atom, int]) -> bool:
+    """Whether two programs share a processor, as there is work on elements between products."""
+    return _held(found, sizes) <= _HALF and any(computed(body, sizes) > 0 for body in found)
 
 
 def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
@@ -173,4 +195,5 @@ def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
     found = list(bodies(graph.loop.regions[0]))
     inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
     outside = sum(loaded(body, sizes) for body in found if not body.axes)
-    return max(1, min(4, (shared - outside) // inside)) if inside else 1
+    room = shared // (1 + _shares(found, sizes))
+    return max(1, min(4, (room - outside) // inside)) if inside else 1

@@ -11,10 +11,12 @@ from typing import Any
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.trace.host import Traced
-from tilewright.hl.tune.facts import RANGE_KEYS, Facts
+from tilewright.hl.tune.facts import RANGE_KEYS, Facts, extent
 from tilewright.hl.tune.fragments import Fragment
 from tilewright.hl.tune.keys import ALIASES, KEYS, LARGEST_TILE, Key, ListKey, in_words
 from tilewright.hl.tune.machine import machine_of
+
+MOST_TURNS = 8  # of a loop that a search unrolls
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,30 @@ class ConfigSpec:
             if flat[widest] == 1:
                 break
             flat[widest] //= 2
-        return self.unflatten(flat)
+        return self.unflatten(self._rolled(flat))
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
         """The configurations that differ from one by one step of one choice."""
         flat, found = self.flatten(config), []
         for at, choice in enumerate(self.choices):
             for value in choice.fragment.neighbors(flat[at]) if choice.searched else ():
-                changed = [*flat[:at], value, *flat[at + 1 :]]
+                changed = self._rolled([*flat[:at], value, *flat[at + 1 :]])
                 if self.facts.largest_tile(self._together(changed))[0] <= LARGEST_TILE:
                     found.append(self.unflatten(changed))
         own = self.normalize(config)
         return [near for near in dict.fromkeys(found) if near != own]
+
+    def _rolled(self, flat: list[Any]) -> list[Any]:
+        """Choices that unroll no loop of many turns: its code would take minutes to compile."""
+        config, entries = self._together(flat), self.facts.entries.get("static_ranges", ())
+        sizes = config.get("block_sizes", ())
+        for at, choice in enumerate(self.choices):
+            if choice.key == "static_ranges" and choice.at is not None:
+                axis = self.facts.axis(entries[choice.at])
+                block = axis.block if axis.slot is None else sizes[axis.slot]
+                turns = (extent(axis) or 0) // block if type(block) is int else MOST_TURNS + 1
+                flat[at] = flat[at] and turns <= MOST_TURNS
+        return flat
 
     # --- checking ------------------------------------------------------------------------------------
 

@@ -27,20 +27,21 @@ class Builtin:
     Args:
         code: the machine code.
         miss: called for every call that is not known, with the same arguments.
+        is_run: take the arguments of `CompiledKernel.run`.
 
     Attributes:
         call: the built-in function, `call(grid, *args, **kwargs)`.
         machine: the code.
     """
 
-    def __init__(self, code: Machine, miss: Callable[..., Any]) -> None:
+    def __init__(self, code: Machine, miss: Callable[..., Any], *, is_run: bool = False) -> None:
         self._words = (ctypes.c_int64 * t.STATE_WORDS)()
         self._state = _State(ctypes.addressof(self._words))
         self._state.kept = [self._words, code, miss, None, []]
         self._words[t.STATE_MISS] = id(miss)
         self._words[t.STATE_SHARED] = ctypes.addressof(code.shared)
         self.machine = code
-        self.call = code.function(self._state)
+        self.call = code.function(self._state, is_run=is_run)
 
     @property
     def _entries(self) -> list[Any]:
@@ -144,7 +145,7 @@ def _words(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
-def make_builtin(miss: Callable[..., Any]) -> Builtin | None:
+def make_builtin(miss: Callable[..., Any], *, is_run: bool = False) -> Builtin | None:
     """A launch function that calls `miss` for what it does not know; None where there can be none."""
     found = machine(SmallObjects())
-    return None if found is None else Builtin(found, miss)
+    return None if found is None else Builtin(found, miss, is_run=is_run)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.llvm.calls import tables as t
-from tilewright.compile.specialize import Param, Path
+from tilewright.compile.specialize import Param, Path, Specialization
 from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, are_gradients_refused, is_recorded, read
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.bind import Call
@@ -74,6 +74,11 @@ class _Columns:
             if exact:
                 self._at = (t.SAME_OBJECT, self._constant(value), 0)
             self._runtime(value, param, path)
+
+    def slots(self, specialization: Specialization) -> list[tuple[int, bool]]:
+        """The column of each run-time parameter, and whether its value is an address."""
+        rows = [self.of[path] for path in specialization.runtime_paths]
+        return [(row, self.rows[row].kind in (t.TENSOR, t.ADDRESS, t.WORD)) for row in rows]
 
     # --- constants ------------------------------------------------------------------------------------
 
@@ -216,6 +221,26 @@ def columns_of(
         return None
 
 
+def columns_of_run(machine: Machine, specialization: Specialization, args: Sequence[Any]) -> t.Known | None:
+    """A call of `CompiledKernel.run` as machine code remembers it; what is passed for constants does not count.
+
+    Args:
+        machine: the code that will be told.
+        specialization: of the kernel.
+        args: an argument for every parameter.
+    """
+    types = dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
+    table = _Columns(machine, types)
+    try:
+        for path in types:
+            (index,) = path
+            param = Param(index, specialization.names[index], is_constexpr=False, specialize=False)
+            table.describe(args[index], param, path, (t.ARGUMENT, 0, index + 1))
+    except Exception:  # as in `columns_of`; ValueError for a part of a tuple
+        return None
+    return t.Known((), len(args), table.rows, table.slots(specialization), None, ())
+
+
 def _known(
     machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str]
 ) -> t.Known:
@@ -244,11 +269,7 @@ def _known(
         if param.name not in given and (not is_lasting(value) or any(path[0] == param.index for path in types)):
             raise _Refused
     meta = {name: None if name in given else value for name, value in call.by_name().items()}
-    slots = []
-    for path in specialization.runtime_paths:
-        row = table.of[path]
-        slots.append((row, table.rows[row].kind in (t.TENSOR, t.ADDRESS, t.WORD)))
-    return t.Known(tuple(kwargs), len(args) + len(kwargs), table.rows, slots, meta, names)
+    return t.Known(tuple(kwargs), len(args) + len(kwargs), table.rows, table.slots(specialization), meta, names)
 
 
 def _alignment(address: int) -> int:

@@ -26,7 +26,7 @@ from tilewright.compile.grid import grid3
 from tilewright.devices.arrays import is_recorded
 from tilewright.launch.subscript import Subscript, subscript_by
 
-_FASTCALL_KEYWORDS = 0x82
+_FASTCALL, _FASTCALL_KEYWORDS = 0x80, 0x82
 _DLTENSOR_FROM_OBJECT = 5  # word of DLPackExchangeAPI (dlpack.h 1.3): after version, previous and two functions more
 _SHIM = ("data_ptr", "dtype", "device_type", "device_index")  # aoti_torch_get_...: words from SHARED_DATA on
 _REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # bool c10::TensorImpl::requires_grad() const
@@ -45,20 +45,27 @@ class Machine(Record):
     """The loaded code.
 
     Args:
-        method: what Python makes built-in functions of.
+        method: what Python makes launch functions of.
+        run: what it makes `CompiledKernel.run` of.
         shared: the words of the process.
         kept: alive.
     """
 
     method: _MethodDef
+    run: _MethodDef
     shared: Any
     kept: Any
 
-    def function(self, state: int) -> Callable[..., Any]:
-        """A built-in function whose `self` is `state`, a subclass of int that is the address of its table."""
+    def function(self, state: int, *, is_run: bool = False) -> Callable[..., Any]:
+        """A built-in function whose `self` is `state`, a subclass of int that is the address of its table.
+
+        Args:
+            state: of the function.
+            is_run: take the arguments of `CompiledKernel.run`.
+        """
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        made: Callable[..., Any] = make(ctypes.addressof(self.method), state, None)
+        made: Callable[..., Any] = make(ctypes.addressof(self.run if is_run else self.method), state, None)
         return made
 
     def tensor_key(self, tensor: Any) -> int | None:
@@ -93,6 +100,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
     except TilewrightError:  # a system whose loader gives no symbols of the interpreter
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
+    run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
     shared = (ctypes.c_int64 * t.SHARED_WORDS)()
     objects = {
         t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
@@ -101,7 +109,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
     for word, thing in objects.items():
         shared[word] = id(thing)
     subscript_by(library.address("tw_subscript"))
-    return Machine(method, shared, library)
+    return Machine(method, run, shared, library)
 
 
 def _is_as_expected() -> bool:

@@ -1,10 +1,12 @@
-"""When a kernel reads or writes memory that is not there, the process dies with the name of the kernel and the program.
+"""When a kernel reads or writes memory that is not there, the process dies naming kernel, program and source line.
 
-    SIGSEGV --> tw_on_fault: is the instruction in the code of a kernel? then print which, and which program it was at;
+    SIGSEGV --> tw_on_fault: is the instruction in the code of a kernel? then print which, at which program and line;
                 in any case the action that was there before takes over, as if nothing had been
 
 Kernels keep the number of the program that they are at in their frames, behind a word that tells the place (`abi`). The
-handler looks for it from the stack pointer upwards. Linux alone: elsewhere processes die as silently as they would.
+handler looks for it from the stack pointer upwards. Lines come from a table made when the kernel was compiled: an
+instruction that computes and reads at once has the line of the load. Linux alone: elsewhere processes die as silently
+as they would.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import ctypes
 import sys
 import threading
 import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilewright.backends.cpu.abi import FRAME_MARK
 from tilewright.backends.llvm.codegen import Library, load_helper
@@ -28,20 +32,62 @@ _ADDRESS = 16
 _ACTION_BYTES = 160  # of `struct sigaction`, or more
 _SIGSEGV, _SA_SIGINFO, _SA_ONSTACK = 11, 0x4, 0x08000000
 _MASK_BYTES = 128
+_WORDS = 6  # of a row: start and end of the code, name, lines and how many, file
 _MOST_WORDS = 1 << 20  # of the stack between the fault and the kernel's frame
 
 _MESSAGE = (
-    "\\0ATilewright: kernel %s, program %lld, accessed the address %p, which is not there.\\0A"
-    "hint: a mask may be missing; with TILEWRIGHT_INTERPRET=1 the access is found and its line is named\\0A\\00"
+    "\\0ATilewright: kernel %s, program %lld, accessed the address %p, which is not there.\\0A\\00",
+    "  at or near line %d of %s\\0A\\00",
+    "hint: a mask may be missing; with TILEWRIGHT_INTERPRET=1 the access is found and its line is named\\0A\\00",
 )
 
 _IR = """
-@tw_faults = global [2 x i64] zeroinitializer, align 64      ; how many kernels, and where: start, end, name
+@tw_faults = global [2 x i64] zeroinitializer, align 64      ; how many kernels, and where their rows are
 @tw_before = global [{action} x i8] zeroinitializer, align 64
-@tw_message = private constant [{length} x i8] c"{message}"
+@tw_message.0 = private constant [{length0} x i8] c"{message0}"
+@tw_message.1 = private constant [{length1} x i8] c"{message1}"
+@tw_message.2 = private constant [{length2} x i8] c"{message2}"
 
 declare i32 @dprintf(i32, ptr, ...)
 declare i32 @sigaction(i32, ptr, ptr)
+
+; The line of an instruction of a kernel: that of the last entry that is not behind it; 0 for another instruction.
+define internal i32 @tw_line(ptr %row, i64 %pc) nounwind {{
+entry:
+  %start = load i64, ptr %row
+  %end.p = getelementptr i64, ptr %row, i64 1
+  %end = load i64, ptr %end.p
+  %lines.p = getelementptr i64, ptr %row, i64 3
+  %lines = load ptr, ptr %lines.p
+  %count.p = getelementptr i64, ptr %row, i64 4
+  %count = load i64, ptr %count.p
+  %above = icmp uge i64 %pc, %start
+  %below = icmp ult i64 %pc, %end
+  %inside = and i1 %above, %below
+  %offset = sub i64 %pc, %start
+  br i1 %inside, label %look, label %none
+look:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %entered ]
+  %line = phi i32 [ 0, %entry ], [ %line.1, %entered ]
+  %all = icmp uge i64 %i, %count
+  br i1 %all, label %found, label %next
+next:
+  %at = mul i64 %i, 2
+  %from.p = getelementptr i32, ptr %lines, i64 %at
+  %from = load i32, ptr %from.p
+  %from.wide = zext i32 %from to i64
+  %behind = icmp ugt i64 %from.wide, %offset
+  br i1 %behind, label %found, label %entered
+entered:
+  %line.p = getelementptr i32, ptr %from.p, i64 1
+  %line.1 = load i32, ptr %line.p
+  %i.1 = add i64 %i, 1
+  br label %look
+found:
+  ret i32 %line
+none:
+  ret i32 0
+}}
 
 define void @tw_on_fault(i32 %number, ptr %info, ptr %context) nounwind {{
 entry:
@@ -57,13 +103,11 @@ look:
   %all = icmp uge i64 %i, %count
   br i1 %all, label %done, label %row
 row:
-  %at = mul i64 %i, 3
+  %at = mul i64 %i, {words}
   %start.p = getelementptr i64, ptr %rows, i64 %at
   %start = load i64, ptr %start.p
   %end.p = getelementptr i64, ptr %start.p, i64 1
   %end = load i64, ptr %end.p
-  %name.p = getelementptr i64, ptr %start.p, i64 2
-  %name = load ptr, ptr %name.p
   %above = icmp uge i64 %pc, %start
   %below = icmp ult i64 %pc, %end
   %inside = and i1 %above, %below
@@ -72,7 +116,8 @@ next:
   %i.1 = add i64 %i, 1
   br label %look
 
-found:
+found:                      ; without a line of its own it is that of the nearest call that the kernel waits for
+  %own = call i32 @tw_line(ptr %start.p, i64 %pc)
   %sp.p = getelementptr i8, ptr %context, i64 {sp}
   %sp = load i64, ptr %sp.p
   %sp.8 = and i64 %sp, -8
@@ -80,12 +125,17 @@ found:
   br label %scan
 scan:
   %w = phi i64 [ 0, %found ], [ %w.1, %scan.next ]
+  %line = phi i32 [ %own, %found ], [ %line.1, %scan.next ]
   %word.p = getelementptr i64, ptr %stack, i64 %w
   %word = load volatile i64, ptr %word.p
   %w.1 = add i64 %w, 1
   %marked = icmp eq i64 %word, {mark}
   br i1 %marked, label %say, label %scan.next
 scan.next:
+  %call = sub i64 %word, 1
+  %caller = call i32 @tw_line(ptr %start.p, i64 %call)
+  %known = icmp ne i32 %line, 0
+  %line.1 = select i1 %known, i32 %line, i32 %caller
   %far = icmp uge i64 %w.1, {most}
   br i1 %far, label %done, label %scan
 say:
@@ -93,7 +143,18 @@ say:
   %program = load volatile i64, ptr %program.p
   %address.p = getelementptr i8, ptr %info, i64 {address}
   %address = load ptr, ptr %address.p
-  %said = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message, ptr %name, i64 %program, ptr %address)
+  %name.p = getelementptr i64, ptr %start.p, i64 2
+  %name = load ptr, ptr %name.p
+  %said.0 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.0, ptr %name, i64 %program, ptr %address)
+  %placed = icmp ne i32 %line, 0
+  br i1 %placed, label %place, label %hint
+place:
+  %file.p = getelementptr i64, ptr %start.p, i64 5
+  %file = load ptr, ptr %file.p
+  %said.1 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.1, i32 %line, ptr %file)
+  br label %hint
+hint:
+  %said.2 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.2)
   br label %done
 
 done:                                     ; the instruction runs again, and what was to happen happens
@@ -109,9 +170,11 @@ def faults_text(triple: str) -> str | None:
     if registers is None:
         return None
     sp, pc = registers
+    messages = {f"message{i}": text for i, text in enumerate(_MESSAGE)}
+    lengths = {f"length{i}": len(text) - 2 * text.count("\\") for i, text in enumerate(_MESSAGE)}
     text = _IR.format(
-        sp=sp, pc=pc, address=_ADDRESS, mark=FRAME_MARK, most=_MOST_WORDS, action=_ACTION_BYTES, message=_MESSAGE,
-        length=len(_MESSAGE) - 2 * _MESSAGE.count("\\"),
+        sp=sp, pc=pc, address=_ADDRESS, mark=FRAME_MARK, most=_MOST_WORDS, action=_ACTION_BYTES, words=_WORDS,
+        **messages, **lengths,
     )  # fmt: skip
     return f'target triple = "{triple}"\n{text}'
 
@@ -126,9 +189,9 @@ class Faults:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._words = (ctypes.c_int64 * 2).from_address(library.address("tw_faults"))
-        self._tables = [(ctypes.c_int64 * 192)()]  # the last one counts; a handler may be reading another
+        self._tables = [(ctypes.c_int64 * (64 * _WORDS))()]  # the last one counts; a handler may be reading another
         self._free: list[int] = []
-        self._names: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        self._kept: dict[int, tuple[Any, ...]] = {}
         self._lock = threading.RLock()  # the collector may drop a kernel while another is added
         self._words[1] = ctypes.addressof(self._tables[0])
 
@@ -141,24 +204,28 @@ class Faults:
         sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
         sigaction(_SIGSEGV, ctypes.addressof(action), self._library.address("tw_before"))
 
-    def add(self, code: Library, name: str) -> None:
-        """Know the kernel `name` as long as its code lives."""
+    def add(self, code: Library, name: str, lines: Sequence[int] = (), file: str = "") -> None:
+        """Know the kernel `name` as long as its code lives; `lines` are as `linetable.lines_of` has them, of `file`."""
         extent = code.extent
         if extent is None:  # loaded by LLVM, which does not say where
             return
         with self._lock:
             row = self._free.pop() if self._free else self._words[0]
-            self._names[row] = ctypes.create_string_buffer(name.encode())
-            table = self._table(row)
-            table[3 * row + 2] = ctypes.addressof(self._names[row])
-            table[3 * row], table[3 * row + 1] = extent
+            texts = [ctypes.create_string_buffer(text.encode("utf-8", "replace")) for text in (name, file)]
+            entries = (ctypes.c_int32 * len(lines))(*lines)
+            self._kept[row] = (*texts, entries)
+            title, source = map(ctypes.addressof, texts)
+            words = (*extent, title, ctypes.addressof(entries), len(lines) // 2, source)
+            table, at = self._table(row), _WORDS * row
+            table[at + 1 : at + _WORDS] = list(words[1:])
+            table[at] = words[0]
             self._words[0] = max(self._words[0], row + 1)
         weakref.finalize(code, self._remove, row).atexit = False
 
     def _table(self, row: int) -> ctypes.Array[ctypes.c_int64]:
         """The table, with room for a row."""
         table = self._tables[-1]
-        if 3 * row < len(table):
+        if _WORDS * row < len(table):
             return table
         larger = (ctypes.c_int64 * (2 * len(table)))(*table)
         self._tables.append(larger)
@@ -168,7 +235,7 @@ class Faults:
     def _remove(self, row: int) -> None:
         with self._lock:
             table = self._tables[-1]
-            table[3 * row] = table[3 * row + 1] = 0
+            table[_WORDS * row : _WORDS * row + 2] = [0, 0]
             self._free.append(row)
 
 
@@ -176,19 +243,19 @@ _lock = threading.Lock()
 _faults: list[Faults | None] = []
 
 
-def note_kernel(code: Library, name: str, cache: ByteCache | None) -> None:
+def note_kernel(code: Library, metadata: Mapping[str, Any], cache: ByteCache | None) -> None:
     """Let the handler know a kernel; the first one installs it.
 
     Args:
         code: the loaded kernel.
-        name: what users call it.
+        metadata: its name, and the lines of its code in their file.
         cache: where to look for the handler's object, and where to keep it.
     """
     with _lock:
         if not _faults:
             _faults.append(_load(cache))
     if _faults[0] is not None:
-        _faults[0].add(code, name)
+        _faults[0].add(code, str(metadata["name"]), metadata.get("lines") or (), str(metadata.get("file") or ""))
 
 
 def _load(cache: ByteCache | None) -> Faults | None:

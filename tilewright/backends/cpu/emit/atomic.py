@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
-from tilewright.backends.cpu.emit.combined import Window, plan_combining
+from tilewright.backends.cpu.emit.combined import LANES_BYTES, Window, llvm_order
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
+from tilewright.backends.cpu.plan.combining import Combining
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.cpu.plan.subjects import COMBINED
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import I1, V, const, zero
+from tilewright.backends.llvm.types import I1, I64, V, const, zero
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 
-_ORDERS = {"relaxed": "monotonic"}
 # Operands after the pointer and before the mask.
 _VALUES: dict[type[Operation], int] = {AtomicRMWOp: 1, AtomicCASOp: 2, AtomicLoadOp: 0, AtomicStoreOp: 1}
 
@@ -37,10 +38,13 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
     assert op is not None
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
     if isinstance(op, AtomicRMWOp):
-        size = ev.decisions.note(COMBINED, op, plan_combining(sink, ev))
-        if size is not None:
+        plan = ev.decisions.note(COMBINED, op, step.detail)
+        if plan is not None:
             ev.enter(Nest())
-            _emit_combined(ev, step, chunking, Window(ev, op, size, _order(op)))
+            window = low.windows.get(op) or _window(ev, plan, const(I64, plan.size))
+            _emit_combined(ev, step, chunking, window)
+            if op not in low.windows:
+                window.finish()
             return
 
     def chunk(values: list[V]) -> None:
@@ -69,13 +73,31 @@ def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window
             f.if_else(f.reduce("and", values[2]), lambda: all_of(values[:2]), lambda: all_of(values))
 
     for_each_chunk(ev, step.sinks[0], chunking, chunk)
-    window.finish()
 
 
-def _order(op: Operation) -> str:
-    """LLVM's name of an operation's memory order."""
-    order = str(op.attr_values()["sem"])  # type: ignore[attr-defined]
-    return _ORDERS.get(order, order)
+def _window(ev: Evaluator, plan: Combining, size: V) -> Window:
+    """The empty window of a sum."""
+    t = storage(ir_name(element_type(plan.op.results[0].type)))
+    base = ev.f.gep(ev.scalar(plan.base), ev.poly(plan.offset))
+    sums = ev.f.alloca(t, plan.size) if plan.kept is None else ev.f.gep(ev.arena, plan.kept.offset)
+    return Window(ev.f, plan.op, base, sums, size)
+
+
+def begin_range(low: FunctionLowering, programs: V) -> None:
+    """Empty windows of the sums that are kept over a range of so many programs."""
+    f = low.f
+    low.ev.enter(Nest())
+    for plan in low.plan.sums:
+        t = storage(ir_name(element_type(plan.op.results[0].type)))
+        wanted = f.lshr(f.mul(programs, plan.elements), tuning.KEPT_SUMS_SHARE.bit_length() - 1)
+        size = f.intrinsic("smin", wanted, const(I64, tuning.KEPT_SUMS_BYTES // t.bytes))
+        low.windows[plan.op] = _window(low.ev, plan, f.and_(size, -LANES_BYTES // t.bytes))
+
+
+def end_range(low: FunctionLowering) -> None:
+    """Bring the sums that were kept to memory."""
+    for window in low.windows.values():
+        window.finish()
 
 
 def emit_scalar_atomic(low: FunctionLowering, step: Step) -> V | None:
@@ -89,7 +111,7 @@ def _one(f: Function, op: Operation, operands: list[V]) -> V | None:
     count = _VALUES[type(op)]
     pointer, values, rest = operands[0], operands[1 : 1 + count], operands[1 + count :]
     mask = rest[0] if rest else const(I1, 1)
-    order = _order(op)
+    order = llvm_order(op)
     if isinstance(op, AtomicStoreOp):
         with f.if_(mask):
             _store(f, pointer, values[0], order)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
+from tilewright.backends.cpu.emit.combined import Window
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.module import LoopModule
 from tilewright.backends.cpu.plan.steps import BlockPlan, FunctionPlan, Step
@@ -91,6 +92,7 @@ class FunctionLowering:
         ev: values of the function.
         trips: number of the current trip of loops that keep packed operands.
         joined: the trips that the current one stands for, of loops whose trips are joined.
+        windows: of atomic sums that are kept over the programs of a range.
         leave: label behind the programs of the kernel, for what may end them early.
     """
 
@@ -103,6 +105,7 @@ class FunctionLowering:
         self.pids, self.grid = pids, grid
         self.trips: dict[Operation, V] = {}
         self.joined: dict[Operation, JoinedTrips] = {}
+        self.windows: dict[Operation, Window] = {}
         self.ev = Evaluator(f, arena, plan.facts, decisions=plan.decisions)
 
     @property

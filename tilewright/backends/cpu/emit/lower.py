@@ -26,6 +26,7 @@ from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowerin
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
 from tilewright.backends.cpu.emit.groups import emit_group
 from tilewright.backends.cpu.emit.nontemporal import fence
+from tilewright.backends.cpu.emit.places import at_line_of, begin
 from tilewright.backends.cpu.plan.module import LoopModule, plan_module
 from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
@@ -49,6 +50,7 @@ class CpuProgram:
         asserts: messages of `tl.device_assert`; the exported i32 `<symbol>.failed` holds 1 + the number of the first
             that failed, or 0.
         decisions: records of what was done to the kernel, and why.
+        file: the source of the kernel, whose lines its accesses to memory have; or "".
     """
 
     llvm: str
@@ -56,6 +58,7 @@ class CpuProgram:
     scratch_bytes: int
     asserts: list[str] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    file: str = ""
 
 
 def lower_module(module: ModuleOp, isa: CpuFeatures, options: Options | None = None) -> CpuProgram:
@@ -79,12 +82,12 @@ def emit_module(loops: LoopModule, isa: CpuFeatures, options: Options | None = N
     state = ModuleLowering(module, loops, options, _emit_step)
     kernel = loops.kernel
     symbol = safe_name(kernel.function.symbol)
-    _emit_kernel(state, kernel, symbol)
+    file = _emit_kernel(state, kernel, symbol)
     while state.wanted:
         _emit_callee(state, state.wanted.pop())
     frame = state.frame(kernel.function.symbol)
     decisions = [record for plan in loops.plans.values() for record in plan.decisions.records()]
-    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions)
+    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions, file)
 
 
 _STEPS: dict[str, Callable[[FunctionLowering, Step], None]] = {
@@ -107,9 +110,12 @@ _SINKS: dict[str, Callable[[FunctionLowering, Step], None]] = {
 def _emit_step(low: FunctionLowering, step: Step) -> None:
     """Emit one step of a plan."""
     if step.kind == "group":
-        _SINKS.get(step.sinks[0].kind, emit_group)(low, step)
+        sink = step.sinks[0]
+        with at_line_of(low.f, sink.op if sink.kind in _SINKS else None):
+            _SINKS.get(sink.kind, emit_group)(low, step)
     else:
-        _STEPS[step.kind](low, step)
+        with at_line_of(low.f, step.op if step.kind in ("scalar", "dot") else None):
+            _STEPS[step.kind](low, step)
 
 
 # --- functions --------------------------------------------------------------------------------------
@@ -121,9 +127,10 @@ def _slot_type(name: str) -> T:
     return I64 if t.is_int else t
 
 
-def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None:
-    """The range function."""
+def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
+    """The range function; gives the file of its source."""
     f = state.module.function(symbol, VOID, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind")
+    file = begin(f, plan.function)
     lo, hi, slots, arena, stop = f.args
     parameters = plan.function.body.blocks[0].args
     grid64 = [f.load(I64, f.gep(slots, 8 * (len(parameters) + axis))) for axis in range(3)]
@@ -135,6 +142,7 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     low.ev.programs = f.mul(f.mul(grid64[0], grid64[1]), grid64[2])
     scalar.hoist_invariants(low)
     amx = dot_lowering.begin_range(low)
+    atomic.begin_range(low, f.sub(hi, lo))
     x = f.op("urem", lo, grid64[0])
     rest = f.op("udiv", lo, grid64[0])
     first = [x, f.op("urem", rest, grid64[1]), f.op("udiv", rest, grid64[1])]
@@ -154,9 +162,11 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> None
     f.br(leave)
     f.start(leave)
     dot_lowering.end_range(low, amx)
+    atomic.end_range(low)
     if low.ev.streamed:
         fence(f)
     f.ret()
+    return file
 
 
 def _leave_when_told(f: Function, stop: V, leave: str) -> None:

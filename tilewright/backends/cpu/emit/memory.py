@@ -22,6 +22,7 @@ from tilewright.analysis.affine import Form, PointerForm, Poly
 from tilewright.analysis.constants import constant_elements
 from tilewright.analysis.index import Coord, Index
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.places import at_line_of
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
@@ -262,10 +263,11 @@ def load_tile(ev: Values, op: Operation, index: Index) -> V:
     address = address_of(ev, op.operands[0], index)
     mask = ev.eval(op.operands[1], index) if len(op.operands) > 1 else None
     other = ev.eval(op.operands[2], index) if len(op.operands) > 2 else None
-    if name != "i1":
-        return _read(ev, storage(name), address, mask, other)
-    byte = _read(ev, I8, address, mask, None if other is None else store_bool(ev.f, other))
-    return load_bool(ev.f, byte)
+    with at_line_of(ev.f, op):
+        if name != "i1":
+            return _read(ev, storage(name), address, mask, other)
+        byte = _read(ev, I8, address, mask, None if other is None else store_bool(ev.f, other))
+        return load_bool(ev.f, byte)
 
 
 def read_scratch(ev: Values, buffer: Buffer, index: Index, name: str) -> V:
@@ -365,7 +367,8 @@ def store_tile(ev: Values, sink: Sink, index: Index, values: Sequence[V]) -> Non
     assert isinstance(element, TilePointerType)
     if value.type.elem == "i1" and pointee_bytes(pointer.type) == 1:
         value = store_bool(ev.f, value)
-    _write(ev, value, address, values[1] if len(values) > 1 else None)
+    with at_line_of(ev.f, sink.op):
+        _write(ev, value, address, values[1] if len(values) > 1 else None)
 
 
 def write_scratch(ev: Values, buffer: Buffer, index: Index, value: V, name: str) -> None:

@@ -21,6 +21,7 @@ from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
 from tilewright.backends.cpu.lowering import REFUSED
 from tilewright.backends.cpu.plan.coalesce import Coalescing, plan_coalescing
+from tilewright.backends.cpu.plan.combining import Combining, plan_combining
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot import describe
 from tilewright.backends.cpu.plan.dot_operands import (
@@ -75,7 +76,7 @@ class FunctionContext:
         must_place: loads whose value must be taken at their place, because memory may change before it is used, and
             carried tiles that need a detour (see `Replan`).
         where: position and block of every load.
-        caches: packed operands kept between programs.
+        caches, sums: packed operands, and atomic sums, kept between programs.
         decisions: what planners have answered.
     """
 
@@ -91,6 +92,7 @@ class FunctionContext:
         self.must_place = must_place
         self.where: dict[Operation, tuple[Block, float]] = {}
         self.caches: list[PackCache] = []
+        self.sums: list[Combining] = []
         self.decisions = Decisions()
 
     def _is_address(self, value: SSAValue) -> bool:
@@ -124,6 +126,14 @@ class FunctionContext:
         self.caches.append(cache)
         self.new_buffer(cache.panels)
         self.new_buffer(cache.state)
+
+    def combined(self, atomic: Operation) -> Answer[Combining]:
+        """How an atomic is combined; sums that a thread keeps have memory for its whole range of programs."""
+        answer = plan_combining(atomic, self.analysis)
+        if isinstance(answer, Yes) and answer.plan.kept is not None:
+            self.sums.append(answer.plan)
+            self.new_buffer(answer.plan.kept)
+        return answer
 
     def new_buffer(self, buffer: Buffer) -> Buffer:
         """Note a buffer as one of the function's."""
@@ -248,7 +258,8 @@ class Collector:
         """A store or an atomic."""
         if is_tile(op.operands[0]):
             kind = "atomic" if is_atomic(op) else "store"
-            self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+            step = self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+            step.detail = self.context.combined(op) if kind == "atomic" else None
         else:
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
 

@@ -63,7 +63,15 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
             continue
         decisions.extend(context.decisions)
         plan = FunctionPlan(
-            function, blocks, facts, context.buffers, arguments, returns, context.caches, decisions=decisions
+            function,
+            blocks,
+            facts,
+            context.buffers,
+            arguments,
+            returns,
+            context.caches,
+            context.sums,
+            decisions=decisions,
         )
         allocate(plan)
         return plan

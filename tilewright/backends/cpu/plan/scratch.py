@@ -31,10 +31,10 @@ def allocate(plan: FunctionPlan) -> None:
         lives.block(block)
     for buffer in plan.returns.values():
         lives.touch(buffer, lives.now + 1)
-    for cache in plan.caches:  # kept from program to program
-        for buffer in (cache.panels, cache.state):
-            lives.touch(buffer, 0)
-            lives.touch(buffer, lives.now + 1)
+    kept = [buffer for cache in plan.caches for buffer in (cache.panels, cache.state)]
+    for buffer in (*kept, *(sums.kept for sums in plan.sums)):  # from program to program
+        lives.touch(buffer, 0)
+        lives.touch(buffer, lives.now + 1)
     spans = lives.spans
     if whole:  # control may go back: everything lives throughout
         spans = dict.fromkeys(spans, (0, lives.now))

@@ -182,6 +182,7 @@ class FunctionPlan:
         arguments: where tile parameters are kept.
         returns: where tile results are left, by number.
         caches: packed operands of dots that are kept between programs (`pack_cache.PackCache`).
+        sums: atomic sums that are kept between programs (`combining.Combining`).
         scratch_bytes: arena that the function needs.
         decisions: what planners have answered, and emitters will.
         facts: of the elements of its tiles.
@@ -194,6 +195,7 @@ class FunctionPlan:
     arguments: dict[SSAValue, Buffer] = field(default_factory=dict)
     returns: dict[int, Buffer] = field(default_factory=dict)
     caches: list[Any] = field(default_factory=list)
+    sums: list[Any] = field(default_factory=list)
     scratch_bytes: int = 0
     decisions: Decisions = field(default_factory=Decisions)
 

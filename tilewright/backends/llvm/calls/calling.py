@@ -3,6 +3,7 @@
 tw_call(self, args, nargs, kwnames)      METH_FASTCALL | METH_KEYWORDS: (grid, *args, **kwargs)
     hooks -> the last entry, then each: @matches -> before -> @grid -> @direct or @through
     none fits: miss(grid, *args, **kwargs), a Python function
+tw_run(self, args, nargs)                METH_FASTCALL: `CompiledKernel.run` (`compile/run.py`) without hooks
 tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid; kernel._over(grid)
                                          if it has none yet
 """
@@ -213,37 +214,22 @@ define internal void @done_with(ptr %busy) alwaysinline {{
   ret void
 }}
 
-define ptr @tw_call(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+; A launch of a call that an entry remembers: what it gives, null with an exception set, or 1 for an unknown call.
+; %given is null, or three words of programs in place of the grid among the arguments.
+define internal ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr %given, i64 %stream) {{
 entry:
   %values = alloca [{t.MOST_COLUMNS} x i64], align 16
   %objects = alloca [{t.MOST_COLUMNS} x ptr], align 16
   %owned = alloca [{2 * t.MOST_COLUMNS + 12} x i64], align 16
-  %programs = alloca [3 x i64], align 16
+  %own.programs = alloca [3 x i64], align 16
   store i64 0, ptr %owned
-  %state = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %shared = call ptr @pointer(ptr %state, i64 {t.STATE_SHARED})
-  %hooks = call ptr @pointer(ptr %state, i64 {t.STATE_HOOKS})
-  %unhooked = icmp eq ptr %hooks, null
-  %lost = icmp eq i64 %nargs, 0
-  %no.hooks = or i1 %unhooked, %lost
-  br i1 %no.hooks, label %begin, label %hook
-hook:                                     ; they see the arguments, not the grid
-  %args.1 = getelementptr ptr, ptr %args, i64 1
-  %nargs.1 = sub i64 %nargs, 1
-  %hooked = call ptr @PyObject_Vectorcall(ptr %hooks, ptr %args.1, i64 %nargs.1, ptr %kwnames)
-  %unhappy = icmp eq ptr %hooked, null
-  br i1 %unhappy, label %fail, label %heard
-heard:
-  call void @Py_DecRef(ptr %hooked)
-  br label %begin
-begin:
   %no.names = icmp eq ptr %kwnames, null
   br i1 %no.names, label %search, label %count
 count:
   %named = call i64 @PyTuple_Size(ptr %kwnames)
   br label %search
 search:
-  %nkw = phi i64 [ 0, %begin ], [ %named, %count ]
+  %nkw = phi i64 [ 0, %entry ], [ %named, %count ]
   %last = call ptr @pointer(ptr %state, i64 {t.STATE_LAST})
   br label %try
 
@@ -288,10 +274,15 @@ answered:
   call void @Py_DecRef(ptr %answer)
   br i1 %another, label %another.call, label %size
 size:
-  %grid.o = call ptr @grid(ptr %shared, ptr %entry.t, ptr %args, ptr %programs, ptr %owned)
-  %no.grid = icmp eq ptr %grid.o, null
+  %sized = icmp ne ptr %given, null
+  br i1 %sized, label %how, label %evaluate
+evaluate:
+  %grid.e = call ptr @grid(ptr %shared, ptr %entry.t, ptr %args, ptr %own.programs, ptr %owned)
+  %no.grid = icmp eq ptr %grid.e, null
   br i1 %no.grid, label %leave, label %how
 how:
+  %grid.o = phi ptr [ null, %size ], [ %grid.e, %evaluate ]
+  %programs = phi ptr [ %given, %size ], [ %own.programs, %evaluate ]
   %result = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RESULT})
   call void @Py_IncRef(ptr %result)
   %watch = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_WATCH})
@@ -307,7 +298,7 @@ launch:
   %native = icmp eq ptr %function, null
   br i1 %native, label %straight, label %round
 straight:
-  %launched = call i1 @direct(ptr %entry.t, ptr %values, ptr %programs)
+  %launched = call i1 @direct(ptr %entry.t, ptr %values, ptr %programs, i64 %stream)
   br label %behind
 round:
   %called = call i1 @through(ptr %entry.t, ptr %values, ptr %objects, ptr %programs, ptr %owned)
@@ -342,9 +333,96 @@ another.call:
   br label %miss
 miss:
   call void @release(ptr %owned)
+  ret ptr inttoptr (i64 1 to ptr)
+}}
+
+define ptr @tw_call(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+entry:
+  %state = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %shared = call ptr @pointer(ptr %state, i64 {t.STATE_SHARED})
+  %hooks = call ptr @pointer(ptr %state, i64 {t.STATE_HOOKS})
+  %unhooked = icmp eq ptr %hooks, null
+  %lost = icmp eq i64 %nargs, 0
+  %no.hooks = or i1 %unhooked, %lost
+  br i1 %no.hooks, label %begin, label %hook
+hook:                                     ; they see the arguments, not the grid
+  %args.1 = getelementptr ptr, ptr %args, i64 1
+  %nargs.1 = sub i64 %nargs, 1
+  %hooked = call ptr @PyObject_Vectorcall(ptr %hooks, ptr %args.1, i64 %nargs.1, ptr %kwnames)
+  %unhappy = icmp eq ptr %hooked, null
+  br i1 %unhappy, label %fail, label %heard
+heard:
+  call void @Py_DecRef(ptr %hooked)
+  br label %begin
+begin:
+  %made = call ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr null, i64 -1)
+  %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)
+  br i1 %unknown, label %miss, label %done
+miss:
   %slow = call ptr @pointer(ptr %state, i64 {t.STATE_MISS})
   %slowly = call ptr @PyObject_Vectorcall(ptr %slow, ptr %args, i64 %nargs, ptr %kwnames)
   ret ptr %slowly
+done:
+  ret ptr %made
+fail:
+  ret ptr null
+}}
+
+; (gx, gy, gz, stream, function, packed, facts, enter, exit, *arguments), without hooks; METH_FASTCALL
+define ptr @tw_run(ptr %self, ptr %args, i64 %nargs) {{
+entry:
+  %programs = alloca [3 x i64], align 16
+  %state = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %shared = call ptr @pointer(ptr %state, i64 {t.STATE_SHARED})
+  %int = call ptr @pointer(ptr %shared, i64 {t.SHARED_INT})
+  %enough = icmp uge i64 %nargs, {t.RUN_ARGUMENTS}
+  br i1 %enough, label %hook, label %miss
+hook:
+  %h = phi i64 [ {t.RUN_ENTER}, %entry ], [ %h.1, %hook ]
+  %hook.o = call ptr @pointer(ptr %args, i64 %h)
+  %wanted = call i32 @PyObject_IsTrue(ptr %hook.o)
+  %h.1 = add i64 %h, 1
+  %silent = icmp eq i32 %wanted, 0
+  %other = icmp eq i64 %h, {t.RUN_ENTER}
+  %again = and i1 %silent, %other
+  br i1 %again, label %hook, label %hooks
+hooks:
+  br i1 %silent, label %axis, label %listened
+listened:
+  call void @PyErr_Clear()
+  br label %miss
+axis:
+  %i = phi i64 [ 0, %hooks ], [ %i.1, %sized ]
+  %n.o = call ptr @pointer(ptr %args, i64 %i)
+  %n = call i64 @extent(ptr %n.o, ptr %int)
+  %odd = icmp slt i64 %n, 0
+  br i1 %odd, label %miss, label %sized
+sized:
+  %to = getelementptr i64, ptr %programs, i64 %i
+  store i64 %n, ptr %to
+  %i.1 = add i64 %i, 1
+  %more = icmp ult i64 %i.1, 3
+  br i1 %more, label %axis, label %queue
+queue:                                    ; a number, or None for the current stream
+  %stream.o = call ptr @pointer(ptr %args, i64 {t.RUN_STREAM})
+  %is.number = call i1 @is_of(ptr %stream.o, ptr %int)
+  br i1 %is.number, label %number, label %launch
+number:
+  %handle = call i64 @PyLong_AsUnsignedLongLongMask(ptr %stream.o)
+  br label %launch
+launch:
+  %stream = phi i64 [ -1, %queue ], [ %handle, %number ]
+  %from = getelementptr ptr, ptr %args, i64 {t.RUN_ARGUMENTS - 1}
+  %passed = sub i64 %nargs, {t.RUN_ARGUMENTS - 1}
+  %made = call ptr @known(ptr %state, ptr %shared, ptr %from, i64 %passed, ptr null, ptr %programs, i64 %stream)
+  %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)
+  br i1 %unknown, label %miss, label %done
+miss:
+  %slow = call ptr @pointer(ptr %state, i64 {t.STATE_MISS})
+  %slowly = call ptr @PyObject_Vectorcall(ptr %slow, ptr %args, i64 %nargs, ptr null)
+  ret ptr %slowly
+done:
+  ret ptr %made
 }}
 """
 
@@ -367,7 +445,7 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_subscript")
+EXPORTS = ("tw_call", "tw_run", "tw_subscript")
 
 
 CALLS = "calls"

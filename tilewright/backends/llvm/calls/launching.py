@@ -10,8 +10,9 @@ from __future__ import annotations
 from tilewright.backends.llvm.calls import tables as t
 
 _DIRECT = f"""
-; Pack the block and launch without the lock of the interpreter; false with an exception set.
-define internal i1 @direct(ptr %entry.t, ptr %values, ptr %grid) {{
+; Pack the block and launch without the lock of the interpreter; false with an exception set. A stream of -1 is not
+; given; on a CPU there is none.
+define internal i1 @direct(ptr %entry.t, ptr %values, ptr %grid, i64 %stream.given) {{
 entry:
   %block = alloca [{t.MOST_BYTES} x i8], align 16
   %argv = alloca [4 x ptr]
@@ -29,6 +30,12 @@ some:
   %serial = call i64 @word(ptr %entry.t, i64 {t.ENTRY_SERIAL})
   %fixed = call i64 @word(ptr %entry.t, i64 {t.ENTRY_FIXED})
   %alone = icmp ult i64 %total, %serial
+  %queued = call i64 @word(ptr %entry.t, i64 {t.ENTRY_ON_GPU})
+  %has.queue = icmp ne i64 %queued, 0
+  %named = icmp ne i64 %stream.given, -1
+  %chosen = and i1 %has.queue, %named
+  br i1 %chosen, label %pack, label %unnamed
+unnamed:
   br i1 %alone, label %pack, label %whose
 whose:
   %streams = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_STREAMS})
@@ -51,7 +58,7 @@ number:
   call void @Py_DecRef(ptr %told)
   br label %pack
 pack:
-  %second = phi i64 [ %fixed, %some ], [ %stream.n, %stream ], [ %told.n, %number ]
+  %second = phi i64 [ %stream.given, %some ], [ %fixed, %unnamed ], [ %stream.n, %stream ], [ %told.n, %number ]
   %record = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RECORD})
   store i64 %record, ptr %block
   %b.1 = getelementptr i64, ptr %block, i64 1

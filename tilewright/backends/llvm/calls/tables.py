@@ -59,6 +59,9 @@ FACT_GRADIENT = 1 << 62
 SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 """Size 0, for CALL: the object itself; else its value, of so many bytes."""
 
+RUN_STREAM, RUN_ENTER, RUN_ARGUMENTS = 3, 7, 9
+"""Of `CompiledKernel.run`: places of the stream, of the hooks ahead of and behind the launch, of the first argument."""
+
 MOST_COLUMNS, MOST_BYTES = 96, 1024
 
 

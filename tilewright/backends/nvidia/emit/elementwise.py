@@ -1,8 +1,8 @@
 """Elementwise operations on a GPU: register by register, through the shared table of `backends/llvm`.
 
 `_NATIVE` replaces entries of that table where the hardware has something better, as Triton does: approximate division,
-square roots and powers of two on float, arithmetic on half. `ACCURACY` states what that costs. Conversions, which work
-on pairs of registers, are in `conversions`.
+square roots and powers of two on float, arithmetic on half and bfloat. `ACCURACY` states what that costs. Conversions,
+which work on pairs of registers, are in `conversions`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _compare(k: Kernel, a: V, b: V, *, predicate: str) -> V:
 
 
 _NATIVE: dict[str, dict[str, Native]] = {
-    **{name: dict.fromkeys(("half", "float", "double"), made)
+    **{name: dict.fromkeys(("half", "bfloat", "float", "double"), made)
        for name, made in (("addf", _sum("fadd")), ("subf", _sum("fsub")), ("mulf", _product))},
     **{f"{name}f": {"half": _intrinsic(name)} for name in ("maxnum", "minnum", "maximum", "minimum")},
     "absi": {"i16": _absolute_of_short},

@@ -12,9 +12,6 @@ from tilewright.backends.nvidia.emit.function import NvFunction
 class NvModule(Module):
     """Functions, globals and metadata of one kernel."""
 
-    # `.loc` lines alone: anything more makes the assembler drop its optimisations.
-    emission_kind = "DebugDirectivesOnly"
-
     def kernel(self, name: str, params: Sequence[T | tuple[T, str]], attributes: str) -> NvFunction:
         """Start the kernel `name`.
 

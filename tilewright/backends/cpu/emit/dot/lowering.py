@@ -33,6 +33,7 @@ class _Source:
     ) -> None:
         ev, f = low.ev, low.f
         self.whole: V = const(I1, 1)
+        self.rows_whole: V = self.whole
         self.valid: list[V] = list(extents)
         self.strides: list[V] = []
         self.unit: list[bool] = []
@@ -56,11 +57,13 @@ class _Source:
         for dim, bounds in enumerate(operand.bounds):
             for bound in bounds:
                 limit = ev.poly(bound)
-                self.whole = f.and_(self.whole, f.icmp("sge", limit, extents[dim]))
+                holds = f.icmp("sge", limit, extents[dim])
+                self.whole = f.and_(self.whole, holds)
+                self.rows_whole = self.rows_whole if dim else f.and_(self.rows_whole, holds)
                 self.valid[dim] = f.intrinsic("smin", self.valid[dim], limit)
         for condition in operand.conditions:
             holds = ev.scalar(condition)
-            self.whole = f.and_(self.whole, holds)
+            self.whole, self.rows_whole = f.and_(self.whole, holds), f.and_(self.rows_whole, holds)
             self.valid = [f.select(holds, valid, const(I64, 0)) for valid in self.valid]
 
     def along(self, mn: int, k: int) -> tuple[Order, tuple[V, V], tuple[V, V]]:
@@ -140,6 +143,18 @@ def _thin_order(plan: DotPlan, a: _Source, b: _Source) -> Order | None:
     return "k" if b.unit[0] and a.unit[1] and plan.lanes_of_k > 1 else None
 
 
+def _words(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, b: _Source, words: V) -> V:
+    """Of the words of K those in which one of the operands is not zero, in whole blocks."""
+    if not (isinstance(detail.a, MemoryOperand) and isinstance(detail.b, MemoryOperand)):
+        return words
+    if not (detail.a.bounds[1] and detail.b.bounds[0]):
+        return words
+    f, block = low.f, plan.k_block // plan.unit
+    valid = f.intrinsic("smax", f.intrinsic("smax", a.valid[1], b.valid[0]), const(I64, 0))
+    blocks = f.op("udiv", f.add(valid, plan.k_block - 1), const(I64, plan.k_block))
+    return f.intrinsic("smin", words, f.mul(blocks, block))
+
+
 def _packed(
     low: FunctionLowering,
     plan: DotPlan,
@@ -154,7 +169,10 @@ def _packed(
     """The product of operands of which B, at least, is packed."""
     f, ev = low.f, low.ev
     steps = plan.steps(plan.k)
-    words = f.mul(trips, steps)
+    all_words = f.mul(trips, steps)
+    words = _words(low, plan, detail, a, b, all_words)
+    # Kept columns serve programs whose rows may have more of K.
+    b_words = words if detail.cache is None else all_words
     panel, plane_b = plan.b_panel_bytes(capacity), plan.b_plane_bytes(capacity)
 
     def pack_whole(name: Literal["a", "b"], target: V, stride: int, plane: int) -> None:
@@ -166,7 +184,7 @@ def _packed(
             with each_trip(low, low.joined[detail.joined.loop], operand.fill) as trip:
                 pack(*args, steps, first=f.mul(trip, steps), plane_bytes=plane)
         else:
-            pack(*args, words, plane_bytes=plane)
+            pack(*args, words if name == "a" else b_words, plane_bytes=plane)
 
     if detail.cache is None:
         packed_b = f.gep(ev.arena, detail.packed["b"].offset)
@@ -193,6 +211,7 @@ def _packed(
     computed = isinstance(detail.a, ScratchOperand) and detail.a.fill is not None
     in_place = plan.a_in_place and a.unit[1] and plan.k == plan.padded_k(plan.k) and not computed
     if in_place:
-        f.if_else(a.whole, lambda: multiply(a.address, a.strides[0], 0), packed)
+        exists = f.and_(a.rows_whole, f.icmp("sge", a.valid[1], f.mul(words, plan.unit)))
+        f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
     else:
         packed()

@@ -1,0 +1,54 @@
+"""Fewer registers where one more block then fits, and only there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.nvidia.ptx_cases import ADD
+from tilewright.backends.nvidia import cubin, registers
+from tilewright.backends.nvidia.arch import arch_of
+from tilewright.backends.nvidia.cubin import Cubin
+
+
+@pytest.mark.parametrize(
+    ("warps", "taken", "shared", "limit"),
+    [
+        (16, 78, 0, 64),  # two blocks for one
+        (16, 40, 0, 32),  # four for three
+        (16, 32, 0, None),  # no more warps
+        (16, 64, 0, None),  # a third block is too far
+        (16, 78, 120 << 10, None),  # shared memory has no room for another
+        (8, 144, 0, 128),  # one that is alone
+        (8, 255, 0, None),  # that is too far
+        (8, 40, 0, None),  # small blocks keep what they have
+        (4, 91, 0, None),
+    ],
+)
+def test_limits(warps: int, taken: int, shared: int, limit: int | None) -> None:
+    assert registers.fewer_registers(arch_of(90), warps, taken, shared) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "spills", "asked", "got"),
+    [
+        (ADD, None, 0, [None, 64], 64),
+        (ADD, None, 8, [None, 64], 78),
+        (ADD, 70, 0, [70], 78),
+        (ADD + "\n\tcp.async.cg.shared.global [%r1], [%rd1], 16;", None, 0, [None], 78),
+    ],
+    ids=["fewer", "they would spill", "the user said", "a ring"],
+)
+def test_choice(
+    monkeypatch: pytest.MonkeyPatch, text: str, given: int | None, spills: int, asked: list[int | None], got: int
+) -> None:
+    seen = []
+
+    def assemble(ptx: str, arch: object, *, max_registers: int | None, **_: object) -> Cubin:
+        seen.append(max_registers)
+        return Cubin(b"", registers=64 if max_registers == 64 else 78, spill_bytes=spills if max_registers == 64 else 0)
+
+    monkeypatch.setattr(cubin, "assemble", assemble)
+    made = registers.assemble(
+        text, arch_of(90), kernel="add", warps=16, shared_bytes=0, max_registers=given, driver_major=None
+    )
+    assert made is not None and made.registers == got and seen == asked

@@ -1,0 +1,111 @@
+"""Which atomic sums are combined: elements of one address are summed before memory is touched.
+
+A window of sums stands for the addresses behind the operation's pointer. Where nothing else in the kernel can tell, a
+thread keeps the window over all programs that it runs, and its size grows with their number; else it is that of one
+tile. `emit/combined.py` has the code that runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Poly
+from tilewright.analysis.index import identity
+from tilewright.analysis.origins import may_meet
+from tilewright.analysis.uniform import is_invariant
+from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.steps import Buffer
+from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.effects import access_of
+from tilewright.ir.types import bit_width, element_type, shape_of
+from tilewright.ir.values import owner_of
+from tilewright.ops.atomic import AtomicRMWOp
+from tilewright.ops.function import CallOp, FuncOp
+
+_SUMS = ("add", "fadd")
+
+
+@dataclass(eq=False, slots=True)
+class Combining:
+    """How an atomic sum is combined.
+
+    Args:
+        op: the sum.
+        base, offset: where its window begins: a scalar pointer and bytes.
+        elements: of its tile.
+        kept: memory of the window, if it is kept over the programs of a thread.
+    """
+
+    op: AtomicRMWOp
+    base: SSAValue
+    offset: Poly
+    elements: int
+    kept: Buffer | None = None
+
+    @property
+    def size(self) -> int:
+        """Addresses of the window of one tile."""
+        return min(tuning.COMBINING_WINDOW, (1 << (self.elements.bit_length() - 1)) // tuning.COMBINING_SHARE)
+
+
+def plan_combining(op: Operation, analysis: AffineAnalysis) -> Answer[Combining]:
+    """Whether the elements of an atomic are summed by address first, and how long the sums are kept."""
+    if not isinstance(op, AtomicRMWOp) or op.attr_values()["atomic_rmw_op"] not in _SUMS:
+        return No("it is no sum")
+    if op.results[0].uses:
+        return No("the old values are read")
+    if bit_width(element_type(op.results[0].type)) < 32:
+        return No("sums of partial sums would round more often")
+    pointer = op.operands[0]
+    form = analysis.pointer(pointer, identity(shape_of(pointer.type)))
+    if form.base is None:
+        return No("the addresses do not begin at one pointer")
+    if not form.offset.residual and form.offset.coords:
+        return No("the elements have addresses of their own")
+    count = math.prod(shape_of(pointer.type))
+    if count < tuning.COMBINED_ELEMENTS:
+        return No(f"there are fewer than {tuning.COMBINED_ELEMENTS} elements", instead="a larger block")
+    made = Combining(op, form.base, form.offset.constant, count)
+    if _told_by_nobody(op, form.base, form.offset.constant):
+        size = tuning.KEPT_SUMS_BYTES
+        made.kept = Buffer((size,), "i8", (1,), size)
+        return Yes(made, "those of the first addresses, before memory is touched, over all programs of a thread")
+    return Yes(made, f"those of the first {made.size} addresses, before memory is touched")
+
+
+def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
+    """Whether nothing in the kernel can tell that a sum is made when a thread has run its programs.
+
+    The window must begin at one place for all of them, known before the first; nothing but other sums may look there.
+    """
+    function: Operation | None = op
+    while function is not None and not isinstance(function, FuncOp):
+        function = function.parent_op()
+    if function is None or not function.is_kernel or not holds(UNORDERED_PROGRAMS):
+        return False
+    first = function.body.blocks[0]
+    if not all(_is_of(first, value) for value in (base, *offset.atoms())):
+        return False
+    for other in function.walk():
+        access = access_of(other)
+        if isinstance(other, CallOp):
+            return False
+        if access is None or other is op or _is_unread_sum(other):
+            continue
+        if may_meet(op.operands[0], other.operands[0]):
+            return False
+    return True
+
+
+def _is_of(block: Block, value: SSAValue) -> bool:
+    """Whether a scalar is computed in a block, the first one, from what all programs share."""
+    op = owner_of(value)
+    return is_invariant(value) and (value.owner is block if op is None else op.parent is block)
+
+
+def _is_unread_sum(op: Operation) -> bool:
+    return isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] in _SUMS and not op.results[0].uses

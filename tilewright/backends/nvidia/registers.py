@@ -1,0 +1,55 @@
+"""How many registers the threads of a kernel get: as many as the assembler takes, or as few as one more block needs.
+
+nvJitLink assembles for linking and does not weigh registers against the blocks that fit a multiprocessor, as ptxas does
+for a whole program. A memory-bound block that is alone there, or one of few large ones, waits for memory with nobody to
+work meanwhile; small blocks do better with registers, which hold more loads under way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tilewright.backends.nvidia import cubin, tuning
+from tilewright.backends.nvidia.arch import Arch
+from tilewright.backends.nvidia.cubin import Cubin
+
+_SIZED_BY_RINGS = re.compile(r"\b(?:wgmma|mma|cp\.async)\.")  # products, which hide what they wait for themselves
+
+
+def assemble(
+    ptx: str,
+    arch: Arch,
+    *,
+    kernel: str,
+    warps: int,
+    shared_bytes: int,
+    max_registers: int | None,
+    driver_major: int | None,
+) -> Cubin | None:
+    """Machine code for PTX, with fewer registers where that costs no spill and lets more blocks run.
+
+    Args:
+        ptx, arch, kernel, driver_major: as for `cubin.assemble`, which says what is returned and raised.
+        warps: of a block.
+        shared_bytes: of a block, beside what the PTX declares.
+        max_registers: limit that the user gave, which is taken as it is.
+    """
+    made = cubin.assemble(ptx, arch, kernel=kernel, max_registers=max_registers, driver_major=driver_major)
+    if made is None or max_registers is not None or made.spill_bytes or _SIZED_BY_RINGS.search(ptx):
+        return made
+    limit = fewer_registers(arch, warps, made.registers, shared_bytes + made.shared_bytes)
+    if limit is None:
+        return made
+    smaller = cubin.assemble(ptx, arch, kernel=kernel, max_registers=limit, driver_major=driver_major)
+    return made if smaller is None or smaller.spill_bytes else smaller
+
+
+def fewer_registers(arch: Arch, warps: int, registers: int, shared_bytes: int) -> int | None:
+    """The limit with which one more block fits a multiprocessor, if it is worth trying; arguments are a block's."""
+    blocks = arch.blocks_per_multiprocessor(warps, registers, shared_bytes)
+    if blocks > 1 and warps < tuning.LARGE_BLOCK_WARPS:
+        return None
+    for limit in range((registers - 1) // 8 * 8, int(registers / tuning.FEWER_REGISTERS), -8):
+        if arch.blocks_per_multiprocessor(warps, limit, shared_bytes) > blocks:
+            return limit
+    return None
