@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from dataclasses import fields
 
@@ -21,6 +22,7 @@ HOLD_ANYWAY = {"enable_reflect_ftz"}
 PROPERTIES = {"extern_libs": "libdevice", "num_warps": "block_warps"}  # read by way of a property of the options
 
 
+@functools.cache
 def reads() -> dict[str, set[str]]:
     """By the name of an attribute, the texts of the objects that it is read from, outside of the definitions."""
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -35,17 +37,14 @@ def reads() -> dict[str, set[str]]:
     return found
 
 
-READS = reads()
-
-
 @pytest.mark.parametrize(("group", "name"), KNOBS, ids=lambda part: part)
 def test_every_knob_is_read(group, name):
     homes = (f"knobs.{group}", "knobs", "wanted", "settings")  # the group, or what holds it for a few lines
-    assert READS[name] & set(homes), f"knobs.{group}.{name} is read from {READS[name] or 'nowhere'}"
+    assert reads()[name] & set(homes), f"knobs.{group}.{name} is read from {reads()[name] or 'nowhere'}"
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_option_is_read(name):
     known = name in CHECKED_ONLY or name in HOLD_ANYWAY
-    read = any(text.endswith(("options", "metadata")) for text in READS[PROPERTIES.get(name, name)])
-    assert known != read, f"option {name} is read from {READS[name] or 'nowhere'}"
+    read = any(text.endswith(("options", "metadata")) for text in reads()[PROPERTIES.get(name, name)])
+    assert known != read, f"option {name} is read from {reads()[name] or 'nowhere'}"
