@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from tests.decisions import further, others
+from tests.decisions import further, generated, others
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
 from tests.decisions.softmax import SOFTMAX
@@ -218,6 +218,90 @@ def _converted(m: int, n: int, k: int, device: str) -> Family:
     return Family(f"product bf16 x int8 {m}x{n}x{k}", forms, out, lambda: torch.mm(a, whole))
 
 
+def _as_compilers_write(device: str) -> Iterator[Callable[[], Family]]:
+    """Kernels as compilers of graphs write them, and products of narrow types and in parts; sizes are a GPU's."""
+    yield lambda: _tiled_softmax(8192, 4096, device)
+    yield lambda: _tiled_norm(8192, 8192, device)
+    yield lambda: _cross_entropy(4096, 32000, device)
+    yield lambda: _turned(8192, 8192, device)
+    yield lambda: _attention(32, 4096, 128, device)
+    yield lambda: _narrow(4096, device, scaled=False)
+    yield lambda: _narrow(4096, device, scaled=True)
+    yield lambda: _split(1024, 1024, 8192, device)
+
+
+def _tiled_softmax(rows: int, columns: int, device: str) -> Family:
+    x = torch.randn(rows, columns, device=device)
+    out = torch.zeros_like(x)
+    forms = {s.name: _own(s, (rows,), x, out, rows, columns, 1, _last(s)) for s in generated.TILED_SOFTMAX}
+    return Family(f"tiled softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
+
+
+def _tiled_norm(rows: int, columns: int, device: str) -> Family:
+    x = torch.randn(rows, columns, device=device).half()
+    weight, bias, out = torch.randn(columns, device=device), torch.randn(columns, device=device), torch.zeros_like(x)
+    arguments = (x, weight, bias, out, rows, columns, 1)
+    forms = {s.name: _own(s, (rows,), *arguments, _last(s)) for s in generated.TILED_NORM}
+    rival = lambda: torch.nn.functional.layer_norm(x, (columns,), weight.half(), bias.half())  # noqa: E731
+    return Family(f"tiled layer norm f16 {rows}x{columns}", forms, out, rival)
+
+
+def _cross_entropy(rows: int, columns: int, device: str) -> Family:
+    x, labels = torch.randn(rows, columns, device=device), torch.randint(0, columns, (rows,), device=device)
+    out = torch.zeros(rows, device=device)
+    forms = {s.name: _own(s, (rows,), x, labels, out, rows, columns, 1, _last(s)) for s in generated.CROSS_ENTROPY}
+    rival = lambda: torch.nn.functional.cross_entropy(x, labels, reduction="none")  # noqa: E731
+    return Family(f"cross entropy {rows}x{columns}", forms, out, rival)
+
+
+def _turned(rows: int, columns: int, device: str) -> Family:
+    x, out = torch.randn(rows, columns, device=device), torch.zeros(columns, rows, device=device)
+    grid = (-(-columns // 64), -(-rows // 64))
+    forms = {s.name: _own(s, grid, x, out, rows, columns, 64, 64) for s in generated.TURNED}
+    return Family(f"transpose {rows}x{columns}", forms, out, lambda: x.t().contiguous(), tolerance=0.0)
+
+
+def _attention(heads: int, n: int, depth: int, device: str) -> Family:
+    q, k, v = (torch.randn(heads, n, depth, device=device).bfloat16() for _ in range(3))
+    out, scale = torch.zeros_like(q), 0.125 * math.log(2)  # the kernels take powers of two
+    arguments = (q, k, v, out, n, depth, 128, 128)
+    forms = {s.name: _own(s, (n // 128, heads), *arguments) for s in generated.BATCHED_ATTENTION}
+    rival = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)  # noqa: E731
+    return Family(f"attention {heads}x{n}x{depth}", forms, out, rival, tolerance=3e-2)
+
+
+def _narrow(n: int, device: str, *, scaled: bool) -> Family:
+    """Products of 8-bit floats; scaled ones against torch's product of what they stand for in bfloat16."""
+    a, b = (torch.randn(n, n, device=device).to(torch.float8_e4m3fn) for _ in range(2))
+    u, v = (torch.randint(125, 129, (n, n // 32), device=device).to(torch.uint8) for _ in range(2))
+    out, grid, one = torch.zeros(n, n, device=device), (n // 128, n // 128), torch.ones((), device=device)
+    if not scaled:
+        forms = {s.name: _own(s, grid, a, b, out, n, n, n, 128, 128, 128) for s in generated.NARROW}
+        rival = lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)  # noqa: E731
+        return Family(f"product fp8 {n}x{n}x{n}", forms, out, rival)
+    forms = {s.name: _own(s, grid, a, u, b, v, out, n, n, n, 128, 128, 128) for s in generated.SCALED}
+    x, y = ((m.float() * torch.exp2(s.float() - 127).repeat_interleave(32, 1)).bfloat16() for m, s in ((a, u), (b, v)))
+    return Family(f"product of scaled fp8 {n}x{n}x{n}", forms, out, lambda: torch.mm(x, y.t()))
+
+
+def _split(m: int, n: int, k: int, device: str) -> Family:
+    a, b = torch.randn(m, k, device=device).half(), torch.randn(k, n, device=device).half()
+    out, grid = torch.zeros(m, n, device=device), (m // 128, n // 128, 4)
+    forms = {s.name: _own(s, grid, a, b, out, m, n, k, 128, 128, 64, 4) for s in generated.SPLIT}
+    return Family(f"product f16 in 4 parts {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
+
+
+def _own(spelling: Spelling, grid: tuple[int, ...], *arguments: Any) -> Function:
+    """A launch with the options of the spelling."""
+    return lambda: spelling.fn[grid](*arguments, **spelling.options)
+
+
+def _last(spelling: Spelling) -> int:
+    """The size of block that a spelling is written for, the last of its constants."""
+    assert isinstance(spelling.signature, str)
+    return int(spelling.signature.rpartition(",")[2])
+
+
 def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Function:
     return lambda: kernel[grid](*arguments)
 
@@ -246,6 +330,8 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _converted(512, 512, 512, device)
     for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
         yield lambda sizes=sizes: _small(500 * scale, *sizes, device)  # type: ignore[misc]
+    if cuda:
+        yield from _as_compilers_write(device)
 
 
 def measure(family: Family, count: int, seconds: float) -> Iterator[Row]:
