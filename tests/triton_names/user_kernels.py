@@ -2,8 +2,8 @@
 
     python -m tilewright.as_triton -m tests.triton_names.user_kernels
 
-Each program runs in eager, under aot_eager and under Inductor. As a program it runs the operator with Inductor's C++ too,
-whose compiler takes half a minute (`make test-inductor`).
+Each program runs in eager, under aot_eager and under Inductor. As a program it runs the operator with Inductor's C++,
+too, whose compiler takes half a minute (`make test-inductor`).
 """
 
 from __future__ import annotations
