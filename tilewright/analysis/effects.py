@@ -24,6 +24,7 @@ from tilewright.analysis.flow import sources_of
 from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
 from tilewright.ir.op import location_of
+from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 
@@ -86,7 +87,7 @@ def effects_of(module: ModuleOp) -> Effects[int]:
     """The effects of the kernel of a module of tile IR, functions that it calls included."""
     functions = {op.symbol: op for op in module.ops if isinstance(op, FuncOp)}
     kernel = next(op for op in functions.values() if op.is_kernel)
-    operations = [op for function in functions.values() for op in function.walk()]
+    operations = [op for function in functions.values() for op in walk(function)]
     origins = _origins(kernel, operations, functions)
     found: tuple[dict[int, Location | None], dict[int, Location | None]] = {}, {}
     unsure: dict[Unsure, None] = {}  # a set that keeps its order

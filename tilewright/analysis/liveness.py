@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from tilewright.ir.walk import walk
+
 
 class ProgramOrder:
     """The operations of a function in the order in which they are written.
@@ -26,7 +28,7 @@ class ProgramOrder:
     """
 
     def __init__(self, function: Operation) -> None:
-        self.numbers = {op: number for number, op in enumerate(function.walk())}
+        self.numbers = {op: number for number, op in enumerate(walk(function))}
         self.last: dict[Operation, int] = {}
         for op in reversed(self.numbers):
             inner = [self.last[nested] for region in op.regions for block in region.blocks for nested in block.ops]

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-_DEEP = 6000
+_DEEP = 20_000
 _lock = threading.Lock()
 _inside = 0
 _usual = 0

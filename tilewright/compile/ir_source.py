@@ -23,6 +23,7 @@ from tilewright.compile.request import Request
 from tilewright.compile.sources import simplify
 from tilewright.compile.specialize import Specialization
 from tilewright.ir.types import TilePointerType, dtype_of
+from tilewright.ir.walk import walk
 from tilewright.ops.function import FuncOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
@@ -145,7 +146,7 @@ def _public_function(module: ModuleOp) -> FuncOp:
 
 def _refuse_effects(module: ModuleOp) -> None:
     """Raise UnsupportedError for reductions and scans that print or assert: the front end makes loops of these."""
-    for op in module.walk():
+    for op in walk(module):
         if isinstance(op, (ReduceOp, ScanOp)) and ordered.has_effects(op.regions[0]):
             raise UnsupportedError(
                 f"{op.name} with a function that prints or asserts is not compiled from text",

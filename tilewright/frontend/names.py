@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from tilewright.base.stack import deep_calls
+
 _ASSIGNED = "_tilewright_assigned"
 _READ_BEHIND = "_tilewright_read_behind"
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.FunctionDef, ast.ClassDef)
@@ -120,7 +122,8 @@ def references(tree: ast.FunctionDef) -> list[tuple[str, ...]]:
     What has certainly been assigned before it is read is the function's own; so are its parameters.
     """
     walk = _Reads()
-    walk.body(tree.body, _parameters(tree.args))
+    with deep_calls():
+        walk.body(tree.body, _parameters(tree.args))
     return sorted(walk.found)
 
 

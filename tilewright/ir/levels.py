@@ -18,6 +18,7 @@ from tilewright.base.errors import TilewrightError, VerificationError
 from tilewright.ir.op import location_of
 from tilewright.ir.text import print_op
 from tilewright.ir.types import is_float, is_integer, is_pointer
+from tilewright.ir.walk import walk
 
 Check = Callable[[Operation], None]
 TypeRule = Callable[[Attribute], "str | None"]
@@ -66,7 +67,7 @@ def verify(module: ModuleOp, level: Level) -> None:
         module.verify()
     except VerifyException as error:
         raise VerificationError(f"{level.name}: {error}") from None
-    for op in module.walk():
+    for op in walk(module):
         if op is module:
             continue
         if op.name not in level.ops:

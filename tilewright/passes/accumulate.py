@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.ir.walk import walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp
@@ -22,7 +23,7 @@ from tilewright.passes.rewriting import erase, insert_before, replace
 def accumulate_in_products(root: Operation) -> bool:
     """Rewrite every such sum below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, (AddFOp, AddIOp)):
             for product, other in (op.operands[::-1], tuple(op.operands)):
                 if _adds_to_nothing(product, op):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.ir.walk import walk
 from tilewright.ops import contraction
 from tilewright.ops.elementwise import FmaOp, NegFOp
 from tilewright.passes.rewriting import insert_before, replace
@@ -19,7 +20,7 @@ from tilewright.passes.rewriting import insert_before, replace
 def contract_products(root: Operation) -> bool:
     """Rewrite every such sum below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         for region in op.regions:
             for block in region.blocks:
                 changed |= _contract(block)

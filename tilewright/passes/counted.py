@@ -21,6 +21,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.values import owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
@@ -32,7 +33,7 @@ from tilewright.passes.rewriting import replace
 def count_loops(root: Operation) -> bool:
     """Rewrite every counting `scf.while` below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, WhileOp):
             found = _recognise(op)
             if found is not None:

@@ -22,6 +22,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
+from tilewright.ir.walk import walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.function import FuncOp
@@ -64,10 +65,10 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     Raises:
         UnsupportedError: a descriptor is an argument, or is handed on by a loop or branch.
     """
-    makers = [op for op in root.walk() if isinstance(op, MakeTensorDescOp)]
+    makers = [op for op in walk(root) if isinstance(op, MakeTensorDescOp)]
     kept = {op.result for op in makers if keep(op)}
     made = [op for op in makers if op.result not in kept]
-    accesses = [op for op in root.walk() if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
+    accesses = [op for op in walk(root) if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
     users = [op for op in accesses if op.desc not in kept]
     if not made and not users:
         return False

@@ -27,6 +27,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.types import i1
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AndIOp, SelectOp, XOrIOp
@@ -38,7 +39,7 @@ from tilewright.passes.rewriting import erase, replace, splice
 def move_exits_to_tests(root: Operation) -> bool:
     """Rewrite every `scf.while` below `root` that a trip leaves so, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         loop = op if isinstance(op, WhileOp) else None
         while loop is not None:
             following = _moved(loop)
@@ -179,7 +180,7 @@ def _wanted_behind(found: _Exit) -> list[SSAValue]:
     acts, handed = _acts(found), found.yielded(found.side)
     wanted = [_resolved(found.following[n], handed) for n in _changed(found)]
     if wanted or not all(is_removable(op) for op in acts):
-        wanted += [operand for op in acts for inner in op.walk() for operand in inner.operands]
+        wanted += [operand for op in acts for inner in walk(op) for operand in inner.operands]
         wanted += [operand for op in _behind(found) for operand in op.operands]
     return wanted
 

@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.values import owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.passes.counting import COUNTS, Bound, Counted, conjuncts, end_of
 from tilewright.passes.dce import is_removable
@@ -25,7 +26,7 @@ from tilewright.passes.rewriting import replace, splice
 def narrow_loops(root: Operation) -> bool:
     """Narrow every such `scf.for` below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, ForOp) and op.lb.type in COUNTS and op.unsignedCmp is None:
             while (guard := _guard(op)) is not None:
                 _narrow(op, guard)

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import CallSiteLoc, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.base.errors import InternalError
+from tilewright.ir.walk import walk
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.passes.rewriting import erase
 
@@ -18,7 +19,7 @@ def inline_calls(module: ModuleOp) -> bool:
     """Inline every call whose callee is not `noinline`, then drop private functions that nobody calls."""
     functions = {op.symbol: op for op in module.ops if isinstance(op, FuncOp)}
     changed = False
-    pending = [op for op in module.walk() if isinstance(op, CallOp)]
+    pending = [op for op in walk(module) if isinstance(op, CallOp)]
     while pending:
         call = pending.pop()
         callee = functions.get(call.callee_name)
@@ -44,19 +45,19 @@ def _inline_one(call: CallOp, callee: FuncOp) -> list[CallOp]:
         clone = op.clone(mapping)
         _chain_locations(op, clone, call)
         block.insert_op_before(clone, call)
-        nested.extend(inner for inner in clone.walk() if isinstance(inner, CallOp))
+        nested.extend(inner for inner in walk(clone) if isinstance(inner, CallOp))
     erase(call)
     return nested
 
 
 def _chain_locations(source: Operation, clone: Operation, call: CallOp) -> None:
-    for old, new in zip(source.walk(), clone.walk(), strict=True):
+    for old, new in zip(walk(source), walk(clone), strict=True):
         if old.location is not None and call.location is not None:
             new.location = CallSiteLoc(old.location, call.location)
 
 
 def _drop_uncalled(module: ModuleOp, functions: dict[str, FuncOp]) -> bool:
-    called = {op.callee_name for op in module.walk() if isinstance(op, CallOp)}
+    called = {op.callee_name for op in walk(module) if isinstance(op, CallOp)}
     dead = [f for name, f in functions.items() if name not in called and not f.is_kernel]
     for function in dead:
         erase(function)

@@ -28,6 +28,7 @@ from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i64, shape_of
 from tilewright.ir.values import owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import CmpIOp
@@ -52,7 +53,7 @@ def compare_places_with_bounds(root: Operation) -> bool:
 
 def _comparisons(root: Operation) -> Iterator[Operation]:
     """The comparisons that masks of loads and stores are made of."""
-    todo = [op.mask for op in root.walk() if isinstance(op, LoadOp | StoreOp)]
+    todo = [op.mask for op in walk(root) if isinstance(op, LoadOp | StoreOp)]
     seen: set[SSAValue] = set()
     while todo:
         value = todo.pop()

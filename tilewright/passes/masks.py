@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1, shape_of
+from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
@@ -33,7 +34,7 @@ INVERSE = {
 def simplify_masks(root: Operation) -> bool:
     """Rewrite every mask below `root`, in place; says whether anything changed."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         rule = _RULES.get(type(op))
         if rule is None or len(op.results) != 1 or element_type(op.results[0].type) != i1:
             continue

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import FunctionType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tilewright.base.errors import UnsupportedError
+from tilewright.ir.walk import walk
 from tilewright.ops.control import IfOp, YieldOp
 from tilewright.ops.function import BranchOp, CondBranchOp, FuncOp, PoisonOp, ReturnOp, UnreachableOp
 
@@ -30,7 +31,7 @@ def structure_branches(root: Operation) -> bool:
         UnsupportedError: the branches of a function form a loop, or would be copied too often.
     """
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, FuncOp) and len(op.body.blocks) > 1:
             _Structurer(op).run()
             changed = True

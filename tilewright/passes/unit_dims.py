@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.memory import LoadOp
@@ -28,14 +29,14 @@ from tilewright.passes.rewriting import erase, insert_before, replace
 def drop_unit_dims(root: Operation) -> bool:
     """Rewrite all of them below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, DotOp) and len(shape_of(op.d.type)) == 3 and shape_of(op.d.type)[0] == 1:
             _multiply_matrices(op)
             changed = True
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, ForOp):
             changed |= _carry_in_shape_of_use(op)
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, ReshapeOp) and isinstance(op.src.owner, LoadOp) and op.src.has_one_use() and _is_by_ones(op):
             _load_in_shape_of_use(op.src.owner, op)
             changed = True

@@ -58,10 +58,11 @@ KEPT_SUMS_BYTES = 1 << 20
 # A kept sum stands for so many elements of a thread's tiles. Measured: 1M elements in 262,144 segments, in two halves
 # of a block: 0.85 of torch, 0.34 with twice the share, 0.72 with half of it.
 KEPT_SUMS_SHARE = 2
-# Bytes of a launch from which stores go past the caches. Measured: Zen 5, adding two vectors of 16M f32: 5.2 ms
-# through the caches, 4.0 ms past them (the command was not noted). The threshold itself is more than the last cache
-# of a chiplet, so that nothing is lost that would have been read back from it: half 1.01 (18), twice 1.02 (18).
-PAST_CACHES_BYTES = 48 << 20
+# Bytes of a launch from which stores go past the caches. Measured: one core of a Xeon with AMX (2 MiB of second cache)
+# that others used, layer norm of f32 rows of 4096: 1024 rows (16 MiB) 4.6 to 4.9 ms through the caches, 3.4 to 3.7 past
+# them; with a sum that reads the result next 6.3 to 6.6 and 5.3 to 6.0; 512 rows 2.0 and 1.9. Zen 5, adding two vectors
+# of 16M f32: 5.2 ms and 4.0 (the commands were not noted).
+PAST_CACHES_BYTES = 16 << 20
 
 # --- products ------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from tilewright.backends.llvm.types import I32, I64, PTR, VOID, T, V, const
 from tilewright.base.options import Options
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
+from tilewright.ir.walk import walk
 from tilewright.ops.control import WhileOp
 
 
@@ -151,7 +152,7 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
     f.effect(f"store volatile i64 {FRAME_MARK}, ptr {frame.ref}")
     at_program = f.gep(frame, 8)
     leave = f.label("leave")
-    if not any(isinstance(op, WhileOp) for op in plan.function.walk()):  # nobody waits for what this program has to say
+    if not any(isinstance(op, WhileOp) for op in walk(plan.function)):  # nobody waits for what this program has to say
         low.leave = leave
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
         f.effect(f"store volatile i64 {programs.index.ref}, ptr {at_program.ref}")

@@ -46,6 +46,7 @@ from tilewright.ir.effects import is_atomic
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import is_tile, owner_of, property_int
+from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
@@ -83,7 +84,7 @@ class FunctionContext:
     def __init__(self, isa: CpuFeatures, captured: Captured, facts: ElementFacts, must_place: set[object]) -> None:
         self.isa = isa
         self.captured = captured
-        calls = (op for op in facts.function.walk() if isinstance(op, CallOp))
+        calls = (op for op in walk(facts.function) if isinstance(op, CallOp))
         self.hands_tiles = any(is_tile(value) for call in calls for value in (*call.operands, *call.results))
         self.facts = facts
         self.demands = Demands(self._is_address, lambda value: max(self.facts[value].constancy, default=1))

@@ -23,6 +23,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effects import access_of
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicRMWOp
 from tilewright.ops.function import CallOp, FuncOp
 
@@ -90,7 +91,7 @@ def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
     first = function.body.blocks[0]
     if not all(_is_of(first, value) for value in (base, *offset.atoms())):
         return False
-    for other in function.walk():
+    for other in walk(function):
         access = access_of(other)
         if isinstance(other, CallOp):
             return False

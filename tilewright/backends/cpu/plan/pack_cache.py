@@ -25,6 +25,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.effects import is_atomic
 from tilewright.ir.values import is_inside, is_tile, owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -91,7 +92,7 @@ def _disturbed(loop: ForOp) -> No | None:
     if len(function.body.blocks) > 1:
         return No("the kernel returns from its middle", instead="an if around what follows")
     before = True
-    for op in function.walk():
+    for op in walk(function):
         if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
             return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is loop:

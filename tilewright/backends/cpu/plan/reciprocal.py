@@ -16,6 +16,7 @@ from tilewright.backends.cpu.plan.subjects import RECIPROCAL
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, scalar_type, shape_of
+from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import DivFOp, MulFOp
@@ -26,7 +27,7 @@ from tilewright.passes.rewriting import insert_before, replace
 def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
     """Rewrite the divisions of the tiles of a function, in place."""
     made: dict[SSAValue, SSAValue] = {}
-    for op in list(function.walk()):
+    for op in list(walk(function)):
         if isinstance(op, DivFOp) and shape_of(op.results[0].type):
             repeat = decisions.note(RECIPROCAL, op, _repeated(op))
             if repeat is not None:

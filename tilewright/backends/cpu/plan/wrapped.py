@@ -26,6 +26,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_element
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp, MinSIOp, RemSIOp, SelectOp
@@ -58,7 +59,7 @@ def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such indices of a function; says whether anything changed."""
     changed = False
     analysis = AffineAnalysis(lambda value: False)
-    for op in list(function.walk()):
+    for op in list(walk(function)):
         held = _recognise(op)
         if held is None:
             continue

@@ -29,6 +29,7 @@ from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
+from tilewright.ir.walk import walk
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp, ReturnOp
@@ -79,8 +80,8 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     llvm = NvModule(features_of(target))
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", function.symbol)
     block = function.body.block
-    needs_log = any(isinstance(op, AssertOp) for op in function.walk())
-    descriptors = [op for op in function.walk() if isinstance(op, MakeTensorDescOp)]
+    needs_log = any(isinstance(op, AssertOp) for op in walk(function))
+    descriptors = [op for op in walk(function) if isinstance(op, MakeTensorDescOp)]
     parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
     if needs_log:

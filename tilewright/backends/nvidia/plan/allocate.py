@@ -38,6 +38,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_bytes, me
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.walk import walk
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
 from tilewright.ops.control import ForOp, WhileOp
 
@@ -248,9 +249,9 @@ def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation,
     used = [piece.op for piece in pieces if piece.size <= tuning.APART_BYTES and not isinstance(piece.op, LocalAllocOp)]
     pairs = set(pairwise(used))
     members = set(used)
-    for loop in function.walk():
+    for loop in walk(function):
         if isinstance(loop, (ForOp, WhileOp)):
-            inside = [op for op in loop.walk() if op in members]
+            inside = [op for op in walk(loop) if op in members]
             pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
     return pairs | {(second, first) for first, second in pairs}
 

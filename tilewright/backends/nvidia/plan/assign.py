@@ -47,6 +47,7 @@ from tilewright.base.errors import CompilationError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, shape_of
 from tilewright.ir.values import is_tile
+from tilewright.ir.walk import walk
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
@@ -149,7 +150,7 @@ class _States:
         self.dots: dict[Operation, DotPlan] = {}
         self._planner, self._function = dots, function
         facts = axis_facts(function)
-        tiles = (op for op in function.walk() if is_access(op) and is_tile(op.operands[0]))
+        tiles = (op for op in walk(function) if is_access(op) and is_tile(op.operands[0]))
         self.accesses = {op: access_of(op, facts) for op in tiles}
         alone = {op: access for op, access in self.accesses.items() if _is_only_multiplied(op.results)}
         together = {op: access for op, access in self.accesses.items() if op not in alone}
@@ -185,7 +186,7 @@ class _States:
     @functools.cached_property
     def _written(self) -> set[SSAValue] | None:
         found: set[SSAValue] = set()
-        for op in self._function.walk():
+        for op in walk(self._function):
             if is_access(op) and not isinstance(op, LoadOp):
                 bases = origins_of(op.operands[0])
                 if bases is None:

@@ -35,6 +35,7 @@ from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import element_type, i1
+from tilewright.ir.walk import walk
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
@@ -64,12 +65,12 @@ def choose_descriptors(module: ModuleOp, arch: Arch, decisions: Decisions) -> No
 def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, Answer[MakeTensorDescOp]]]:
     """Which descriptors stay; all of a tensor or none."""
     tensors: dict[SSAValue, list[MakeTensorDescOp]] = {}
-    for op in function.walk():
+    for op in walk(function):
         if isinstance(op, MakeTensorDescOp):
             tensors.setdefault(op.base, []).append(op)
     if not tensors:
         return
-    ordinary = [op for op in function.walk() if is_access(op)]
+    ordinary = [op for op in walk(function) if is_access(op)]
     facts, room = axis_facts(function), arch.shared_limit // tuning.DESCRIPTOR_SHARE
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
@@ -133,7 +134,7 @@ def block_bytes(op: Operation) -> int:
 
 def copy_blocks(function: FuncOp) -> None:
     """Let the copy engine do the loads and stores through descriptors that a laid-out function has left, in place."""
-    for op in list(function.walk()):
+    for op in list(walk(function)):
         if isinstance(op, DescriptorLoadOp):
             _load(function, op)
         elif isinstance(op, DescriptorStoreOp):

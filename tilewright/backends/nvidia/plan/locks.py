@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from tilewright.analysis.origins import may_meet
+from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -31,7 +32,7 @@ def order_locks(module: ModuleOp) -> None:
     """
     for function in module.ops:
         if isinstance(function, FuncOp):
-            exchanges = [op for op in function.walk() if _is_exchange(op)]
+            exchanges = [op for op in walk(function) if _is_exchange(op)]
             if exchanges and _loads_what_it_stores(function):
                 for op in exchanges:
                     op.properties["sem"] = StringAttr("acq_rel")
@@ -44,6 +45,6 @@ def _is_exchange(op: Operation) -> bool:
 
 
 def _loads_what_it_stores(function: FuncOp) -> bool:
-    stored = [op.operands[0] for op in function.walk() if isinstance(op, StoreOp)]
-    loaded = [op.operands[0] for op in function.walk() if isinstance(op, LoadOp)]
+    stored = [op.operands[0] for op in walk(function) if isinstance(op, StoreOp)]
+    loaded = [op.operands[0] for op in walk(function) if isinstance(op, LoadOp)]
     return any(may_meet(a, b) for a in stored for b in loaded)

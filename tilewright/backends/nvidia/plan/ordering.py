@@ -30,6 +30,7 @@ from tilewright.base.decision import No, Yes
 from tilewright.ir.decisions import Decisions, spoken, user_place
 from tilewright.ir.effects import is_atomic
 from tilewright.ir.types import shape_of
+from tilewright.ir.walk import walk
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -74,13 +75,13 @@ def order_memory(module: ModuleOp, decisions: Decisions) -> None:
     """
     for function in module.ops:
         if isinstance(function, FuncOp):
-            walk = _Walk(function)
-            if walk.is_needed():
-                walk.block(function.body.block, frozenset())
-            for op, earlier in walk.late.items():
+            order = _Walk(function)
+            if order.is_needed():
+                order.block(function.body.block, frozenset())
+            for op, earlier in order.late.items():
                 decisions.note(UNORDERED, op, _waits(op, earlier))
                 Builder(op).effect(BarrierOp, space="global")
-            if not walk.late:
+            if not order.late:
                 decisions.note(UNORDERED, function, Yes(None, "none touches what another thread writes"))
 
 
@@ -99,7 +100,7 @@ class _Walk(StateWalk[_State]):
 
     def __init__(self, function: FuncOp) -> None:
         self.late: dict[Operation, _Access] = {}  # in order; an access with which the operation conflicts
-        self.accesses = {op: found for op in function.walk() if (found := _accesses_of(op))}
+        self.accesses = {op: found for op in walk(function) if (found := _accesses_of(op))}
 
     def is_needed(self) -> bool:
         """Whether any two accesses could conflict: most kernels read some arguments and write others, once."""

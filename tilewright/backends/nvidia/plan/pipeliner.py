@@ -60,6 +60,7 @@ from tilewright.backends.nvidia.tgir.types import (
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
+from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
@@ -82,7 +83,7 @@ def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch, decisions: Dec
     for function in module.ops:
         if isinstance(function, FuncOp):
             stage_operands(function)
-            for loop in [op for op in function.walk() if isinstance(op, ForOp | WhileOp)]:
+            for loop in [op for op in walk(function) if isinstance(op, ForOp | WhileOp)]:
                 _pipeline(loop, function, num_stages, arch, decisions)
             copy_blocks(function)
             fence_operands(function)
@@ -141,11 +142,11 @@ def _ring_stages(
 def _taken(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) -> int:
     """Bytes of shared memory that a loop needs beside its rings."""
     replaced = {p.alloc for p in prefetches}
-    others = [op for op in function.walk() if isinstance(op, LocalAllocOp) and op not in replaced]
+    others = [op for op in walk(function) if isinstance(op, LocalAllocOp) and op not in replaced]
     taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
-    taken += max(scratch_bytes(op) for op in loop.walk())
+    taken += max(scratch_bytes(op) for op in walk(loop))
     loads = {p.load for p in prefetches}
-    return taken + sum(block_bytes(op) for op in loop.walk() if op not in loads)
+    return taken + sum(block_bytes(op) for op in walk(loop) if op not in loads)
 
 
 def _computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
@@ -171,7 +172,7 @@ def _copier(prefetch: Prefetch) -> str:
 
 def _products(loop: Operation) -> list[WarpGroupDotOp]:
     """The wgmma products for which a loop is the innermost."""
-    return [op for op in loop.walk() if isinstance(op, WarpGroupDotOp) and loop_of(op) is loop]
+    return [op for op in walk(loop) if isinstance(op, WarpGroupDotOp) and loop_of(op) is loop]
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -388,7 +389,7 @@ class _Pipeliner:
 
     def _asynchronous(self) -> list[WarpGroupDotOp]:
         """The products of the loop, if all of them may stay in flight until the next trip; else none."""
-        dots = [op for op in self.body.walk() if isinstance(op, WarpGroupDotOp)]
+        dots = [op for op in walk(self.body) if isinstance(op, WarpGroupDotOp)]
         rings = {p.alloc for p in self.prefetches} | set(self.computed)
         answers = [self._may_fly(op, rings) for op in dots]
         bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
@@ -469,7 +470,7 @@ def feeds_wgmma(buffer: SSAValue) -> bool:
 
 def fence_operands(function: Operation) -> None:
     """Put a fence after every ordinary store to a buffer that wgmma reads: the two go through different proxies."""
-    for op in list(function.walk()):
+    for op in list(walk(function)):
         if isinstance(op, LocalStoreOp):
             stored = op.dst
         elif isinstance(op, LocalAllocOp) and op.src:

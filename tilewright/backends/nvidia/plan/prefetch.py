@@ -28,6 +28,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.types import element_type, is_pointer, shape_of
+from tilewright.ir.walk import walk
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.constant import ConstantOp
@@ -95,7 +96,7 @@ def plan_prefetches(loop: ForOp | WhileOp, function: FuncOp) -> Loads:
         function: that holds it.
     """
     body = loop.regions[-1].block
-    loads = [op for op in loop.walk() if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
+    loads = [op for op in walk(loop) if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
     unfit = _unfit(loop) if loads else None
     refused = {load: _refused(load, body, unfit) for load in loads if loop_of(load) is loop}
     if None not in refused.values():  # the facts take time
@@ -116,10 +117,10 @@ def _unfit(loop: ForOp | WhileOp) -> No | None:
     """Why nothing of a loop can be copied ahead; None if something can."""
     if isinstance(loop, WhileOp):
         return No("only the trips of a for loop are known ahead", loop, "for k in tl.range(...), without break")
-    inner = next((op for op in loop.walk() if op is not loop and isinstance(op, ForOp | WhileOp)), None)
+    inner = next((op for op in walk(loop) if op is not loop and isinstance(op, ForOp | WhileOp)), None)
     if inner is not None:
         return No("only innermost loops are pipelined", inner)
-    writer = next((op for op in loop.walk() if op is not loop and _may_write(op) and not isinstance(op, StoreOp)), None)
+    writer = next((op for op in walk(loop) if op is not loop and _may_write(op) and not isinstance(op, StoreOp)), None)
     return None if writer is None else _changed_by(writer)
 
 
@@ -131,7 +132,7 @@ def _overwritten(load: Load, body: Block) -> No | None:
     """Why a load must stay in order with the stores of the loop: one of them may be to what it reads."""
     loop = body.parent_op()
     assert loop is not None
-    stores = [op for op in loop.walk() if isinstance(op, StoreOp) and may_meet(op.operands[0], load.operands[0])]
+    stores = [op for op in walk(loop) if isinstance(op, StoreOp) and may_meet(op.operands[0], load.operands[0])]
     return _changed_by(stores[0]) if stores else None
 
 
