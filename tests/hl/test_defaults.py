@@ -116,13 +116,15 @@ def test_programs_that_update_the_same_addresses_are_few(monkeypatch):
     assert default(monkeypatch, CPU, sums_of_columns, (512, 1024))["block_sizes"] == [32]
 
 
-def test_searches_unroll_short_loops_only(monkeypatch):
+def test_searches_try_what_a_gpu_can_hold(monkeypatch):
     monkeypatch.setattr(spec, "machine_of", lambda device: H200)
     choices = hl.kernel(product).bind((torch.empty(64, 512), torch.empty(512, 64))).config_spec
     found = [choices.random(random.Random(seed)) for seed in range(60)]
     found += choices.neighbors(choices.normalize({"block_sizes": [16, 16, 64]}))
     unrolled = [512 // config["block_sizes"][2] for config in found if config["static_ranges"][0]]
     assert len(unrolled) > 5 and max(unrolled) <= 8
+    tiles = [choices.facts.largest_tile(config)[0] / (32 * config["num_warps"]) for config in found]
+    assert 16 < max(tiles) <= 256  # elements a thread
 
 
 @pytest.mark.parametrize(("machine", "part"), [(H200, 1024), (CPU, 4096)])

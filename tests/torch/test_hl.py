@@ -55,9 +55,9 @@ def together(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return sum((f(x.clone(), y.clone()) for f in PROGRAMS), torch.zeros_like(x))
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_compile(dynamic: bool, backend: str) -> None:
+@pytest.mark.parametrize(("backend", "dynamic"), [("eager", True), ("aot_eager", False)], ids=["eager", "aot_eager"])
+def test_compile(backend: str, dynamic: bool) -> None:
+    """`test_inductor` has dynamic sizes by way of AOTAutograd."""
     agree(together, torch.compile(together, backend=backend, fullgraph=True, dynamic=dynamic), (100, 77))
 
 

@@ -52,10 +52,10 @@ def test_make_fx(f: Function) -> None:
     assert launches(graph.graph)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(("backend", "dynamic"), [("eager", True), ("aot_eager", False)], ids=["eager", "aot_eager"])
 @pytest.mark.parametrize("f", FUNCTIONS)
-def test_compile(f: Function, dynamic: bool, backend: str) -> None:
+def test_compile(f: Function, backend: str, dynamic: bool) -> None:
+    """`test_inductor` has dynamic sizes by way of AOTAutograd."""
     agree(f, torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic), (300, 512, 301))
 
 

@@ -190,6 +190,23 @@ def test_the_dispatcher_is_left_out_only_where_nobody_looks(way: str, monkeypatc
     assert way == "object" or any(event.key == "twtest::add2" for event in profile.key_averages())
 
 
+def test_numbers_are_those_of_the_schema() -> None:
+    seen: list[float] = []
+
+    @tt.triton_op("twtest::times", mutates_args=())
+    def times(x: torch.Tensor, a: float, n: int = 3) -> torch.Tensor:
+        seen.extend((a, n))
+        return kernels.plain(x, x) * a * n
+
+    for f in (times, torch.ops.twtest.times):
+        seen.clear()
+        for _ in range(2):  # the first run is another
+            assert torch.equal(f(torch.ones(3), 2), f(torch.ones(3), a=2))
+        assert seen == [2.0, 3] * 4 and {type(number) for number in seen[::2]} == {float}
+    with pytest.raises(ArgumentError, match="default a=2.0, which the function has not"):
+        tt.triton_op("twtest::unlike", times.fn, mutates_args=(), schema="(Tensor x, float a=2.0, int n=3) -> Tensor")
+
+
 def test_another_implementation_for_a_device() -> None:
     @tt.triton_op("twtest::replaced", mutates_args=())
     def replaced(x: torch.Tensor) -> torch.Tensor:

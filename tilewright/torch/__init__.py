@@ -18,7 +18,7 @@ from tilewright.launch import door
 from tilewright.passes import pipeline
 from tilewright.torch import hl_calls, manifest
 from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
-from tilewright.torch.manifest import MissingKernelError
+from tilewright.torch.manifest import MissingKernelError, define_operators
 from tilewright.torch.mutation import MutationError
 from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
 from tilewright.torch.tracing import Launch
@@ -38,6 +38,7 @@ __all__ = [
     "MutationError",
     "TileOp",
     "capture_triton",
+    "define_operators",
     "get_inner_triton_kernels",
     "get_triton_kernels_for_op",
     "is_wrap_triton_enabled",

@@ -12,8 +12,10 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,30 @@ def _resolve_aloud(name: str) -> bool:
     except MissingKernelError as error:
         log.error("%s", error)
         raise
+
+
+def define_operators(package: str | Path) -> list[str]:
+    """Define the operators of kernels that an AOTInductor package calls: its loader is C++, and asks nobody for them.
+
+    Args:
+        package: path of the package.
+
+    Returns:
+        Their names.
+
+    Raises:
+        MissingKernelError: the kernel of one cannot be found or has changed, or nothing says which kernel it is.
+    """
+    with zipfile.ZipFile(package) as archive:
+        texts = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".json")]
+    names = sorted(set(re.findall(rf"{NAMESPACE}::(\w+)", " ".join(texts))))
+    for name in names:
+        if name not in operators.begun and not resolve(name):
+            raise MissingKernelError(
+                f"{package} calls {NAMESPACE}::{name}, of which nothing is known here",
+                hint=f"bring {_file(name)} along from where the package was made, or trace a launch like that one",
+            )
+    return names
 
 
 def install() -> None:

@@ -42,6 +42,15 @@ def make_schema(name: str, fn: Callable[..., Any], mutates_args: str | Iterable[
             f"({', '.join(params)})",
             hint="give them the same names in the same order",
         )
+    for argument in parsed.arguments:  # the dispatcher leaves out what equals the default of the schema
+        default = inspect.signature(fn).parameters[argument.name].default
+        known = default is inspect.Parameter.empty or isinstance(default, (bool, int, float, str, type(None)))
+        if argument.has_default_value() and known and default != argument.default_value:
+            raise ArgumentError(
+                f"operator {name}: its schema has the default {argument.name}={argument.default_value!r}, which the "
+                "function has not",
+                hint="give the parameter of the function the same default",
+            )
     changed = {a.name for a in parsed.arguments if a.alias_info is not None and a.alias_info.is_write}
     if mutates_args != "unknown" and changed != set(mutates_args):
         raise ArgumentError(

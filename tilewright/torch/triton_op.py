@@ -95,12 +95,14 @@ class TileOp:
         self._setup_context_fn: Callable[..., Any] | None = None
         self._running = Doing(False, self)  # launches are made at once, without a look at who traces
         self._checked = False  # whether it has run
+        parsed = torch._C.parse_schema(f"{name}{self.schema}")
+        self._floats = [(at, a.name) for at, a in enumerate(parsed.arguments) if "float" in str(a.type)]
         self._replaced = False  # whether some device has another function
         self._direct = False  # whether it has run, and is the same for all devices
         self.overload: Any = None
         self._autograd: Callable[..., Any]
         self._reported: set[str] = set()
-        watch = writes_in_trial(torch._C.parse_schema(f"{name}{self.schema}"), name, fn, self)
+        watch = writes_in_trial(parsed, name, fn, self)
         if watch is not None:
             self._report_unwritten(watch)
 
@@ -143,6 +145,9 @@ class TileOp:
                 if gradients and value.requires_grad:
                     return otherwise(*args, **kwargs)
             elif cls not in _NUMBERS and isinstance(value, (_Tensor, list, tuple, dict)):
+                return otherwise(*args, **kwargs)
+        for at, name in self._floats:  # the dispatcher makes floats of integers
+            if (args[at] if at < len(args) else kwargs.get(name)).__class__ is int:
                 return otherwise(*args, **kwargs)
         before = state.doing
         state.doing = self._running

@@ -12,6 +12,7 @@ from tests.sample_kernels import expected, is_runnable, result_types, to_memory
 from tilewright.backends.nvidia import libdevice, ptx
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
+from tilewright.backends.nvidia.emit import conversions
 from tilewright.backends.nvidia.emit.elementwise import ACCURACY
 from tilewright.ir.types import dtype_of, element_type, ir_name, scalar_type, shape_of, tile_type
 from tilewright.ops import families
@@ -66,7 +67,10 @@ def test_conversions_on_other_architectures(name: str, capability: int) -> None:
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("name", ["arith.sitofp", "arith.uitofp"])
-def test_bytes_become_floats_without_conversion_instructions(name: str, capability: int) -> None:
+def test_bytes_become_floats_without_conversion_instructions(
+    name: str, capability: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversions, "_goes_by_words", lambda *_: True)  # as those do that memory has side by side
     kernel, source = OpKernel(capability), np.arange(-128, 128).astype(np.int8)
     operand = kernel.operand(tile_type((256,), scalar_type("i8")), source)
     for result in ("f16", "bf16", "f32"):
@@ -163,9 +167,9 @@ ARITY = {"math.fma": 3} | dict.fromkeys(
         ("math.rsqrt", "f32", None, 80, "rsqrt.approx.f32", 2),
         ("arith.divf", "f32", None, 80, "div.full.f32", 2),
         ("tt.precise_divf", "f32", None, 80, "div.rn.f32", 2),
-        ("arith.addf", "f16", None, 80, "add.rn.f16", 2),
-        ("arith.addf", "bf16", None, 90, "add.rn.bf16", 2),
-        ("math.fma", "bf16", None, 80, "fma.rn.bf16", 2),
+        ("arith.addf", "f16", None, 80, "add.rn.f16x2", 1),
+        ("arith.addf", "bf16", None, 90, "add.rn.bf16x2", 1),
+        ("math.fma", "bf16", None, 80, "fma.rn.bf16x2", 1),
         ("arith.truncf", "f32", "bf16", 80, "cvt.rn.bf16x2.f32", 1),
         ("arith.truncf", "f32", "f16", 80, "cvt.rn.f16x2.f32", 1),
         ("tt.fp_to_fp", "f32", "f8E4M3FN", 89, "cvt.rn.satfinite.e4m3x2.f32", 1),

@@ -17,6 +17,7 @@ from tilewright.hl.tune.keys import ALIASES, KEYS, LARGEST_TILE, Key, ListKey, i
 from tilewright.hl.tune.machine import machine_of
 
 MOST_TURNS = 8  # of a loop that a search unrolls
+MOST_OF_A_WARP = 32 * 256  # elements of a tile that a search tries on a GPU
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class ConfigSpec:
             choice.fragment.random(rng) if choice.searched else choice.fragment.default() for choice in self.choices
         ]
         blocks = [at for at, choice in enumerate(self.choices) if choice.key == "block_sizes"]
-        while self.facts.largest_tile(self._together(flat))[0] > LARGEST_TILE and blocks:
+        while not self._is_small(flat) and blocks:
             widest = max(blocks, key=lambda at: flat[at])
             if flat[widest] == 1:
                 break
@@ -110,10 +111,17 @@ class ConfigSpec:
         for at, choice in enumerate(self.choices):
             for value in choice.fragment.neighbors(flat[at]) if choice.searched else ():
                 changed = self._rolled([*flat[:at], value, *flat[at + 1 :]])
-                if self.facts.largest_tile(self._together(changed))[0] <= LARGEST_TILE:
+                if self._is_small(changed):
                     found.append(self.unflatten(changed))
         own = self.normalize(config)
         return [near for near in dict.fromkeys(found) if near != own]
+
+    def _is_small(self, flat: Sequence[Any]) -> bool:
+        """Whether the largest tile is one that a search tries: on a GPU its elements have registers."""
+        config = self._together(flat)
+        warps = config.get("num_warps") if KEYS["num_warps"].on(self.facts.machine.kind) else None
+        most = LARGEST_TILE if warps is None else warps * MOST_OF_A_WARP
+        return self.facts.largest_tile(config)[0] <= most
 
     def _rolled(self, flat: list[Any]) -> list[Any]:
         """Choices that unroll no loop of many turns: its code would take minutes to compile."""

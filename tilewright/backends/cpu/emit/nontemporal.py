@@ -1,6 +1,6 @@
 """Stores past the caches, for kernels that write more than caches hold and never read it back.
 
-    if programs * bytes stored per program >= 48 MiB and all addresses are whole lines:
+    if programs * bytes stored per program >= 16 MiB and all addresses are whole lines:
       chunks with non-temporal stores          (a fence ends the range)
     else:
       chunks with ordinary stores

@@ -8,7 +8,7 @@ which work on pairs of registers, are in `conversions`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.ir import Operation
@@ -80,15 +80,25 @@ def _emit(k: Kernel, op: Operation) -> None:
         return
     count, attributes = max(map(len, tiles)), _attributes(op)
     columns = [tile if len(tile) == count else tile * count for tile in tiles]
-    equal, rows = k.equal_registers(op.results[0]), list(zip(*columns, strict=True))
-    made: dict[tuple[str, ...], V] = {}
-    registers = []
-    for register in equal if equal is not None else range(count):
-        key = tuple(arg.ref for arg in rows[register])
-        if key not in made:
-            made[key] = compute(k, name, *rows[register], **attributes)
-        registers.append(made[key])
-    k.set_like(op.results[0], _cut(k, op, registers))
+    rows = list(zip(*columns, strict=True))
+    equal = k.equal_registers(op.results[0])
+    places = equal if equal is not None else range(count)
+    keys = [tuple(arg.ref for arg in rows[place]) for place in places]
+    distinct = dict(zip(keys, (rows[place] for place in places), strict=True))
+    made = dict(zip(distinct, _computed(k, name, list(distinct.values()), attributes), strict=True))
+    k.set_like(op.results[0], _cut(k, op, [made[key] for key in keys]))
+
+
+def _computed(k: Kernel, name: str, rows: Sequence[tuple[V, ...]], attributes: dict[str, Any]) -> list[V]:
+    """The entry on every row of operands; two values of 16 bits take one instruction where the hardware has it."""
+    type_ = rows[0][-1].type
+    paired = name in _PAIRED and type_.elem in _NATIVE[name] and type_.elem in ("half", "bfloat")
+    even = len(rows) - len(rows) % 2 if paired else 0
+    found: list[V] = []
+    for low, high in zip(rows[:even:2], rows[1:even:2], strict=True):
+        pairs = [k.f.vector(values) for values in zip(low, high, strict=True)]
+        found += k.f.elements(compute(k, name, *pairs, **attributes))
+    return found + [compute(k, name, *row, **attributes) for row in rows[even:]]
 
 
 _LONGEST = 48  # operations on integers in a row
@@ -175,7 +185,8 @@ def _compare(k: Kernel, a: V, b: V, *, predicate: str) -> V:
 _NATIVE: dict[str, dict[str, Native]] = {
     **{name: dict.fromkeys(("half", "bfloat", "float", "double"), made)
        for name, made in (("addf", _sum("fadd")), ("subf", _sum("fsub")), ("mulf", _product))},
-    **{f"{name}f": {"half": _intrinsic(name)} for name in ("maxnum", "minnum", "maximum", "minimum")},
+    **{f"{name}f": dict.fromkeys(("half", "bfloat"), _intrinsic(name))
+       for name in ("maxnum", "minnum", "maximum", "minimum")},
     "absi": {"i16": _absolute_of_short},
     **{opcode: {"i64": _shift_of_long(opcode)} for opcode in ("shli", "shrui")},
     "fma": {"half": _intrinsic("fma"), "bfloat": _intrinsic("fma")},
@@ -188,5 +199,8 @@ _NATIVE: dict[str, dict[str, Native]] = {
     "rsqrt": {"float": _nvvm("rsqrt.approx.f")},
 }  # fmt: skip
 """Table entry -> LLVM element type -> ``emit(kernel, *operands, **attributes)``."""
+
+_PAIRED = frozenset({"addf", "subf", "mulf", "fma", "maxnumf", "minnumf", "maximumf", "minimumf"})
+"""Entries with an instruction for two values of 16 bits in one register (PTX ISA, half precision)."""
 
 __all__ = ["ACCURACY", "compute"]
