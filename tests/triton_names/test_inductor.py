@@ -1,4 +1,4 @@
-"""Inductor's Triton code on the CPU: every fourth graph of the list, in fresh processes with empty caches.
+"""Inductor's Triton code on the CPU: every sixth graph of the list, in fresh processes with empty caches.
 
 `make test-inductor` runs them all: Inductor takes a second for each.
 """
@@ -51,7 +51,7 @@ AHEAD = [
     "from tests.triton_names import user_kernels; user_kernels.main()",
 ]
 """What runs ahead of each part of the graphs, in the process that has loaded Inductor for it."""
-PARTS = 4 * len(AHEAD)
+PARTS = 6 * len(AHEAD)
 
 
 @pytest.mark.slow
@@ -64,9 +64,9 @@ def test_graphs_and_what_they_rely_on(part, tmp_path):
     lines = posing(tmp_path, str(tmp_path / "part.py")).splitlines()
     summaries = [json.loads(line) for line in lines if line.startswith("{")]
     assert [summary["failures"] for summary in summaries] == [{}] * len(summaries)
-    assert summaries[-1]["graphs"] >= 20 and summaries[-1]["kernels"] >= 15  # the kernels are Triton's code, made here
+    assert summaries[-1]["graphs"] >= 14 and summaries[-1]["kernels"] >= 10  # the kernels are Triton's code, made here
     if part:
-        assert sum(line.endswith(" right") for line in lines) == 10 * ahead
+        assert sum(line.endswith(" right") for line in lines) == 9 * ahead
     else:
         assert summaries[0]["scenarios"] == 6
 

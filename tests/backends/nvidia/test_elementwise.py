@@ -12,6 +12,7 @@ from tests.sample_kernels import expected, is_runnable, result_types, to_memory
 from tilewright.backends.nvidia import libdevice, ptx
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
+from tilewright.backends.nvidia.emit import conversions
 from tilewright.backends.nvidia.emit.elementwise import ACCURACY
 from tilewright.ir.types import dtype_of, element_type, ir_name, scalar_type, shape_of, tile_type
 from tilewright.ops import families
@@ -66,7 +67,10 @@ def test_conversions_on_other_architectures(name: str, capability: int) -> None:
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("name", ["arith.sitofp", "arith.uitofp"])
-def test_bytes_become_floats_without_conversion_instructions(name: str, capability: int) -> None:
+def test_bytes_become_floats_without_conversion_instructions(
+    name: str, capability: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversions, "_goes_by_words", lambda *_: True)  # as those do that memory has side by side
     kernel, source = OpKernel(capability), np.arange(-128, 128).astype(np.int8)
     operand = kernel.operand(tile_type((256,), scalar_type("i8")), source)
     for result in ("f16", "bf16", "f32"):

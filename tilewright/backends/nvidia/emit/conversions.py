@@ -17,8 +17,10 @@ from xdsl.ir import Operation
 from tilewright.backends.llvm import casts
 from tilewright.backends.llvm.types import BF16, F16, F32, I8, I16, I32, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, Tile
+from tilewright.backends.nvidia.tgir.ops import LocalLoadOp
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ops.memory import LoadOp
 
 Pair = Callable[[Kernel, V, V], Sequence[V]]
 _FP8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
@@ -30,7 +32,7 @@ def convert(k: Kernel, op: Operation, name: str, registers: Tile) -> Tile:
     assert isinstance(op, TileOp)
     src, dst = (ir_name(element_type(v.type)) for v in (op.operands[0], op.results[0]))
     rounding = str(op.attr_values().get("rounding") or "rtne")
-    if name in ("sitofp", "uitofp") and src == "i8" and dst in _FROM_BYTES and len(registers) % 4 == 0:
+    if name in ("sitofp", "uitofp") and src == "i8" and _goes_by_words(op, dst, len(registers)):
         words = [registers[i : i + 4] for i in range(0, len(registers), 4)]
         return [value for word in words for value in _FROM_BYTES[dst](k, word, name == "sitofp")]
     pair = _pair(k, src, dst, rounding) if name in ("truncf", "extf", "fp_to_fp") else None
@@ -101,6 +103,12 @@ def _from_fp8(src: str, dst: str) -> Pair:
 
 # The conversion instruction runs at a quarter of the speed of others or less (CUDA C++ Programming Guide, "Throughput
 # of Native Arithmetic Instructions"). Below a constant exponent the bits of an integer are those of 2**e + integer.
+
+
+def _goes_by_words(op: Operation, dst: str, count: int) -> bool:
+    """Whether bytes are converted four at a time: where memory has them so, or where two results share a register."""
+    read = isinstance(op.operands[0].owner, (LoadOp, LocalLoadOp))
+    return dst in _FROM_BYTES and count % 4 == 0 and (read or dst != "f32")
 
 
 def _word(k: Kernel, four: Tile, signed: bool) -> V:

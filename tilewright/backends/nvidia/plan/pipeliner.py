@@ -111,8 +111,13 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
     computed = _computed_operands(loop, prefetches)
     taken = _taken(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
     more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
-    fits = taken + more <= arch.shared_limit
+    fits = taken + more <= arch.shared_limit and (_alone(arch, taken) or not _alone(arch, taken + more))
     _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
+
+
+def _alone(arch: Arch, shared_bytes: int) -> bool:
+    """Whether shared memory leaves a block alone on its multiprocessor: another hides more than a ring does."""
+    return arch.blocks_per_multiprocessor(1, 1, shared_bytes) < 2
 
 
 def _ring_stages(
