@@ -31,7 +31,7 @@ from tilewright.frontend.entry import ParamSpec, build_module
 from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
-from tilewright.passes.pipeline import run_passes
+from tilewright.passes.pipeline import passes_for, run_passes
 
 TARGET = Target("cpu", "generic")
 
@@ -161,7 +161,7 @@ def run_reference(case: Loaded) -> dict[str, Array]:
 def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
     """Contents of the arrays after `module`, a form of the kernel of `case`, has run on the CPU; changes the module."""
     try:
-        run_passes(module)
+        run_passes(module, passes_for(Options(**case.options).enable_fp_fusion))
         levels.verify(module)
     except Exception as error:
         raise _Stop("passes", error) from error

@@ -19,7 +19,7 @@ from tilewright.base.target import Placement, Target
 from tilewright.ir.types import element_type, ir_name, is_pointer
 from tilewright.ops.function import FuncOp
 from tilewright.ops.text import parse_module
-from tilewright.passes.pipeline import run_passes
+from tilewright.passes.pipeline import passes_for, run_passes
 
 _GUARD = 256  # bytes on each side of an array
 _POISON = 0xA5
@@ -49,7 +49,7 @@ class Compiled:
     ) -> None:
         module = parse_module(source) if isinstance(source, str) else source
         if passes:
-            run_passes(module)
+            run_passes(module, passes_for((options or CudaOptions()).enable_fp_fusion))
         kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
         types = [element_type(t) for t in kernel.function_type.inputs]
         self.metadata: dict[str, Any] = {
