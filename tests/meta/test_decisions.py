@@ -24,7 +24,7 @@ PLANNERS = {
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
     "cpu/plan/reuse.py": {"_worth": "KEPT_TILE"},
     "cpu/plan/lanes.py": {"vectorised": "VECTORS"},
-    "cpu/emit/combined.py": {"plan_combining": "COMBINED"},
+    "cpu/plan/combining.py": {"plan_combining": "COMBINED"},
     "cpu/emit/masks.py": {"_known_below": "UNMASKED"},
     "cpu/emit/nontemporal.py": {"plan_streaming": "PAST_CACHES"},
     "nvidia/plan/dots.py": {"_wgmma": "WGMMA", "_mma": "TENSOR_CORES"},

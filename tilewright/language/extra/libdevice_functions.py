@@ -79,6 +79,12 @@ def _directed(x: Any, error: Any, mode: Any) -> Any:
 
 
 @library
+def rounded(x: Any) -> Any:
+    """`x`, which no sum takes in as a product: what a sum loses is computed from its rounded terms."""
+    return -(-x)
+
+
+@library
 def _sum_error(x: Any, y: Any, total: Any) -> Any:
     """What ``total = x + y`` lost to rounding, exactly."""
     part = total - x
@@ -96,6 +102,7 @@ def _narrowed(total: Any, error: Any, mode: Any) -> Any:
 @library
 def add(x: Any, y: Any, mode: Any) -> Any:
     """x + y."""
+    x, y = rounded(x), rounded(y)
     if x.dtype.is_fp32():
         a = x.to(dtypes.float64)
         b = y.to(dtypes.float64)
@@ -153,7 +160,7 @@ def fma(x: Any, y: Any, z: Any, mode: Any = "rn") -> Any:
         total = product + addend
         return _narrowed(total, _sum_error(product, addend, total), mode)
     result = _fma(x, y, z)
-    product = x * y
+    product = rounded(x * y)
     low = _fma(x, y, -product)
     total = product + z
     rest = _sum_error(product, z, total)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base import dtypes
+from tilewright.language.extra.libdevice_functions import rounded
 from tilewright.language.extra.special_coefficients import TABLES
 from tilewright.language.library import library
 from tilewright.ops import elementwise as ew
@@ -184,7 +185,7 @@ def _log_gamma_parts(z: Any, single: Any) -> Any:
     else:
         log_high, log_low = _log_parts(z)
         factor = z - 0.5
-        product = factor * log_high
+        product = rounded(factor * log_high)
         product_low = fma(factor, log_high, -product) + factor * log_low
         high = product - z
         taken = product - high  # the sum of product, -z and the series, each with what rounding loses
