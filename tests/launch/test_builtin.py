@@ -155,7 +155,7 @@ def test_threads_launch_at_once():
     assert not wrong
 
 
-def test_what_was_kept_before_the_first_launch_is_machine_code_after_it(out):
+def test_what_was_kept_before_the_first_launch_is_machine_code_after_it(out, untraced):
     kernel, hinted = tilewright.jit(write), tilewright.jit(write)
     kept, other, dropped = kernel[(1,)], kernel[(2,)], hinted[(1,)]
     for _ in range(40):
