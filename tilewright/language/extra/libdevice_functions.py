@@ -81,7 +81,8 @@ def _directed(x: Any, error: Any, mode: Any) -> Any:
 @library
 def rounded(x: Any) -> Any:
     """`x`, which no sum takes in as a product: what a sum loses is computed from its rounded terms."""
-    return -(-x)
+    negated = -x
+    return -negated
 
 
 @library
