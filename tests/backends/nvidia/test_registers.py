@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import tilewright
 from tests.backends.nvidia.ptx_cases import ADD
-from tilewright.backends.nvidia import cubin, registers
+from tests.decisions import generated
+from tilewright.backends.nvidia import cubin, registers, toolkit
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import Cubin
+from tilewright.compiler import ASTSource
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,12 @@ def test_choice(
         text, arch_of(90), kernel="add", warps=16, shared_bytes=0, max_registers=given, driver_major=None
     )
     assert made is not None and made.registers == got and seen == asked
+
+
+@pytest.mark.skipif(not toolkit.libraries("nvJitLink"), reason="nvidia-nvjitlink is not installed")
+def test_the_assembler_heeds_the_limit() -> None:
+    types = {"x": "*fp16", "weight": "*fp32", "bias": "*fp32", "out": "*fp16", "rows": "i32", "columns": "i32"}
+    aligned = {(place,): [["tt.divisibility", 16]] for place in range(6)}
+    source = ASTSource(generated.norm_of_whole_rows, types, {"XBLOCK": 1, "RBLOCK": 8192}, aligned)
+    made = tilewright.compile(source, "cuda:90", options={"num_warps": 16})
+    assert 0 < made.n_regs <= 64 and made.n_spills == 0

@@ -91,12 +91,19 @@ def assemble(
     if tool is None:
         return None
     options = [f"-arch={arch.cpu}", "-O3", "-lineinfo", "-v" if isinstance(tool, Ptxas) else "-verbose"]
-    if max_registers is not None:
-        options.append(f"-maxrregcount={max_registers}")
-    image, log = tool.run(ptx, options)
+    image, log = tool.run(ptx if max_registers is None else _limited(ptx, kernel, max_registers), options)
     if image is None:
         raise _refused(ptx, log, kernel, tool.identity)
     return _described(image, log, kernel)
+
+
+def _limited(ptx: str, kernel: str, registers: int) -> str:
+    """PTX whose entry says how many registers a thread gets: `-maxrregcount` is not heeded beside `.reqntid`."""
+    start = ptx.find(f".entry {kernel}(")
+    body = ptx.find("\n{", start)
+    if start < 0 or ".maxnreg" in ptx[start:body]:
+        return ptx
+    return f"{ptx[:body]}\n.maxnreg {registers}{ptx[body:]}"
 
 
 def assembler(driver_major: int | None = None) -> Assembler | None:
