@@ -47,6 +47,19 @@ def split(x, y):
     return out
 
 
+def grouped(x, weights, offsets):
+    out = torch.empty([x.size(0), weights.size(2)])
+    for group in hl.grid(weights.size(0)):
+        begin, end = offsets[group], offsets[group + 1]
+        for tile_m in hl.tile(begin, end):
+            for tile_n in hl.tile(weights.size(2)):
+                acc = hl.zeros([tile_m, tile_n])
+                for tile_k in hl.tile(x.size(1)):
+                    acc = torch.addmm(acc, x[tile_m, tile_k], weights[group, tile_k, tile_n])
+                out[tile_m, tile_n] = acc
+    return out
+
+
 def online(x):
     out = torch.empty([x.size(0)])
     for rows in hl.tile(x.size(0)):
@@ -144,3 +157,9 @@ def test_loops_behind_each_other_have_sizes_of_their_own(monkeypatch):
 
 def test_inner_loops_along_the_memory_are_the_longest(monkeypatch):
     assert default(monkeypatch, CPU, columns_first, (1, 4096, 4096), dtype=torch.float32)["block_sizes"] == [1, 512, 16]
+
+
+def test_tiles_of_a_range_that_is_read_are_low_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(spec, "machine_of", lambda device: CPU)
+    args = (torch.empty(400, 256), torch.empty(2, 256, 256), torch.tensor([0, 10, 400]))
+    assert hl.kernel(grouped).bind(args).config_spec.default_config()["block_sizes"] == [32, 128, 64]

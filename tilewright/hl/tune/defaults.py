@@ -39,6 +39,7 @@ class _Wanted:
 
 _WANTED = {"cpu": _Wanted(1 << 13, 512), "cuda": _Wanted(2048, 256)}
 _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
+_CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
 
@@ -108,7 +109,8 @@ class _Chooser:
             for dim, size in zip((*node.out.dims[-2:], node.args[0].dims[-1]), _CPU_PRODUCT, strict=True):
                 for atom in dim.atoms:
                     if atom in axes:
-                        self._take(axes[atom], max(1, size // dim.static))
+                        most = _CPU_READ if _is_read(axes[atom]) else size
+                        self._take(axes[atom], max(1, min(size, most) // dim.static))
         self._occupy()
 
     def _occupy(self) -> None:
@@ -168,6 +170,11 @@ def length(axis: Axis) -> int | None:
     if any(isinstance(end, Sym | Value) or not isinstance(end, int) for end in ends):
         return None
     return int(axis.end - axis.begin)
+
+
+def _is_read(axis: Axis) -> bool:
+    """Whether the kernel reads where the range of an axis begins or ends."""
+    return any(isinstance(end, Value) for end in (axis.begin, axis.end))
 
 
 def _is_of(entry: Subscript, axis: Axis) -> bool:
