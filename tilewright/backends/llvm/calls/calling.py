@@ -193,16 +193,10 @@ entry:
   br i1 %nobody, label %done, label %tell
 tell:
   store ptr %facts, ptr %argv
-  %said = call ptr @PyObject_Vectorcall(ptr %function, ptr %argv, i64 1, ptr null)
-  %angry = icmp eq ptr %said, null
-  br i1 %angry, label %fail, label %heard
-heard:
-  call void @Py_DecRef(ptr %said)
-  br label %done
+  %well = call i1 @done_by(ptr %function, ptr %argv, i64 1, ptr null)
+  ret i1 %well
 done:
   ret i1 true
-fail:
-  ret i1 false
 }}
 """
 
@@ -348,12 +342,8 @@ entry:
 hook:                                     ; they see the arguments, not the grid
   %args.1 = getelementptr ptr, ptr %args, i64 1
   %nargs.1 = sub i64 %nargs, 1
-  %hooked = call ptr @PyObject_Vectorcall(ptr %hooks, ptr %args.1, i64 %nargs.1, ptr %kwnames)
-  %unhappy = icmp eq ptr %hooked, null
-  br i1 %unhappy, label %fail, label %heard
-heard:
-  call void @Py_DecRef(ptr %hooked)
-  br label %begin
+  %well = call i1 @done_by(ptr %hooks, ptr %args.1, i64 %nargs.1, ptr %kwnames)
+  br i1 %well, label %begin, label %fail
 begin:
   %made = call ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr null, i64 -1)
   %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)

@@ -20,8 +20,7 @@ entry:
   %gx = call i64 @word(ptr %grid, i64 0)
   %gy = call i64 @word(ptr %grid, i64 1)
   %gz = call i64 @word(ptr %grid, i64 2)
-  %plane = mul i64 %gx, %gy
-  %total = mul i64 %plane, %gz
+  %total = call i64 @programs(ptr %grid)
   %empty = icmp eq i64 %total, 0
   br i1 %empty, label %done, label %some
 done:
@@ -177,11 +176,7 @@ _THROUGH = f"""
 define internal i1 @through(ptr %entry.t, ptr %values, ptr %objects, ptr %grid, ptr %owned) {{
 entry:
   %argv = alloca [{t.MOST_COLUMNS + 3} x ptr]
-  %gx = call i64 @word(ptr %grid, i64 0)
-  %gy = call i64 @word(ptr %grid, i64 1)
-  %gz = call i64 @word(ptr %grid, i64 2)
-  %plane = mul i64 %gx, %gy
-  %total = mul i64 %plane, %gz
+  %total = call i64 @programs(ptr %grid)
   %empty = icmp eq i64 %total, 0
   br i1 %empty, label %done, label %axis
 axis:
@@ -226,16 +221,10 @@ stored:
   br label %slot
 go:
   %call = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_CALL})
-  %said = call ptr @PyObject_Vectorcall(ptr %call, ptr %argv, i64 %at, ptr null)
-  %angry = icmp eq ptr %said, null
-  br i1 %angry, label %fail, label %heard
-heard:
-  call void @Py_DecRef(ptr %said)
-  br label %done
+  %well = call i1 @done_by(ptr %call, ptr %argv, i64 %at, ptr null)
+  ret i1 %well
 done:
   ret i1 true
-fail:
-  ret i1 false
 }}
 """
 

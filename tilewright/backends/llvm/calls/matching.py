@@ -62,6 +62,28 @@ define internal i1 @is_of(ptr %object, ptr %type) alwaysinline {{
   ret i1 %same
 }}
 
+; The number of programs of a grid.
+define internal i64 @programs(ptr %grid) alwaysinline {{
+  %x = call i64 @word(ptr %grid, i64 0)
+  %y = call i64 @word(ptr %grid, i64 1)
+  %z = call i64 @word(ptr %grid, i64 2)
+  %plane = mul i64 %x, %y
+  %all = mul i64 %plane, %z
+  ret i64 %all
+}}
+
+; Call a Python function for what it does; false with an exception set.
+define internal i1 @done_by(ptr %function, ptr %argv, i64 %n, ptr %names) alwaysinline {{
+  %said = call ptr @PyObject_Vectorcall(ptr %function, ptr %argv, i64 %n, ptr %names)
+  %angry = icmp eq ptr %said, null
+  br i1 %angry, label %fail, label %heard
+heard:
+  call void @Py_DecRef(ptr %said)
+  ret i1 true
+fail:
+  ret i1 false
+}}
+
 ; References that a call holds: a count, then objects.
 define internal void @own(ptr %owned, ptr %object) alwaysinline {{
   %n = load i64, ptr %owned
