@@ -24,7 +24,7 @@ from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
 from tilewright.ops.shape import UnsplatOp
 from tilewright.ops.spec import REGISTRY, Call, OpSpec, spec_of
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, replace, value_before
 
 
 def canonicalize(root: Operation) -> bool:
@@ -71,12 +71,7 @@ def _simplify(op: Operation) -> bool:
 
 
 def _constant_before(op: Operation, number: Number) -> SSAValue:
-    made = ConstantOp.of(number, op.results[0].type)
-    made.location = op.location
-    block = op.parent_block()
-    assert block is not None
-    block.insert_op_before(made, op)
-    return made.results[0]
+    return value_before(ConstantOp.of(number, op.results[0].type), op)
 
 
 def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | None:

@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.ir.walk import walk
 from tilewright.ops import contraction
 from tilewright.ops.elementwise import FmaOp, NegFOp
-from tilewright.passes.rewriting import insert_before, replace
+from tilewright.passes.rewriting import insert_before, replace, value_before
 
 
 def contract_products(root: Operation) -> bool:
@@ -61,6 +61,4 @@ def _take(add: Operation, which: int) -> None:
 
 
 def _negated(value: SSAValue, place: Operation) -> SSAValue:
-    made = NegFOp.create(operands=[value], result_types=[value.type])
-    insert_before(made, place)
-    return made.results[0]
+    return value_before(NegFOp.create(operands=[value], result_types=[value.type]), place)

@@ -27,7 +27,7 @@ from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
 from tilewright.ops.signs import never_negative
 from tilewright.passes.counting import COUNTS, Ahead, Bound, Counted, compute_before, conjuncts, end_of, is_free, stays
-from tilewright.passes.rewriting import replace
+from tilewright.passes.rewriting import insert_before, replace
 
 
 def count_loops(root: Operation) -> bool:
@@ -137,8 +137,7 @@ def _places(
 
 
 def _rewrite(loop: WhileOp, counting: _Counting) -> None:
-    block, number = loop.parent_block(), counting.number
-    assert block is not None
+    number = counting.number
     first = loop.operands[number]
     ahead = Ahead(loop, first.type)
     if isinstance(counting.step, SSAValue):
@@ -155,8 +154,7 @@ def _rewrite(loop: WhileOp, counting: _Counting) -> None:
         regions=[_body(loop, counting)],
     )
     results: list[SSAValue] = list(made.results)
-    made.location = loop.location
-    block.insert_op_before(made, loop)
+    insert_before(made, loop)
     results.insert(number, _last(ahead, counting, loop, lower, upper, step))
     replace(loop, results)
 

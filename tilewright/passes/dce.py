@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator, MemoryEffectKind, get_effects
 
 from tilewright.ops.control import ForOp
-from tilewright.passes.rewriting import erase
+from tilewright.passes.rewriting import erase, insert_before
 
 
 def is_removable(op: Operation) -> bool:
@@ -84,10 +84,7 @@ def _rebuild_without(loop: ForOp, dead: Sequence[int]) -> None:
         attributes=loop.attributes.copy(),
         regions=[loop.detach_region(0)],
     )
-    made.location = loop.location
-    block = loop.parent_block()
-    assert block is not None
-    block.insert_op_before(made, loop)
+    insert_before(made, loop)
     for old, new in zip(kept, made.results, strict=True):
         old.replace_all_uses_with(new)
     erase(loop)

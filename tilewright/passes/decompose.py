@@ -33,7 +33,7 @@ from tilewright.ops.functions.tensor_descriptor import (
 )
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, move_before, replace
 
 Known = dict[SSAValue, tensor_descriptor]
 
@@ -116,8 +116,6 @@ def _stride(value: SSAValue) -> tensor | constexpr:
 
 def _rewrite(builder: IRBuilder, op: DescriptorLoadOp | DescriptorStoreOp, desc: tensor_descriptor) -> None:
     """Put the operations that `op` stands for before it, and drop it."""
-    target = op.parent_block()
-    assert target is not None
     builder.position = Position(Block())
     builder.location = op.location or builder.location
     if isinstance(op, DescriptorLoadOp):
@@ -127,8 +125,7 @@ def _rewrite(builder: IRBuilder, op: DescriptorLoadOp | DescriptorStoreOp, desc:
         store_tensor_descriptor.fn(builder, desc, _indices(op.operands[2:]), _value(op.src))
         results = []
     for new in list(builder.position.block.ops):
-        new.detach()  # type: ignore[no-untyped-call]
-        target.insert_op_before(new, op)
+        move_before(new, op)
     replace(op, results)
 
 

@@ -33,7 +33,7 @@ from tilewright.ops.control import ConditionOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AndIOp, SelectOp, XOrIOp
 from tilewright.passes.counting import conjuncts, is_free
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import erase, replace, splice
+from tilewright.passes.rewriting import erase, replace, splice, value_before
 
 
 def move_exits_to_tests(root: Operation) -> bool:
@@ -315,7 +315,7 @@ def _tested_last(found: _Exit) -> WhileOp:
         else:
             sides = [leaves[result], stays[result]]
             operands = [branch.cond, *(sides[::-1] if found.side else sides)]
-            values[result] = _insert(SelectOp.create(operands=operands, result_types=[result.type]), branch)
+            values[result] = value_before(SelectOp.create(operands=operands, result_types=[result.type]), branch)
     replace(branch, [values[result] for result in branch.results])
     return found.loop
 
@@ -332,11 +332,11 @@ def _splice(found: _Exit, *sides: int) -> None:
 
 def _goes_on(found: _Exit, leaves: SSAValue, before: Operation) -> SSAValue:
     """Whether the loop goes on, of the condition of the branch."""
-    return leaves if found.side else _insert(_of_truth(XOrIOp, leaves, _truth(before)), before)
+    return leaves if found.side else value_before(_of_truth(XOrIOp, leaves, _truth(before)), before)
 
 
 def _and(first: SSAValue, second: SSAValue, before: Operation) -> SSAValue:
-    return _insert(_of_truth(AndIOp, first, second), before)
+    return value_before(_of_truth(AndIOp, first, second), before)
 
 
 def _of_truth(kind: type[Operation], *operands: SSAValue) -> Operation:
@@ -344,12 +344,4 @@ def _of_truth(kind: type[Operation], *operands: SSAValue) -> Operation:
 
 
 def _truth(before: Operation) -> SSAValue:
-    return _insert(ConstantOp.of(True, i1), before)
-
-
-def _insert(op: Operation, before: Operation) -> SSAValue:
-    block = before.parent_block()
-    assert block is not None
-    op.location = before.location
-    block.insert_op_before(op, before)
-    return op.results[0]
+    return value_before(ConstantOp.of(True, i1), before)

@@ -36,7 +36,7 @@ from tilewright.ops.functions.operators import greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.values import tensor
 from tilewright.passes.counting import Ahead
-from tilewright.passes.rewriting import replace
+from tilewright.passes.rewriting import move_before, replace, value_before
 
 
 def compare_places_with_bounds(root: Operation) -> bool:
@@ -78,7 +78,7 @@ def _bounded(op: Operation, analysis: AffineAnalysis) -> SSAValue | None:
         return None
     constant, coords = expanded(answer.plan.constant), answer.plan.coords
     if not coords and constant == Poly.of(-1):
-        return _placed(ConstantOp.of(True, mask.type), op)
+        return value_before(ConstantOp.of(True, mask.type), op)
     if len(coords) != 1 or any(atom.unsigned for monomial in constant.terms for atom in monomial):
         return None
     ((coord, stride),) = coords.items()
@@ -115,13 +115,5 @@ def _compared(op: Operation, dim: int, bound: Poly, *, below: bool) -> SSAValue:
     place = BUILTINS["broadcast_to"].fn(builder, place, *shape)
     made: tensor = (less_than if below else greater_equal).fn(builder, place, limit)
     for new in list(builder.position.block.ops):
-        new.detach()  # type: ignore[no-untyped-call]
-        _placed(new, op)
+        move_before(new, op)
     return made.handle  # type: ignore[return-value]
-
-
-def _placed(op: Operation, before: Operation) -> SSAValue:
-    block = before.parent_block()
-    assert block is not None
-    block.insert_op_before(op, before)
-    return op.results[0]

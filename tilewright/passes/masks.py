@@ -23,7 +23,7 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
-from tilewright.passes.rewriting import replace
+from tilewright.passes.rewriting import replace, value_before
 
 INVERSE = {
     "eq": "ne", "slt": "sge", "sle": "sgt", "ult": "uge", "ule": "ugt",
@@ -51,14 +51,6 @@ def _number(value: SSAValue) -> int | None:
     if number is None:
         return None
     return abs(int(number)) if element_type(value.type) == i1 else int(number)
-
-
-def _insert(op: Operation, before: Operation) -> SSAValue:
-    block = before.parent_block()
-    assert block is not None
-    op.location = before.location
-    block.insert_op_before(op, before)
-    return op.results[0]
 
 
 # --- negations ------------------------------------------------------------------------------------------
@@ -110,17 +102,17 @@ def _negated_once(op: Operation, made: dict[SSAValue, SSAValue], before: Operati
     types = [op.results[0].type]
     if isinstance(op, CmpIOp):
         predicate = CmpIOp.PREDICATES[INVERSE[op.attr_values()["predicate"]]]
-        return _insert(
+        return value_before(
             CmpIOp.create(operands=op.operands, result_types=types, properties={"predicate": predicate}), before
         )
     if isinstance(op, XOrIOp):
         return op.operands[0]
     if isinstance(op, ConstantOp):
-        return _insert(ConstantOp.of(not op.splat_value, types[0]), before)
+        return value_before(ConstantOp.of(not op.splat_value, types[0]), before)
     operands = [made[operand] for operand in op.operands]
     if isinstance(op, OrIOp):
-        return _insert(AndIOp.create(operands=operands, result_types=types), before)
-    return _insert(type(op).create(operands=operands, result_types=types, properties=op.properties), before)
+        return value_before(AndIOp.create(operands=operands, result_types=types), before)
+    return value_before(type(op).create(operands=operands, result_types=types, properties=op.properties), before)
 
 
 # --- selections, comparisons of truth values, products -----------------------------------------------------
@@ -136,9 +128,9 @@ def _selection(op: Operation) -> SSAValue | None:
     if known == (0, 1) and _can_negate(condition):
         return _spread(_negated(condition, op), op)
     if known[1] == 0:
-        return _insert(AndIOp.create(operands=[_spread(condition, op), a], result_types=[a.type]), op)
+        return value_before(AndIOp.create(operands=[_spread(condition, op), a], result_types=[a.type]), op)
     if known[0] == 1:
-        return _insert(OrIOp.create(operands=[_spread(condition, op), b], result_types=[b.type]), op)
+        return value_before(OrIOp.create(operands=[_spread(condition, op), b], result_types=[b.type]), op)
     return None
 
 
@@ -147,7 +139,7 @@ def _spread(condition: SSAValue, op: Operation) -> SSAValue:
     type_ = op.results[0].type
     if shape_of(condition.type) == shape_of(type_):
         return condition
-    return _insert(SplatOp.create(operands=[condition], result_types=[type_]), op)
+    return value_before(SplatOp.create(operands=[condition], result_types=[type_]), op)
 
 
 def _comparison(op: Operation) -> SSAValue | None:
@@ -170,7 +162,7 @@ def _comparison(op: Operation) -> SSAValue | None:
 
 def _product(op: Operation) -> SSAValue | None:
     """The product of truth values is their conjunction."""
-    return _insert(AndIOp.create(operands=op.operands, result_types=[op.results[0].type]), op)
+    return value_before(AndIOp.create(operands=op.operands, result_types=[op.results[0].type]), op)
 
 
 _RULES: dict[type[Operation], Callable[[Operation], SSAValue | None]] = {

@@ -45,6 +45,12 @@ def insert_before(op: Operation, anchor: Operation) -> None:
     block.insert_op_before(op, anchor)
 
 
+def value_before(op: Operation, anchor: Operation) -> SSAValue:
+    """The one result of a new operation that is put in front of another."""
+    insert_before(op, anchor)
+    return op.results[0]
+
+
 def splice(block: Block, anchor: Operation) -> None:
     """Move what a block does, all but its last operation, in front of `anchor`."""
     for op in list(block.ops)[:-1]:

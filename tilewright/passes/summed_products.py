@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import DenseArrayBase, f32, f64, i32
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
@@ -26,7 +27,7 @@ from tilewright.passes.rewriting import insert_before, replace
 def multiply_for_sums(root: Operation) -> bool:
     """Rewrite every such sum below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(root.walk()):
+    for op in list(walk(root)):
         if isinstance(op, ReduceOp) and (factors := _factors(op)) is not None:
             _multiply(op, *factors)
             changed = True

@@ -14,7 +14,7 @@ from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.walk import walk
 from tilewright.ops.function import FuncOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, TransOp
-from tilewright.passes.rewriting import replace
+from tilewright.passes.rewriting import insert_before, replace
 
 
 def rewrite_ragged_cats(function: FuncOp) -> None:
@@ -31,9 +31,6 @@ def _rewrite(op: CatOp) -> None:
     order = (rank, *range(rank))
     turned = TransOp.build_op([joined.result], [tile_type((2, *shape), element)], {"order": order})
     flat = ReshapeOp.build_op([turned.result], [op.result.type])
-    block = op.parent_block()
-    assert block is not None
     for new in (joined, turned, flat):
-        new.location = op.location
-        block.insert_op_before(new, op)
+        insert_before(new, op)
     replace(op, [flat.result])

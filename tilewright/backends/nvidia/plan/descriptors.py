@@ -45,7 +45,7 @@ from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.decompose import decompose, is_from_host
 from tilewright.passes.licm import hoist_loop_invariants
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, move_before, replace
 
 _ALIGNMENT = 16  # bytes
 
@@ -163,10 +163,8 @@ def _postpone(load: DescriptorLoadOp, buffer: SSAValue) -> None:
         if not harmless or load.result in op.operands or buffer in op.operands:
             break
         op = op.next_op
-    block = load.parent_block()
-    assert op is not None and block is not None, "a block ends with a terminator"
-    load.detach()  # type: ignore[no-untyped-call]
-    block.insert_op_before(load, op)
+    assert op is not None, "a block ends with a terminator"
+    move_before(load, op)
 
 
 def _store(op: DescriptorStoreOp) -> None:
