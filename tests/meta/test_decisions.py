@@ -20,7 +20,7 @@ PLANNERS = {
     "cpu/plan/dot_operands.py": {"memory_operand": "IN_PLACE"},
     "cpu/plan/coalesce.py": {"plan_coalescing": "JOINED"},
     "cpu/plan/pack_cache.py": {"plan_cache": "KEPT"},
-    "cpu/plan/collect.py": {"_accumulates": "ACCUMULATOR"},
+    "cpu/plan/dot_step.py": {"accumulates": "ACCUMULATOR"},
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
     "cpu/plan/reuse.py": {"_worth": "KEPT_TILE"},
     "cpu/plan/lanes.py": {"vectorised": "VECTORS"},
