@@ -16,6 +16,8 @@ from tilewright.backends.nvidia.plan import subjects as nvidia
 PLANNERS = {
     "cpu/plan/carried_offsets.py": {"_recognise": "CARRIED"},
     "cpu/plan/wrapped.py": {"_unread": "WRAPPED"},
+    "cpu/plan/handed_on.py": {"_recognise": "HANDED_ON"},
+    "cpu/plan/turned.py": {"_turned": "TURNED"},
     "cpu/plan/reciprocal.py": {"_repeated": "RECIPROCAL"},
     "cpu/plan/dot_operands.py": {"memory_operand": "IN_PLACE"},
     "cpu/plan/coalesce.py": {"plan_coalescing": "JOINED"},
