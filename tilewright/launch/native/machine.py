@@ -48,12 +48,14 @@ class Machine(Record):
     Args:
         method: what Python makes launch functions of.
         run: what it makes `CompiledKernel.run` of.
+        operator: what it makes operators of (`operators.py`).
         shared: the words of the process.
         kept: alive.
     """
 
     method: _MethodDef
     run: _MethodDef
+    operator: _MethodDef
     shared: Any
     kept: Any
 
@@ -77,6 +79,11 @@ class Machine(Record):
     def tensor_key(self, tensor: Any) -> int | None:
         """The facts of a torch tensor that `tw_call` compares; None for one that it cannot read."""
         return _facts(self.shared, tensor) if _knows_torch(self.shared) else None
+
+    @property
+    def reads_torch(self) -> bool:
+        """Whether tensors of torch are read, and what they record."""
+        return _knows_torch(self.shared) and self.sees_gradients
 
     @property
     def sees_gradients(self) -> bool:
@@ -107,6 +114,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
     run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
+    operator = _MethodDef(b"operator", library.address("tw_operator"), _FASTCALL_KEYWORDS, None)
     shared = (ctypes.c_int64 * t.SHARED_WORDS)()
     objects = {
         t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
@@ -116,7 +124,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
         shared[word] = id(thing)
     subscript_by(library.address("tw_subscript"))
     over = _MethodDef(b"launch_over", library.address("tw_over"), _FASTCALL_KEYWORDS, None)
-    found = Machine(method, run, shared, [library, over])
+    found = Machine(method, run, operator, shared, [library, over])
     watching.attend(shared, found.builtin(over, ctypes.addressof(shared)), _knows_torch)
     return found
 

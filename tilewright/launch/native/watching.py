@@ -1,8 +1,7 @@
 """How machine code finds out whether a tracer of torch would see a launch (`launch/door.py`).
 
-It calls the C++ functions behind `torch._C._len_torch_dispatch_stack` and `peek_interpreter_stack`, and counts changes
-of tensors where torch has their version counters. Each is tried first: a mode and a transform are turned on, and
-counters are compared with `_version`. Where one is not as it must be, every launch goes to the tracer.
+It asks for modes and transforms (`observers.py`), and counts changes of tensors where torch has their version counters,
+which are compared with `_version` first. Where one is not as it must be, every launch goes to the tracer.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Any
 
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.launch import door
-from tilewright.launch.native.libtorch import address_of, torch_library
+from tilewright.launch.native.libtorch import torch_library
+from tilewright.launch.native.observers import answers
 
-_MODES = "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"  # int64_t c10::impl::TorchDispatchModeTLS::stack_len()
-_LAYERS = "_ZN2at9functorch20getDynamicLayerStackEv"  # const std::vector<DynamicLayer>& at::functorch::...()
 _VERSION = "_ZN5torch8autograd4impl15version_counterERKN2at6TensorE"  # const c10::VariableVersion& ...(const Tensor&)
 _NUMBERS = (16, 24)  # where a counter may have its number: behind its class, and one or two counts of references
 
@@ -35,7 +33,7 @@ def attend(shared: Any, over: Callable[..., Any], knows_torch: Callable[[Any], b
     def changed() -> None:
         watch = door.watch
         door.over = None if watch is None else over
-        places = (0, 0, 0, 0)
+        places: tuple[int, ...] = (0,) * (t.SHARED_WORDS - t.SHARED_MODES)
         if watch is not None:
             objects = {
                 t.SHARED_TRACED: watch.traced, t.SHARED_DOING: watch.doing, t.SHARED_DOING_NAME: _NAME,
@@ -59,47 +57,21 @@ _kept: list[Any] = []
 
 
 @functools.cache
-def _places(cdata: int) -> tuple[int, int, int, int] | None:
+def _places(cdata: int) -> tuple[int, ...] | None:
     """The words from SHARED_MODES on; None where torch is not as expected.
 
     Args:
         cdata: where a tensor object has its tensor.
     """
     try:
-        library = torch_library()
-        modes, layers, version = (getattr(library, name) for name in (_MODES, _LAYERS, _VERSION))
-        modes.restype, layers.restype = ctypes.c_int64, ctypes.c_void_p
-        version.restype, version.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
-        if not _sees_modes(modes) or not _sees_transforms(layers):
-            return None
-        counters = _counters(version, cdata)
+        version = getattr(torch_library(), _VERSION)
     except (StopIteration, OSError, AttributeError):  # a compiler that names C++ functions otherwise, or another torch
         return None
-    return None if counters is None else (address_of(modes), address_of(layers), *counters)
-
-
-def _sees_modes(modes: Any) -> bool:
-    torch = sys.modules["torch"]
-    before = modes()
-    with torch.utils._python_dispatch.TorchDispatchMode():
-        inside = modes()
-    return bool(before == torch._C._len_torch_dispatch_stack() and inside == before + 1)
-
-
-def _sees_transforms(layers: Any) -> bool:
-    functorch = sys.modules["torch"]._C._functorch
-
-    def depth() -> int:
-        begin, end = (ctypes.c_size_t * 2).from_address(layers())
-        return int(end - begin)
-
-    before = depth()
-    functorch._grad_increment_nesting()
-    try:
-        inside = depth()
-    finally:
-        functorch._grad_decrement_nesting()
-    return (before == 0) is (functorch.peek_interpreter_stack() is None) and inside > before
+    version.restype, version.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    words, counters = answers(), _counters(version, cdata)
+    if words is None or counters is None:
+        return None
+    return (words[t.OPERATOR_MODES], words[t.OPERATOR_INCLUDED], words[t.OPERATOR_TRANSFORM], *counters)
 
 
 def _counters(version: Any, cdata: int) -> tuple[int, int] | None:

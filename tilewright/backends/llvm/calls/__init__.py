@@ -7,6 +7,7 @@
     launching.py LLVM IR: packing, launch
     observing.py LLVM IR: would a tracer see a launch? what does torch hear of one?
     calling.py   LLVM IR: grid, the whole of a launch; `kernel[grid]`
+    operators.py LLVM IR: calls of operators of PyTorch where nobody looks on
 
 `launch/native/` loads it and fills the tables.
 """

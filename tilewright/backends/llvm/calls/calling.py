@@ -15,6 +15,7 @@ from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.launching import LAUNCHING
 from tilewright.backends.llvm.calls.matching import matching_ir
 from tilewright.backends.llvm.calls.observing import OBSERVING
+from tilewright.backends.llvm.calls.operators import OPERATORS
 
 _GRID = f"""
 ; The arguments by name, as a new dictionary.
@@ -479,7 +480,7 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript")
+EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator")
 
 
 CALLS = "calls"
@@ -489,7 +490,7 @@ TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word o
 
 
 def calls_text(triple: str) -> str:
-    """LLVM IR of `tw_call` and `tw_subscript`."""
+    """LLVM IR of `EXPORTS`."""
     words = {"ready_offset": READY_OFFSET, "hooks": t.STATE_HOOKS, "traced": t.SHARED_TRACED}
-    parts = (matching_ir(TYPE_OFFSET), _GRID, LAUNCHING, _WATCH, OBSERVING, _CALL, _SUBSCRIPT.format(**words))
-    return f'target triple = "{triple}"\n' + "".join(parts)
+    launches = (_GRID, LAUNCHING, _WATCH, OBSERVING, _CALL, _SUBSCRIPT.format(**words))
+    return "".join((f'target triple = "{triple}"\n', matching_ir(TYPE_OFFSET), *launches, OPERATORS))

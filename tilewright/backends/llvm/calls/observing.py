@@ -32,13 +32,13 @@ modes:
   %n.modes = call i64 %modes.f()
   %no.modes = icmp eq i64 %n.modes, 0
   br i1 %no.modes, label %transforms, label %no
-transforms:                               ; a std::vector: begin, end
-  %layers.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_LAYERS})
-  %layers = call ptr %layers.f()
-  %begin = call ptr @pointer(ptr %layers, i64 0)
-  %end = call ptr @pointer(ptr %layers, i64 1)
-  %no.layers = icmp eq ptr %begin, %end
-  ret i1 %no.layers
+transforms:
+  %included.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_INCLUDED})
+  %key = call i64 @word(ptr %shared, i64 {t.SHARED_TRANSFORM})
+  %key.16 = trunc i64 %key to i16
+  %is.transform = call zeroext i1 %included.f(i16 zeroext %key.16)
+  %no.transform = xor i1 %is.transform, true
+  ret i1 %no.transform
 ask:
   %judge = call ptr @pointer(ptr %shared, i64 {t.SHARED_JUDGE})
   store ptr %kernel, ptr %argv

@@ -26,9 +26,10 @@ SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, 
 SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_RECORDS = range(8, 14)
 """Of the process: objects of Python, and functions of torch that read a tensor."""
 SHARED_TRACED, SHARED_DOING, SHARED_DOING_NAME, SHARED_USUAL, SHARED_JUDGE = range(14, 19)
-SHARED_MODES, SHARED_LAYERS, SHARED_VERSION, SHARED_COUNTER, SHARED_WORDS = range(19, 24)
+SHARED_MODES, SHARED_INCLUDED, SHARED_TRANSFORM, SHARED_VERSION, SHARED_COUNTER, SHARED_WORDS = range(19, 25)
 """Of the tracer at the door (`launch/door.py`): its functions and its thread-local object; functions of torch that tell
-how many dispatch modes and where the transforms are; where a tensor has its version counter, and that its number."""
+how many dispatch modes are on, and whether a key is, that of transforms; where a tensor has its version counter, and
+that its number."""
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
@@ -68,6 +69,17 @@ RUN_STREAM, RUN_ENTER, RUN_ARGUMENTS = 3, 7, 9
 """Of `CompiledKernel.run`: places of the stream, of the hooks ahead of and behind the launch, of the first argument."""
 
 MOST_COLUMNS, MOST_BYTES = 96, 1024
+
+OPERATOR_KINDS = ("Tensor", "Parameter", "int", "float", "bool", "str", "NoneType", "dtype", "device")
+OPERATOR_OBSERVED, OPERATOR_FUNCTION, OPERATOR_SHARED, OPERATOR_READY, OPERATOR_FLOATS = range(5)
+OPERATOR_HOLDER, OPERATOR_NAME, OPERATOR_DURING, OPERATOR_SET_RECORDS = range(5, 9)
+OPERATOR_MODES, OPERATOR_FUNCTIONS, OPERATOR_INCLUDED, OPERATOR_EXCLUDED = range(9, 13)
+OPERATOR_TRANSFORM, OPERATOR_AUTOCAST, OPERATOR_CLASSES = range(13, 16)
+OPERATOR_WORDS = OPERATOR_CLASSES + len(OPERATOR_KINDS)
+"""Of an operator: what it calls where somebody looks on, and where nobody does, and whether it may do that at all; bits
+of the arguments that are floats; the attribute NAME of HOLDER is DURING meanwhile. Functions of torch: whether to
+record gradients, how many dispatch modes and function modes are on, whether the key of a TRANSFORM is INCLUDED and
+those of AUTOCAST are EXCLUDED. Classes of its arguments, of KINDS, those of tensors first."""
 
 
 class Column(Record):
