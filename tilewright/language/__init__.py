@@ -316,3 +316,9 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+# Triton has these in two modules more; here they stand above `core`, or above or below `standard`.
+for _function in (aggregate_replace, atomic_poll, map_elementwise, must_use_result, slice):
+    setattr(core, _function.__name__, _function)
+for _function in (bitonic_merge, interleave, ravel, sort, squeeze, topk, unsqueeze, zeros, zeros_like):
+    setattr(standard, _function.__name__, _function)
