@@ -47,12 +47,14 @@ class Machine(Record):
     Args:
         method: what Python makes launch functions of.
         run: what it makes `CompiledKernel.run` of.
+        operator: what it makes operators of (`operators.py`).
         shared: the words of the process.
         kept: alive.
     """
 
     method: _MethodDef
     run: _MethodDef
+    operator: _MethodDef
     shared: Any
     kept: Any
 
@@ -63,14 +65,24 @@ class Machine(Record):
             state: of the function.
             is_run: take the arguments of `CompiledKernel.run`.
         """
+        return self.builtin(self.run if is_run else self.method, state)
+
+    @staticmethod
+    def builtin(method: _MethodDef, state: int) -> Callable[..., Any]:
+        """A built-in function; its `self` is a number."""
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        made: Callable[..., Any] = make(ctypes.addressof(self.run if is_run else self.method), state, None)
+        made: Callable[..., Any] = make(ctypes.addressof(method), state, None)
         return made
 
     def tensor_key(self, tensor: Any) -> int | None:
         """The facts of a torch tensor that `tw_call` compares; None for one that it cannot read."""
         return _facts(self.shared, tensor) if _knows_torch(self.shared) else None
+
+    @property
+    def reads_torch(self) -> bool:
+        """Whether tensors of torch are read, and what they record."""
+        return _knows_torch(self.shared) and self.sees_gradients
 
     @property
     def sees_gradients(self) -> bool:
@@ -101,6 +113,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
     run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
+    operator = _MethodDef(b"operator", library.address("tw_operator"), _FASTCALL_KEYWORDS, None)
     shared = (ctypes.c_int64 * t.SHARED_WORDS)()
     objects = {
         t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
@@ -109,7 +122,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
     for word, thing in objects.items():
         shared[word] = id(thing)
     subscript_by(library.address("tw_subscript"))
-    return Machine(method, run, shared, library)
+    return Machine(method, run, operator, shared, library)
 
 
 def _is_as_expected() -> bool:

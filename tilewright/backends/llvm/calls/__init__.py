@@ -6,6 +6,7 @@
     matching.py  LLVM IR: is this the call that an entry remembers?
     launching.py LLVM IR: packing, launch
     calling.py   LLVM IR: grid, the whole of a launch; `kernel[grid]`
+    operators.py LLVM IR: calls of operators of PyTorch where nobody looks on
 
 `launch/native/` loads it and fills the tables.
 """

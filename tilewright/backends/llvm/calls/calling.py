@@ -13,6 +13,7 @@ from __future__ import annotations
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.launching import LAUNCHING
 from tilewright.backends.llvm.calls.matching import matching_ir
+from tilewright.backends.llvm.calls.operators import OPERATORS
 
 _GRID = f"""
 ; The arguments by name, as a new dictionary.
@@ -435,7 +436,7 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_run", "tw_subscript")
+EXPORTS = ("tw_call", "tw_run", "tw_subscript", "tw_operator")
 
 
 CALLS = "calls"
@@ -445,6 +446,6 @@ TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word o
 
 
 def calls_text(triple: str) -> str:
-    """LLVM IR of `tw_call` and `tw_subscript`."""
+    """LLVM IR of `EXPORTS`."""
     subscript, target = _SUBSCRIPT.format(ready_offset=READY_OFFSET), f'target triple = "{triple}"\n'
-    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, LAUNCHING, _WATCH, _CALL, subscript))
+    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, LAUNCHING, _WATCH, _CALL, subscript, OPERATORS))
