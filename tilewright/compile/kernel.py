@@ -119,7 +119,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         return self.metadata["num_warps"], self.metadata["num_ctas"], self.metadata["shared"]
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        call: Launch | None = self._launchers.get("call")
+        call: Callable[..., Any] | None = self._launchers.get("call")
         if call is None:
             call = self._launchers["call"] = make_call(self, self._launch)
         return MethodType(call, grid)

@@ -34,7 +34,7 @@ def make_run(kernel: Any) -> Launch:
     return in_python if _native_run is None else _native_run(kernel, in_python)
 
 
-def make_call(kernel: Any, in_python: Callable[..., Launch]) -> Launch:
+def make_call(kernel: Any, in_python: Callable[..., Launch]) -> Callable[..., Any]:
     """What `kernel[grid]` calls: `call(grid, *arguments, stream=None)`.
 
     Args:

@@ -318,7 +318,9 @@ __all__ = [
 ]  # fmt: skip
 
 # Triton has these in two modules more; here they stand above `core`, or above or below `standard`.
-for _function in (aggregate_replace, atomic_poll, map_elementwise, must_use_result, slice):
-    setattr(core, _function.__name__, _function)
-for _function in (bitonic_merge, interleave, ravel, sort, squeeze, topk, unsqueeze, zeros, zeros_like):
-    setattr(standard, _function.__name__, _function)
+for _module, _names in (
+    (core, "aggregate_replace atomic_poll map_elementwise must_use_result slice"),
+    (standard, "bitonic_merge interleave ravel sort squeeze topk unsqueeze zeros zeros_like"),
+):
+    for _name in _names.split():
+        setattr(_module, _name, globals()[_name])
