@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import PointerType, dtype, scalar_from_signature
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, IntegerRangeError
 from tilewright.devices.arrays import Array
 from tilewright.frontend.content import digest_of, is_immutable
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
@@ -284,7 +284,7 @@ def int_type(value: int) -> str:
     """The narrowest of i32, i64 and u64 that holds `value`.
 
     Raises:
-        OverflowError: none does.
+        IntegerRangeError: none does.
     """
     if -(1 << 31) <= value < 1 << 31:
         return "i32"
@@ -292,7 +292,9 @@ def int_type(value: int) -> str:
         return "i64"
     if 0 <= value < 1 << 64:
         return "u64"
-    raise OverflowError(f"integer argument {value} does not fit 64 bits")
+    raise IntegerRangeError(
+        f"integer argument {value} does not fit 64 bits", hint="pass a float, or the number in parts"
+    )
 
 
 def is_ranged(kind: str) -> bool:

@@ -45,7 +45,7 @@ from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
-from tilewright.launch.runs import native_run
+from tilewright.launch.runs import native_call, native_run
 from tilewright.launch.settings import KernelSettings
 from tilewright.ops.values import constexpr
 
@@ -306,7 +306,7 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
 
 register_constant(constexpr, lambda value: value.value)
 register_constant(BlockFunction)
-run.install(native_run)
+run.install(native_run, native_call)
 
 
 @overload
