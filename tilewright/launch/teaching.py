@@ -65,7 +65,9 @@ def _teach(
         return False
     watch, leave = _watchers(fn, call, prepared) if are_launches_watched() else (None, None)
     both = _both(binder.before_launch, before)
-    told.learn(known, prepared.launch, prepared.kernel, before=both, watch=watch, leave=leave)
+    facts = prepared.kernel.metadata
+    written = known.tensors(None if facts["stores_anywhere"] else facts["stored"])
+    told.learn(known, prepared.launch, prepared.kernel, before=both, watch=watch, leave=leave, written=written)
     return True
 
 

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.llvm.calls import tables as t
+from tilewright.base.knobs import knobs
 from tilewright.compile.specialize import Param, Path, Specialization
 from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, are_gradients_refused, is_recorded, read
 from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.launch import door
 from tilewright.launch.bind import Call
 from tilewright.launch.fastpath import is_lasting
 from tilewright.launch.native.machine import Machine
@@ -147,6 +149,8 @@ class _Columns:
             found = self.add(t.TENSOR, cls, key=key)
             self._gradients(value, found, self._machine.sees_gradients)
             return found
+        if door.watch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+            raise _Refused  # the tracer sees what is done with a subclass
         whole = self.add(t.CLASS, cls)
         if cls is np.ndarray and NUMPY_DATA_OFFSET >= 0:
             self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
@@ -170,7 +174,7 @@ class _Columns:
     def _gradients(self, value: Any, whole: int, known: bool) -> None:
         """Asks whether autograd records `value`, unless that is known; what launches refuse then is never learned."""
         recorded = is_recorded(value)
-        if recorded and are_gradients_refused():
+        if recorded and (are_gradients_refused() or knobs.torch.gradients == "error"):
             raise _Refused
         if not known:
             self.add(t.SAME, recorded, at=(t.HELPER, whole, is_recorded))
