@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import warnings
 import functools
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any

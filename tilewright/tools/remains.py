@@ -38,8 +38,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Known limits": (
         (
-            'CUDA: a float32 product of 128x256x64 with `input_precision="ieee"` spills with 4 warps, and compiles in 2 to '
-            "4 s",
+            'CUDA: a float32 product of 128x256x64 with `input_precision="ieee"` spills with 4 warps, and compiles in '
+            "2 to 4 s",
             "256 sums do not fit a thread; 8 warps have room",
         ),
         (
