@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -52,6 +53,15 @@ def add_under_lock(lock, total_ptr, BLOCK: tl.constexpr, SEM: tl.constexpr):
 
 
 @tilewright.jit
+def bounded(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask, other=0)
+    tl.device_assert(x < 100, "less than a hundred")
+    tl.store(out_ptr + offsets, x + 1, mask=mask)
+
+
+@tilewright.jit
 def nothing():
     pass
 
@@ -88,6 +98,24 @@ def test_launches_in_a_graph() -> None:
     assert not out.any()
     graph.replay()
     torch.testing.assert_close(out, 2 * x)
+
+
+def test_a_kernel_with_assertions_in_graphs() -> None:
+    """Its first launch is in a capture, and another one on another stream; the collector frees kernels meanwhile."""
+    x = torch.randint(0, 100, (1000,), device="cuda", dtype=torch.int32)
+    out, graph = torch.zeros_like(x), torch.cuda.CUDAGraph()
+    tilewright.jit(bounded.fn)[(4,)](x, out, 1000, BLOCK=256, debug=True)  # a kernel that the collector is left to free
+    out.zero_()
+    with torch.cuda.graph(graph):
+        for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                bounded[(4,)](x, out, 1000, BLOCK=256, debug=True)
+            torch.cuda.current_stream().wait_stream(stream)
+            gc.collect()
+    assert not out.any()
+    graph.replay()
+    assert torch.equal(out, x + 1)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32"])
@@ -169,6 +197,7 @@ def test_an_illegal_address_names_the_kernel(tmp_path: Path) -> None:
     assert "wild" in done.stdout and "CPU" in done.stdout, done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("sem", ["relaxed", "acquire", "release", "acq_rel"])
 def test_a_lock_loses_no_update_whatever_order_it_names(sem: str) -> None:
     lock, total = torch.zeros(1, dtype=torch.int32, device="cuda"), torch.zeros(128, dtype=torch.int32, device="cuda")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import struct
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -346,37 +348,78 @@ def test_openmp_is_the_one_torch_uses() -> None:
     assert str(Path(torch.__file__).parent) in found.path
 
 
-def test_llvm_openmp_interface(code: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`__kmpc_fork_call` is played by Python: it calls the microtask for each thread of the team in turn."""
-    asked: list[int] = []
-    index = ctypes.POINTER(ctypes.c_int32)
-    microtask = ctypes.CFUNCTYPE(None, index, index, ctypes.c_void_p)
+class PlayedOpenMP:
+    """`__kmpc_fork_call` played by Python: it calls the microtask on threads that begin together.
 
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-    def fork(ident: int, count: int, entry: int, job: int) -> None:
+    Attributes:
+        asked: sizes of the teams so far.
+        delay: seconds that a team takes to begin.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.delay = 0.0
+        integer, pointer = ctypes.c_int32, ctypes.c_void_p
+        self._microtask = ctypes.CFUNCTYPE(None, ctypes.POINTER(integer), ctypes.POINTER(integer), pointer)
+        self._functions = (
+            ctypes.CFUNCTYPE(None, pointer, integer, pointer, pointer)(self._fork),
+            ctypes.CFUNCTYPE(None, pointer, integer, integer)(self._push),
+            ctypes.CFUNCTYPE(integer, pointer)(lambda ident: 100),
+        )
+        fork, push, gtid = (ctypes.cast(function, pointer).value or 0 for function in self._functions)
+        self.runtime = OpenMP("played", "kmpc", fork, gtid, push, gtid)
+
+    def _fork(self, ident: int, count: int, entry: int, job: int) -> None:
         assert count == 1
-        for thread in reversed(range(asked[-1])):
-            microtask(entry)(ctypes.c_int32(100 + thread), ctypes.c_int32(thread), job)
+        time.sleep(self.delay)
+        together = threading.Barrier(self.asked[-1])
 
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
-    def push(ident: int, gtid: int, threads: int) -> None:
+        def member(thread: int) -> None:
+            together.wait(60)
+            self._microtask(entry)(ctypes.c_int32(100 + thread), ctypes.c_int32(thread), job)
+
+        _in_threads(self.asked[-1], member)
+
+    def _push(self, ident: int, gtid: int, threads: int) -> None:
         assert gtid == 100
-        asked.append(threads)
+        self.asked.append(threads)
 
-    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-    def gtid(ident: int) -> int:
-        return 100
 
-    addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (fork, push, gtid)]
-    fake = OpenMP("fake", "kmpc", addresses[0], addresses[2], addresses[1], addresses[2])
-    counts = np.zeros(100, np.int64)
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedOpenMP]:
+    found = PlayedOpenMP()
     with monkeypatch.context() as patch:
-        patch.setattr(team_module, "find_openmp", lambda: fake)
+        patch.setattr(team_module, "find_openmp", lambda: found.runtime)
         patch.setattr(knobs.cpu, "threading", "openmp")
-        counter(code, num_threads=3)(100, 1, 1, counts.ctypes.data, 1)
-        assert team.openmp is fake and asked == [3]
+        yield found
     team.close()
+
+
+def test_llvm_openmp_interface(code: Library, played: PlayedOpenMP) -> None:
+    counts = np.zeros(100, np.int64)
+    counter(code, num_threads=3)(100, 1, 1, counts.ctypes.data, 1)
+    assert team.openmp is played.runtime and played.asked == [3]
     assert (counts == 1).all()
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64", "aarch64", "arm64"), reason="has no clock")
+def test_a_team_that_costs_more_than_it_gives_is_asked_seldom(code: Library, played: PlayedOpenMP) -> None:
+    """The team of another kernel, and of a larger grid, is asked as ever; one that is worth it comes back."""
+    launch, other = (counter(code, num_threads=2) for _ in range(2))
+    counts = np.zeros(1000, np.int64)
+
+    def asked(run: Callable[..., None], work: int = 1, programs: int = 100) -> int:
+        before = len(played.asked)
+        run(programs, 1, 1, counts.ctypes.data, work)
+        return len(played.asked) - before
+
+    played.delay = 0.02
+    assert [asked(launch) for _ in range(13)] == [1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0]
+    assert asked(launch, programs=101) == asked(other) == 1
+    assert asked(other) == 0
+    played.delay = 0.0
+    assert [asked(other, work=20_000) for _ in range(3)] == [1, 1, 1]
+    assert (counts[:100] == 19).all() and counts[100] == 1
 
 
 # --- the launcher's own code ----------------------------------------------------------------------------

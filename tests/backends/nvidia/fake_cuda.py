@@ -22,8 +22,12 @@ ERRORS = {
     1: (b"CUDA_ERROR_INVALID_VALUE", b"invalid argument"),
     100: (b"CUDA_ERROR_NO_DEVICE", b"no CUDA-capable device is detected"),
     209: (b"CUDA_ERROR_NO_BINARY_FOR_GPU", b"no kernel image is available for execution on the device"),
+    900: (b"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", b"operation not permitted when stream is capturing"),
     700: (b"CUDA_ERROR_ILLEGAL_ADDRESS", b"an illegal memory access was encountered"),
 }
+
+_ENDING = ("cuModule", "cuMemAlloc", "cuMemFree", "cuMemcpy", "cuEventDestroy")
+"""Calls that end the capture of a graph, unless the thread says that they have nothing to do with it."""
 
 
 def _number(value: Any) -> int:
@@ -70,7 +74,29 @@ class FakeMemory:
         _store(out, ctypes.c_int, 2 if which == 2 else 1)  # memory of a GPU, of number 1
 
 
-class FakeCuda(FakeMemory):
+class FakeCapture:
+    """Graphs that streams are captured into.
+
+    Attributes:
+        captures: whether one is.
+        mode: what the thread may do meanwhile: 0 forbids what could belong to the graph, 2 nothing.
+    """
+
+    captures, mode = False, 0
+
+    def ends_capture(self, name: str) -> bool:
+        """Whether a call is forbidden now."""
+        return self.captures and self.mode != 2 and name.startswith(_ENDING)
+
+    def _cuStreamIsCapturing(self, stream: int, out: int) -> None:
+        _store(out, ctypes.c_int, int(self.captures))
+
+    def _cuThreadExchangeStreamCaptureMode(self, mode: int) -> None:
+        place = ctypes.c_int.from_address(mode)
+        self.mode, place.value = place.value, self.mode
+
+
+class FakeCuda(FakeMemory, FakeCapture):
     """What `ctypes.CDLL("libcuda.so.1")` would give.
 
     Args:
@@ -99,7 +125,6 @@ class FakeCuda(FakeMemory):
         self.current: list[int] = [0]
         self.facts = {0: 1024, 1: 0, 3: 0, 4: 32}
         self.jit_log = b""
-        self.captures = False
         self.milliseconds = 0.0
         for name, (suffix, types) in libcuda._FUNCTIONS.items():
             function = ctypes.CFUNCTYPE(ctypes.c_int, *types)(self._handler(name))
@@ -110,6 +135,8 @@ class FakeCuda(FakeMemory):
 
         def call(*args: Any) -> int:
             self.calls.append((name, args))
+            if self.ends_capture(name):
+                return 900
             code, act = self.fails.get(name, 0), self.acts.get(name, usual)
             if code or act is None:
                 return code
@@ -185,9 +212,6 @@ class FakeCuda(FakeMemory):
 
     def _cuFuncGetAttribute(self, out: int, number: int, function: int) -> None:
         _store(out, ctypes.c_int, self.facts[number])
-
-    def _cuStreamIsCapturing(self, stream: int, out: int) -> None:
-        _store(out, ctypes.c_int, int(self.captures))
 
     def _cuEventCreate(self, out: int, flags: int) -> None:
         _store(out, ctypes.c_void_p, 0x4000)

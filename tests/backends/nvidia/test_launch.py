@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import signal
 import struct
 import threading
@@ -182,7 +183,7 @@ def test_a_failed_assertion(fake: FakeCuda) -> None:
     def check(parameters: bytes) -> None:
         number, log = struct.unpack("=i4xQ", parameters)
         if number > 100:
-            driver.write_bytes(log, struct.pack("=i", 2), 1)
+            ctypes.c_int.from_address(log).value = 2
 
     fake.kernel = check
     launch(1, 1, 1, 2)
@@ -194,6 +195,21 @@ def test_a_failed_assertion(fake: FakeCuda) -> None:
     fake.captures = True
     launch(1, 1, 1, 102)
     assert fake.names().count("cuStreamQuery") == asked  # forbidden while a graph is captured
+
+
+def test_the_first_launch_may_be_in_a_graph(fake: FakeCuda) -> None:
+    """Loading code, and taking and giving memory, would end the capture: by the launch, and by the collector."""
+    fake.captures = True
+    checked = kernel("i32", asserts=["n is even"], needs_log=True)
+    logs = []
+    for stream in (5, 6):  # the log belongs to the code, not to the stream
+        make_launch(checked, 1, stream=stream)(1, 1, 1, 2)
+        logs.append(struct.unpack("=i4xQ", fake.launches[-1]["parameters"])[1])
+    assert logs[0] == logs[1] and fake.names().count("cuMemAlloc") == 1
+    del checked
+    gc.collect()
+    assert fake.names().count("cuModuleUnload") == fake.names().count("cuMemFree") == 1
+    assert not fake.memory and fake.mode == 0 and fake.current == [0]
 
 
 def test_ctrl_c_ends_the_wait_for_a_launch(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,10 @@ def device_print(b: Emitter, prefix: Any, *args: Any, hex: Any = False) -> None:
         args: tensors or numbers.
         hex: print bits in hexadecimal.
     """
+    if any(isinstance(unwrap(arg), str) for arg in args):
+        raise LanguageTypeError(
+            "only the first argument of print is a text", hint="print once for each text, with its values behind it"
+        )
     values = [to_tensor(b, arg) for arg in args]
     for value in values:
         if not isinstance(value.dtype, dtypes.dtype) and not value.dtype.is_ptr():

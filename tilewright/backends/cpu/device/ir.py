@@ -10,6 +10,12 @@ same for every kernel. Offsets of the tables are the constants below. Emitted sh
                                kernel(s, min(s + chunk, range.end), args, arena + tid*stride, stop)
 
 Launches of Python's main thread share one stop word, which `interrupt` sets; all others get one that stays zero.
+
+A team can cost more than it gives: its threads wait for each other before they begin and when they are done, and one
+that has lost its processor to another process keeps all of them for milliseconds. So each thread says how long it
+worked, and where the launch took longer than all of that together, the caller alone would have been faster. Then the
+next launch of the kernel, or 2, 4, up to `MOST_ALONE` of them if that goes on, has no team; each team that was worth it
+halves their number.
 """
 
 from __future__ import annotations
@@ -21,7 +27,8 @@ BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
 
 # The record describes a loaded kernel.
 RECORD_KERNEL, RECORD_GRID, RECORD_STRIDE, RECORD_RUNTIME = 0, 8, 16, 24
-RECORD_BYTES = 32
+RECORD_ALONE, RECORD_STEPS, RECORD_TOTAL = 32, 40, 48  # launches to come without a team, how many they were, programs
+RECORD_BYTES = 64
 
 # The runtime is one per process: which team function runs a job, and the addresses it calls.
 RUNTIME_TEAM, RUNTIME_FORK, RUNTIME_THREAD_NUM, RUNTIME_PUSH, RUNTIME_GTID, RUNTIME_POOL = 0, 8, 16, 24, 32, 40
@@ -38,6 +45,8 @@ POOL_BYTES = 1152
 
 MAX_TEAM = 512
 """Largest team of one launch: its ranges (128 bytes each) live on the caller's stack."""
+
+MOST_ALONE = 16
 
 EXPORTS = ("tw_launch", "tw_team_gomp", "tw_team_kmpc", "tw_team_pool", "tw_pool_worker")
 
@@ -83,7 +92,22 @@ divide:                                   ; no more threads than chunks
   %no.team = icmp eq ptr %team, null
   %one = icmp ule i64 %wish, 1
   %stay = or i1 %no.team, %one
-  br i1 %stay, label %serial, label %reserve
+  br i1 %stay, label %serial, label %recall
+
+recall:                                   ; a count that two threads change at once is only a little off
+  %alone.p = getelementptr i8, ptr %record, i64 {RECORD_ALONE}
+  %alone.left = load atomic i64, ptr %alone.p monotonic, align 8
+  %alone.total.p = getelementptr i8, ptr %record, i64 {RECORD_TOTAL}
+  %alone.total = load atomic i64, ptr %alone.total.p monotonic, align 8
+  %late.before = icmp sgt i64 %alone.left, 0
+  %no.larger = icmp ule i64 %total, %alone.total
+  %by.itself = and i1 %late.before, %no.larger
+  br i1 %by.itself, label %spend, label %reserve
+
+spend:
+  %alone.less = sub i64 %alone.left, 1
+  store atomic i64 %alone.less, ptr %alone.p monotonic, align 8
+  br label %serial
 
 reserve:                                  ; launches in flight share the threads between them
   %busy = getelementptr i8, ptr %runtime, i64 {RUNTIME_BUSY}
@@ -143,12 +167,43 @@ fill:                                     ; home ranges start at multiples of th
   store i64 %lo, ptr %range, align 128
   %range.end = getelementptr i8, ptr %range, i64 8
   store i64 %hi, ptr %range.end
+  %range.worked = getelementptr i8, ptr %range, i64 16
+  store i64 0, ptr %range.worked
   %filled = icmp eq i64 %t.1, %n
   br i1 %filled, label %go, label %fill
 
 go:
+  %begin = call i64 @tw_ticks()
   call void %team(ptr %runtime, ptr %job, i64 %n)
+  %end = call i64 @tw_ticks()
   atomicrmw sub ptr %busy, i64 %n monotonic
+  br label %sum
+
+sum:
+  %s = phi i64 [ 0, %go ], [ %s.1, %sum ]
+  %worked = phi i64 [ 0, %go ], [ %worked.1, %sum ]
+  %s.offset = shl i64 %s, 7
+  %s.range = getelementptr i8, ptr %ranges, i64 %s.offset
+  %s.worked.p = getelementptr i8, ptr %s.range, i64 16
+  %s.worked = load i64, ptr %s.worked.p
+  %worked.1 = add i64 %worked, %s.worked
+  %s.1 = add i64 %s, 1
+  %s.last = icmp eq i64 %s.1, %n
+  br i1 %s.last, label %note, label %sum
+
+note:
+  %took = sub i64 %end, %begin
+  %too.long = icmp sgt i64 %took, %worked.1
+  %steps.p = getelementptr i8, ptr %record, i64 {RECORD_STEPS}
+  %steps = load atomic i64, ptr %steps.p monotonic, align 8
+  %steps.twice = shl i64 %steps, 1
+  %steps.some = call i64 @llvm.umax.i64(i64 %steps.twice, i64 1)
+  %steps.most = call i64 @llvm.umin.i64(i64 %steps.some, i64 {MOST_ALONE})
+  %steps.half = lshr i64 %steps, 1
+  %steps.next = select i1 %too.long, i64 %steps.most, i64 %steps.half
+  store atomic i64 %steps.next, ptr %steps.p monotonic, align 8
+  store atomic i64 %steps.next, ptr %alone.p monotonic, align 8
+  store atomic i64 %total, ptr %alone.total.p monotonic, align 8
   ret void
 
 serial:
@@ -204,8 +259,9 @@ entry:
   %stop = load ptr, ptr %stop.p
   %offset = mul i64 %tid, %stride
   %arena = getelementptr i8, ptr %arena.0, i64 %offset
+  %begin = call i64 @tw_ticks()
   %member = icmp ult i64 %tid, %n         ; a runtime may give a larger team than asked for
-  br i1 %member, label %victim, label %done
+  br i1 %member, label %victim, label %out
 
 victim:
   %k = phi i64 [ 0, %entry ], [ %k.1, %next ]
@@ -246,6 +302,15 @@ next:
   br i1 %last, label %done, label %victim
 
 done:
+  %end.ticks = call i64 @tw_ticks()
+  %worked = sub i64 %end.ticks, %begin
+  %home.offset = shl i64 %tid, 7
+  %home = getelementptr i8, ptr %ranges, i64 %home.offset
+  %home.worked = getelementptr i8, ptr %home, i64 16
+  store i64 %worked, ptr %home.worked
+  br label %out
+
+out:
   ret void
 }}
 """
@@ -488,11 +553,18 @@ _PAUSE = {
     "aarch64": ("declare void @llvm.aarch64.hint(i32)\n", "call void @llvm.aarch64.hint(i32 1)"),
 }
 
+# A clock that any program may read; without one every team counts as worth it.
+_TICKS = {
+    "x86_64": ("declare i64 @llvm.readcyclecounter()\n", "call i64 @llvm.readcyclecounter()"),
+    "aarch64": ("", 'call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()'),
+}
+
 
 def launcher_ir(triple: str) -> str:
     """Text of the launcher module for the target `triple`."""
     arch = triple.split("-", 1)[0].replace("arm64", "aarch64")
     declaration, call = _PAUSE.get(arch, ("", ""))
+    clock, ticks = _TICKS.get(arch, ("", "add i64 0, 0"))
     return (
         f'target triple = "{triple}"\n'
         "; kernel, args, arena, arena stride, chunk, threads, ranges, omp_get_thread_num, stop\n"
@@ -500,7 +572,8 @@ def launcher_ir(triple: str) -> str:
         "declare i64 @llvm.umin.i64(i64, i64)\n"
         "declare i64 @llvm.umax.i64(i64, i64)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\n"
-        f"{declaration}"
+        f"{declaration}{clock}"
+        f"define internal i64 @tw_ticks() nounwind alwaysinline {{\n  %now = {ticks}\n  ret i64 %now\n}}\n"
         f"define internal void @tw_pause() nounwind alwaysinline {{\n  {call}\n  ret void\n}}\n"
         f"{_STOP}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )

@@ -37,6 +37,7 @@ _ERROR_LOG, _ERROR_LOG_BYTES, _LINE_INFO = 5, 6, 13
 _LOG_BYTES = 1 << 14
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _SHORTEST_NAP, _LONGEST_NAP = 1e-5, 1e-3  # seconds between two questions whether the GPU is done
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _POINTER_DEVICE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _POINTER_MEMORY, _MEMORY_OF_DEVICE = 2, 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
 
@@ -124,6 +125,21 @@ def current(ordinal: int) -> Iterator[None]:
         yield
     finally:
         api.integer("cuCtxPopCurrent", doing="switching back", kind=ctypes.c_void_p)
+
+
+@contextlib.contextmanager
+def uncaptured() -> Iterator[None]:
+    """Let this thread load code, take memory and give it back inside of the block, also while it captures a graph.
+
+    The driver ends a capture at such calls, as they might belong to the graph; ours belong to the process. The
+    collector too may make them at any time.
+    """
+    api, mode, doing = cuda(), ctypes.c_int(_RELAXED), "asking for calls beside a graph"
+    api.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode), doing=doing)  # `mode` receives the one before
+    try:
+        yield
+    finally:
+        api.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode), doing=doing)
 
 
 def current_device() -> int:
@@ -259,7 +275,7 @@ class Function:
     def __init__(self, image: bytes, symbol: str, ordinal: int, kernel: str, shared_bytes: int = 0) -> None:
         api = cuda()
         self.ordinal, self.kernel = ordinal, kernel
-        with current(ordinal):
+        with current(ordinal), uncaptured():
             module = _load_module(api, image, kernel)
             weakref.finalize(self, _unload, api, ordinal, module).atexit = False
             doing = f"finding `{symbol}` in the module of kernel `{kernel}`"
@@ -312,7 +328,7 @@ def _load_module(api: Cuda, image: bytes, kernel: str) -> int:
 
 def _unload(api: Cuda, ordinal: int, module: int) -> None:
     """Errors are not raised: the context may be gone, and the module with it."""
-    with contextlib.suppress(DriverError), current(ordinal):
+    with contextlib.suppress(DriverError), current(ordinal), uncaptured():
         api.function("cuModuleUnload")(module)
 
 
@@ -332,14 +348,14 @@ class Memory:
 
     def __init__(self, size: int, ordinal: int = 0) -> None:
         self.size, self.ordinal = size, ordinal
-        with current(ordinal):
+        with current(ordinal), uncaptured():
             doing = f"allocating {size} bytes on GPU {ordinal}"
             self.address = cuda().integer("cuMemAlloc", max(size, 1), doing=doing, kind=ctypes.c_uint64)
         weakref.finalize(self, _free, ordinal, self.address).atexit = False
 
     def write(self, data: bytes) -> None:
         """Copy from the host to the start of the memory."""
-        with current(self.ordinal):
+        with current(self.ordinal), uncaptured():
             cuda().call("cuMemcpyHtoD", self.address, data, len(data), doing="copying to the GPU")
 
     def read(self) -> bytes:
@@ -354,7 +370,7 @@ class Memory:
 
 
 def _free(ordinal: int, address: int) -> None:
-    with contextlib.suppress(DriverError), current(ordinal):
+    with contextlib.suppress(DriverError), current(ordinal), uncaptured():
         cuda().function("cuMemFree")(address)
 
 
@@ -418,5 +434,5 @@ class Event:
 
 
 def _destroy_event(ordinal: int, handle: int) -> None:
-    with contextlib.suppress(DriverError), current(ordinal):
+    with contextlib.suppress(DriverError), current(ordinal), uncaptured():
         cuda().function("cuEventDestroy")(handle)

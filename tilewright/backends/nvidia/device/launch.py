@@ -51,6 +51,7 @@ class LoadedKernel:
     def __init__(self, image: bytes, metadata: Mapping[str, Any]) -> None:
         self.image, self.metadata = image, dict(metadata)
         self._functions: dict[int, driver.Function] = {}
+        self._logs: dict[int, driver.Memory] = {}
         self._lock = threading.Lock()
 
     def on(self, ordinal: int) -> driver.Function:
@@ -64,6 +65,15 @@ class LoadedKernel:
             found = self._functions.get(ordinal)
             if found is None:
                 found = self._functions[ordinal] = self._load(ordinal)
+        return found
+
+    def log(self, ordinal: int) -> driver.Memory:
+        """Where the kernel writes which of its assertions failed on a GPU: zeros at first, one for all streams."""
+        with self._lock:
+            found = self._logs.get(ordinal)
+            if found is None:
+                found = self._logs[ordinal] = driver.Memory(_LOG_BYTES, ordinal)
+                found.write(bytes(_LOG_BYTES))
         return found
 
     def _load(self, ordinal: int) -> driver.Function:
@@ -106,7 +116,7 @@ def make_launch(
         cuda(), driver.context(ordinal), function.handle, size, facts["block_warps"], facts["shared"], facts["cluster"],
         cooperative, programmatic,
     )  # fmt: skip
-    log = driver.Memory(_LOG_BYTES, ordinal) if facts["needs_log"] else None
+    log = kernel.log(ordinal) if facts["needs_log"] else None
     last = (log.address,) if log else ()
 
     def hidden(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -206,7 +216,6 @@ class _Explain:
 def _checked(launch: Launch, log: driver.Memory, reader: Callable[[int], int], facts: Mapping[str, Any]) -> Launch:
     """`launch`, then a wait, and an error if a device assertion failed. Nothing is waited for in a graph capture."""
     name, zero = facts["name"], bytes(_LOG_BYTES)
-    log.write(zero)
 
     def launch_and_check(*args: Any) -> None:
         launch(*args)

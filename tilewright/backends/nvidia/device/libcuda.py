@@ -49,6 +49,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuStreamSynchronize": ("", (_P,)),
     "cuStreamQuery": ("", (_P,)),
     "cuStreamIsCapturing": ("", (_P, _P)),
+    "cuThreadExchangeStreamCaptureMode": ("", (_P,)),
     "cuEventCreate": ("", (_P, _U)),
     "cuEventRecord": ("", (_P, _P)),
     "cuEventQuery": ("", (_P,)),

@@ -1,0 +1,55 @@
+"""Mistakes that newcomers make, each with the words that put it right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tilewright.base.errors import TilewrightError
+
+
+@tilewright.jit
+def indexes_a_pointer(p):
+    tl.store(p, p[0])
+
+
+@tilewright.jit
+def names_a_type(p):
+    tl.store(p, tl.load(p).to("float16"))
+
+
+@tilewright.jit
+def prints_two_texts(p):
+    print("a", tl.load(p), "b", tl.load(p))
+
+
+@tilewright.jit
+def stores_a_pointer(p, q):
+    tl.store(p, q)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (indexes_a_pointer, "hint: write tl.load(pointer + index)"),
+        (names_a_type, "not 'float16'\nhint: write tl.float16"),
+        (prints_two_texts, "hint: print once for each text"),
+        (stores_a_pointer, "for the number that it points to write tl.load(pointer)"),
+    ],
+)
+def test_the_hint_says_what_to_write(kernel, said) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        kernel[(1,)](*[np.zeros(4, np.float32)] * len(kernel.params))
+    assert said in str(caught.value)
+
+
+def test_calls_from_python_are_typed() -> None:
+    for call in (lambda: indexes_a_pointer(1), lambda: tl.exp(1.0), lambda: list(tl.range(3))):
+        with pytest.raises(TilewrightError, match="outside of the scope|only inside|only be used in") as caught:
+            call()
+        assert isinstance(caught.value, RuntimeError)
+    with pytest.raises(TilewrightError, match="does not fit 64 bits") as caught:
+        stores_a_pointer[(1,)](np.zeros(4, np.float32), 1 << 70)
+    assert isinstance(caught.value, OverflowError)
