@@ -30,12 +30,39 @@ def stores_a_pointer(p, q):
     tl.store(p, q)
 
 
+@tilewright.jit
+def negates_a_number(p):
+    if not tl.load(p).to(tl.int32):
+        tl.store(p, 1.0)
+
+
+@tilewright.jit
+def prints_no_text(p):
+    print(tl.load(p))
+
+
+@tilewright.jit
+def flips_what_is_not_there(p):
+    tl.store(p + tl.arange(0, 4), tl.flip(tl.load(p + tl.arange(0, 4)), 1))
+
+
+@tilewright.jit
+def changes_a_pointer(p, q):
+    for _ in range(tl.program_id(0)):
+        p = q.to(tl.pointer_type(tl.int32))
+    tl.store(p, 1)
+
+
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
         (indexes_a_pointer, "hint: write tl.load(pointer + index)"),
         (names_a_type, "not 'float16'\nhint: write tl.float16"),
         (prints_two_texts, "hint: print once for each text"),
+        (negates_a_number, "hint: compare it with zero: x != 0, or x == 0 for `not x`"),
+        (prints_no_text, 'hint: write a text ahead of the value: print("x", x)'),
+        (flips_what_is_not_there, "flip needs a dimension that the tile has"),
+        (changes_a_pointer, "or use another name for the new value"),
         (stores_a_pointer, "for the number that it points to write tl.load(pointer)"),
     ],
 )

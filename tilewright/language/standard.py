@@ -316,4 +316,5 @@ def cumprod(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) 
 def flip(x: Any, dim: Any = None) -> Any:
     """`x` with dimension `dim` (the last when absent) in reverse order."""
     axis: constexpr = given_or(dim, len(x.shape) - 1)
+    static_assert(-len(x.shape) <= axis and axis < len(x.shape), "flip needs a dimension that the tile has")
     return gather(x, x.shape[axis] - 1 - positions(x, axis), axis)
