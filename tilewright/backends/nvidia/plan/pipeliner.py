@@ -219,12 +219,16 @@ class _Pipeliner:
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
         index = self._carry(first, outside)
-        self._wait_for_copies(rings, index)
+        stored = None if asynchronous else self._product_of_stored()
+        self._wait_for_copies(rings, index, fenced=stored is not None)
         stages = self._read(rings, index)
         if asynchronous:
             self._store_in_rings(index)
-        place = self._start_products(asynchronous) or max(stages, key=lambda op: list(self.body.ops).index(op))
-        self._copy_ahead(place, rings, index, reach)
+        place = self._start_products(asynchronous)
+        if stored is not None:
+            self._start_products([stored], pendings=0)
+            place = stored  # copies are started while it runs
+        self._copy_ahead(place or max(stages, key=list(self.body.ops).index), rings, index, reach)
         self._finish(asynchronous)
 
     def _ring_type(self, buffer: Attribute) -> MemDescType:
@@ -346,7 +350,8 @@ class _Pipeliner:
         self.loop = made
         return index
 
-    def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue) -> None:
+    def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue, *, fenced: bool) -> None:
+        """At the head of a trip; `fenced` says that a fence follows before products read what was copied."""
         first = self.body.first_op
         assert first is not None
         b = Builder(first)
@@ -357,7 +362,7 @@ class _Pipeliner:
         if self.by_threads:
             b.effect(AsyncWaitOp, num=self.ahead - 1)
         copied = [p.alloc.result for p in self.prefetches if p.alloc is not None and not p.is_block]
-        if any(map(feeds_wgmma, copied)):
+        if not fenced and any(map(feeds_wgmma, copied)):
             # cp.async writes through the generic proxy (PTX ISA, wgmma, "Async Proxy").
             b.effect(FenceAsyncSharedOp)
 
@@ -425,15 +430,31 @@ class _Pipeliner:
                 return No(f"the buffer of operand {name} is overwritten in the next trip", owner)
         return Yes(dot, "it goes on while the next trip is started")
 
-    def _start_products(self, dots: Sequence[WarpGroupDotOp]) -> Operation | None:
-        """Let products fly on while those of the trip before are waited for; gives the wait."""
+    def _product_of_stored(self) -> WarpGroupDotOp | None:
+        """The product of the loop, if there is one only, that reads what the same trip stores, from shared memory.
+
+        The fence between store and product waits for copies, too: they are better started behind it.
+        """
+        dots = _products(self.loop)
+        stored = [op.result for op in self.body.ops if isinstance(op, LocalAllocOp) and op.src]
+        stored = [buffer for buffer in stored if buffer.owner not in {p.alloc for p in self.prefetches}]
+        if len(dots) != 1 or dots[0].parent_block() is not self.body or dots[0].maxNumImpreciseAcc is not None:
+            return None
+        operands = (dots[0].a, dots[0].b)
+        in_memory = all(isinstance(value.type, MemDescType) for value in operands)
+        wide = bit_width(element_type(dots[0].d.type)) == 32
+        return dots[0] if in_memory and wide and any(value in stored for value in operands) else None
+
+    @staticmethod
+    def _start_products(dots: Sequence[WarpGroupDotOp], pendings: int | None = None) -> Operation | None:
+        """Let products fly on while those of the trip before are waited for, or all but `pendings`; gives the wait."""
         if not dots:
             return None
         following = dots[-1].next_op
         assert following is not None
         for dot in dots:
             dot.properties["isAsync"] = BoolAttr.from_bool(True)
-        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots))
+        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots) if pendings is None else pendings)
 
     def _finish(self, dots: Sequence[WarpGroupDotOp]) -> None:
         """After the loop: no product and no copy is under way any more."""
