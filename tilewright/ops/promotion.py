@@ -117,7 +117,10 @@ def _check_pointers(lhs: Any, rhs: Any, allow_lhs: bool, allow_rhs: bool) -> Non
             continue
         same_pointers = not other.is_ptr() or one == other
         if not allowed or not same_pointers or (not other.is_ptr() and other.is_floating()):
-            raise incompatible(lhs, rhs, hint="a pointer takes only + and - with an integer offset")
+            hint = "a pointer takes only + and - with an integer offset"
+            if not other.is_ptr():
+                hint += "; for the number that it points to write tl.load(pointer), or pass x.item() instead of x"
+            raise incompatible(lhs, rhs, hint=hint)
 
 
 def promote_binary(
