@@ -71,7 +71,7 @@ test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Trito
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
 
-sanitize-gpu: $(VENV)/.gpu ## a representative set of GPU tests under compute-sanitizer (memory, then races in shared memory)
+sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more under compute-sanitizer (memory, then races in shared memory)
 	@for tool in memcheck racecheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m pytest -q -m sanitize tests/gpu || exit; done
 

@@ -31,6 +31,7 @@ from tilewright.hl import Kernel
 from tilewright.hl.runtime.loaded import GENERATED
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
+from tilewright.launch.native.operators import Unobserved
 from tilewright.torch import discovery
 from tilewright.torch.arguments import untraced
 from tilewright.torch.discovery import kernels_in
@@ -99,6 +100,9 @@ class TileOp:
         self._floats = [(at, a.name) for at, a in enumerate(parsed.arguments) if "float" in str(a.type)]
         self._replaced = False  # whether some device has another function
         self._direct = False  # whether it has run, and is the same for all devices
+        floats = [at for at, _ in self._floats]
+        self._unobserved = Unobserved(fn, self._observed, floats, (state, "doing", self._running))
+        self._call: Callable[..., Any] = self._unobserved.call or self._observed
         self.overload: Any = None
         self._autograd: Callable[..., Any]
         self._reported: set[str] = set()
@@ -127,6 +131,10 @@ class TileOp:
             if torch.compiler.is_exporting():
                 return getattr(getattr(torch.ops, self._library), self._short).default(*args, **kwargs)
             return getattr(getattr(torch.ops, self._library), _twin_of(self.number)).default(*args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    def _observed(self, *args: Any, **kwargs: Any) -> Any:
+        """A call in eager mode, as far as machine code did not make it."""
         if _function_modes() or _autocast():
             return self.overload(*args, **kwargs)
         return self._unless_observed(self.overload, args, kwargs)
@@ -134,7 +142,7 @@ class TileOp:
     def _unless_observed(self, otherwise: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function; or `otherwise`, where autograd, a mode, a transform or a subclass would see more.
 
-        This is what a call costs, so it is written out.
+        This is what a call of `torch.ops.lib.name` costs, so it is written out.
         """
         if not self._direct or _dispatch_modes() or _transform() is not None:
             return otherwise(*args, **kwargs)
@@ -262,7 +270,8 @@ class TileOp:
             device: "cpu", "cuda", ...
             fn: takes and returns what the operator does.
         """
-        self._replaced, self._direct = True, False
+        self._replaced = True
+        self._allow(at_once=False)
         self._register(lambda name: torch.library.register_kernel(name, device, fn, lib=self._lib))
 
     def _register(self, register: Callable[[str], None]) -> None:
@@ -286,9 +295,14 @@ class TileOp:
         with Writes(self.overload._schema, self.name, args, kwargs) as watch:
             found = self.fn(*args, **kwargs)
         check_results(self.overload._schema, self.name, found)
-        self._checked, self._direct = True, not self._replaced
+        self._checked = True
+        self._allow(at_once=not self._replaced)
         self._report_unwritten(watch)
         return found
+
+    def _allow(self, *, at_once: bool) -> None:
+        self._direct = at_once
+        self._unobserved.allow(at_once)
 
     def _report_unwritten(self, watch: Writes) -> None:
         """Say once of each argument declared to change that it was not written."""

@@ -12,7 +12,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tilewright.backends.llvm.calls import tables as t
@@ -24,6 +23,8 @@ from tilewright.base.errors import TilewrightError
 from tilewright.base.record import Record
 from tilewright.compile.grid import grid3
 from tilewright.devices.arrays import is_recorded
+from tilewright.launch.native import watching
+from tilewright.launch.native.libtorch import torch_library
 from tilewright.launch.subscript import Subscript, subscript_by
 
 _FASTCALL, _FASTCALL_KEYWORDS = 0x80, 0x82
@@ -47,12 +48,14 @@ class Machine(Record):
     Args:
         method: what Python makes launch functions of.
         run: what it makes `CompiledKernel.run` of.
+        operator: what it makes operators of (`operators.py`).
         shared: the words of the process.
         kept: alive.
     """
 
     method: _MethodDef
     run: _MethodDef
+    operator: _MethodDef
     shared: Any
     kept: Any
 
@@ -63,14 +66,24 @@ class Machine(Record):
             state: of the function.
             is_run: take the arguments of `CompiledKernel.run`.
         """
+        return self.builtin(self.run if is_run else self.method, state)
+
+    @staticmethod
+    def builtin(method: _MethodDef, state: int) -> Callable[..., Any]:
+        """A built-in function; its `self` is a number."""
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        made: Callable[..., Any] = make(ctypes.addressof(self.run if is_run else self.method), state, None)
+        made: Callable[..., Any] = make(ctypes.addressof(method), state, None)
         return made
 
     def tensor_key(self, tensor: Any) -> int | None:
         """The facts of a torch tensor that `tw_call` compares; None for one that it cannot read."""
         return _facts(self.shared, tensor) if _knows_torch(self.shared) else None
+
+    @property
+    def reads_torch(self) -> bool:
+        """Whether tensors of torch are read, and what they record."""
+        return _knows_torch(self.shared) and self.sees_gradients
 
     @property
     def sees_gradients(self) -> bool:
@@ -101,6 +114,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
     run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
+    operator = _MethodDef(b"operator", library.address("tw_operator"), _FASTCALL_KEYWORDS, None)
     shared = (ctypes.c_int64 * t.SHARED_WORDS)()
     objects = {
         t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
@@ -109,7 +123,10 @@ def _load(cache: ByteCache | None) -> Machine | None:
     for word, thing in objects.items():
         shared[word] = id(thing)
     subscript_by(library.address("tw_subscript"))
-    return Machine(method, run, shared, library)
+    over = _MethodDef(b"launch_over", library.address("tw_over"), _FASTCALL_KEYWORDS, None)
+    found = Machine(method, run, operator, shared, [library, over])
+    watching.attend(shared, found.builtin(over, ctypes.addressof(shared)), _knows_torch)
+    return found
 
 
 def _is_as_expected() -> bool:
@@ -146,17 +163,11 @@ def _knows_torch(shared: Any) -> bool:
 
 
 @functools.cache
-def _torch_library() -> ctypes.CDLL:
-    torch = sys.modules["torch"]
-    return ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
-
-
-@functools.cache
 def _gradients() -> tuple[int, int]:
     """Addresses of torch's functions that say whether a tensor requires a gradient, and whether autograd records."""
     torch = sys.modules["torch"]
     try:
-        requires, records = (getattr(_torch_library(), n) for n in (_REQUIRES_GRAD, "aoti_torch_grad_mode_is_enabled"))
+        requires, records = (getattr(torch_library(), n) for n in (_REQUIRES_GRAD, "aoti_torch_grad_mode_is_enabled"))
     except AttributeError:  # a compiler that names C++ functions otherwise
         return 0, 0
     requires.restype = records.restype = ctypes.c_bool
@@ -172,7 +183,7 @@ def _shim() -> tuple[int, list[int]] | None:
     """Where a tensor object has its tensor, and the addresses of torch's functions; None where there are none."""
     torch = sys.modules["torch"]
     try:
-        library = _torch_library()
+        library = torch_library()
         functions = [getattr(library, f"aoti_torch_get_{name}") for name in _SHIM]
     except (StopIteration, OSError, AttributeError):
         return None

@@ -1,0 +1,175 @@
+"""LLVM IR of the call of an operator of PyTorch, past the dispatcher where nobody looks on.
+
+tw_operator(self, args, nargs, kwnames)  METH_FASTCALL | METH_KEYWORDS: the function with gradients off, where no mode,
+    transform or autocast is on, arguments are of known classes and none has a gradient to record; else what Python does
+"""
+
+from __future__ import annotations
+
+from tilewright.backends.llvm.calls import tables as t
+
+_EXTERNALS = """
+declare i32 @PyObject_SetAttr(ptr, ptr, ptr)
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+"""
+
+_WHO = f"""
+; Whether somebody sees more of a call in this thread: a dispatch mode or function mode, a transform, or autocast.
+define internal i1 @is_seen(ptr %state) alwaysinline {{
+  %modes.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_MODES})
+  %modes = call i64 %modes.f()
+  %functions.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_FUNCTIONS})
+  %functions = call i64 %functions.f()
+  %all = or i64 %modes, %functions
+  %is.mode = icmp ne i64 %all, 0
+  %included.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_INCLUDED})
+  %key = call i64 @word(ptr %state, i64 {t.OPERATOR_TRANSFORM})
+  %key.16 = trunc i64 %key to i16
+  %is.transform = call zeroext i1 %included.f(i16 zeroext %key.16)
+  %excluded.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_EXCLUDED})
+  %keys = call i64 @word(ptr %state, i64 {t.OPERATOR_AUTOCAST})
+  %none.cast = call zeroext i1 %excluded.f(i64 %keys)
+  %is.cast = xor i1 %none.cast, true
+  %by.tensors = or i1 %is.mode, %is.transform
+  %any = or i1 %by.tensors, %is.cast
+  ret i1 %any
+}}
+"""
+
+_ARGUMENTS = f"""
+; Whether the operator may be called past the dispatcher with these arguments.
+define internal i1 @plain(ptr %state, ptr %shared, ptr %args, i64 %count, i1 %records) {{
+entry:
+  %floats = call i64 @word(ptr %state, i64 {t.OPERATOR_FLOATS})
+  %cdata = call i64 @word(ptr %shared, i64 {t.SHARED_CDATA})
+  %requires.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_REQUIRES})
+  br label %argument
+argument:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %fine ]
+  %more = icmp ult i64 %i, %count
+  br i1 %more, label %look, label %yes
+look:
+  %object = call ptr @pointer(ptr %args, i64 %i)
+  br label %class
+class:
+  %c = phi i64 [ 0, %look ], [ %c.1, %next ]
+  %at = add i64 %c, {t.OPERATOR_CLASSES}
+  %wanted = call ptr @pointer(ptr %state, i64 %at)
+  %same = call i1 @is_of(ptr %object, ptr %wanted)
+  br i1 %same, label %found, label %next
+next:
+  %c.1 = add i64 %c, 1
+  %others = icmp ult i64 %c.1, {len(t.OPERATOR_KINDS)}
+  br i1 %others, label %class, label %no
+found:
+  %is.tensor = icmp ult i64 %c, {t.OPERATOR_KINDS.index("int")}
+  br i1 %is.tensor, label %tensor, label %number
+tensor:
+  br i1 %records, label %ask, label %fine
+ask:
+  %handle = getelementptr i8, ptr %object, i64 %cdata
+  %inner = load ptr, ptr %handle
+  %requires = call zeroext i1 %requires.f(ptr %inner)
+  br i1 %requires, label %no, label %fine
+number:                                   ; the dispatcher makes floats of integers
+  %is.int = icmp eq i64 %c, {t.OPERATOR_KINDS.index("int")}
+  %bits = lshr i64 %floats, %i
+  %is.float = trunc i64 %bits to i1
+  %changes = and i1 %is.int, %is.float
+  br i1 %changes, label %no, label %fine
+fine:
+  %i.1 = add i64 %i, 1
+  br label %argument
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+"""
+
+_CALL = f"""
+define ptr @tw_operator(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+entry:
+  %class.at = alloca ptr
+  %value.at = alloca ptr
+  %trace.at = alloca ptr
+  %state = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %shared = call ptr @pointer(ptr %state, i64 {t.OPERATOR_SHARED})
+  %ready = call i64 @word(ptr %state, i64 {t.OPERATOR_READY})
+  %may = icmp ne i64 %ready, 0
+  br i1 %may, label %who, label %miss
+who:
+  %seen = call i1 @is_seen(ptr %state)
+  br i1 %seen, label %miss, label %names
+names:
+  %records.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_RECORDS})
+  %records = call zeroext i1 %records.f()
+  %no.names = icmp eq ptr %kwnames, null
+  br i1 %no.names, label %look, label %named
+named:                                    ; which of them is a float is for Python
+  %floats = call i64 @word(ptr %state, i64 {t.OPERATOR_FLOATS})
+  %nkw = call i64 @PyTuple_Size(ptr %kwnames)
+  %no.float = icmp eq i64 %floats, 0
+  br i1 %no.float, label %look, label %miss
+look:
+  %more = phi i64 [ 0, %names ], [ %nkw, %named ]
+  %count = add i64 %nargs, %more
+  %plain = call i1 @plain(ptr %state, ptr %shared, ptr %args, i64 %count, i1 %records)
+  br i1 %plain, label %enter, label %miss
+miss:
+  %observed.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_OBSERVED})
+  %slowly = call ptr @PyObject_Vectorcall(ptr %observed.f, ptr %args, i64 %nargs, ptr %kwnames)
+  ret ptr %slowly
+
+enter:
+  %holder = call ptr @pointer(ptr %state, i64 {t.OPERATOR_HOLDER})
+  %name = call ptr @pointer(ptr %state, i64 {t.OPERATOR_NAME})
+  %during = call ptr @pointer(ptr %state, i64 {t.OPERATOR_DURING})
+  %before = call ptr @PyObject_GetAttr(ptr %holder, ptr %name)
+  %unknown = icmp eq ptr %before, null
+  br i1 %unknown, label %fail, label %set
+set:
+  %code = call i32 @PyObject_SetAttr(ptr %holder, ptr %name, ptr %during)
+  %refused = icmp slt i32 %code, 0
+  br i1 %refused, label %drop, label %off
+off:
+  %set.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_SET_RECORDS})
+  br i1 %records, label %switch, label %call
+switch:
+  call void %set.f(i1 zeroext false)
+  br label %call
+call:
+  %function = call ptr @pointer(ptr %state, i64 {t.OPERATOR_FUNCTION})
+  %result = call ptr @PyObject_Vectorcall(ptr %function, ptr %args, i64 %nargs, ptr %kwnames)
+  br i1 %records, label %back, label %leave
+back:
+  call void %set.f(i1 zeroext true)
+  br label %leave
+leave:
+  %angry = icmp eq ptr %result, null
+  br i1 %angry, label %hold, label %restore
+hold:                                     ; its exception must outlive what follows
+  call void @PyErr_Fetch(ptr %class.at, ptr %value.at, ptr %trace.at)
+  br label %restore
+restore:
+  %ignored = call i32 @PyObject_SetAttr(ptr %holder, ptr %name, ptr %before)
+  call void @Py_DecRef(ptr %before)
+  br i1 %angry, label %raise, label %good
+raise:
+  %class = load ptr, ptr %class.at
+  %value = load ptr, ptr %value.at
+  %trace = load ptr, ptr %trace.at
+  call void @PyErr_Restore(ptr %class, ptr %value, ptr %trace)
+  br label %fail
+good:
+  ret ptr %result
+drop:
+  call void @Py_DecRef(ptr %before)
+  br label %fail
+fail:
+  ret ptr null
+}}
+"""
+
+OPERATORS = "".join((_EXTERNALS, _WHO, _ARGUMENTS, _CALL))
