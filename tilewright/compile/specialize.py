@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -376,9 +376,16 @@ class Specialization:
     types: tuple[SlotType, ...]
     keys: tuple[Key, ...]
     identity: Any = field(init=False, repr=False)
+    _rows: tuple[tuple[str, Path, str, Key], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        keyed = [(kind, constant_key(key, name) if kind == CONSTEXPR else key) for name, _, kind, key in self.leaves()]
+        rows = tuple(
+            (name, path, leaf_kind, leaf_key)
+            for index, (name, kind, key) in enumerate(zip(self.names, self.types, self.keys, strict=True))
+            for path, leaf_kind, leaf_key in _leaves((index,), kind, key)
+        )
+        keyed = [(kind, constant_key(key, name) if kind == CONSTEXPR else key) for name, _, kind, key in rows]
+        object.__setattr__(self, "_rows", rows)
         object.__setattr__(self, "identity", (self.names, _shape(self.types), tuple(keyed)))
 
     def __eq__(self, other: object) -> bool:
@@ -387,11 +394,9 @@ class Specialization:
     def __hash__(self) -> int:
         return hash(self.identity)
 
-    def leaves(self) -> Iterator[tuple[str, Path, str, Key]]:
+    def leaves(self) -> Sequence[tuple[str, Path, str, Key]]:
         """(parameter name, path, type, key) of each argument, tuples taken apart in order."""
-        for index, (name, kind, key) in enumerate(zip(self.names, self.types, self.keys, strict=True)):
-            for path, leaf_kind, leaf_key in _leaves((index,), kind, key):
-                yield name, path, leaf_kind, leaf_key
+        return self._rows
 
     @property
     def signature(self) -> dict[str, SlotType]:
@@ -497,17 +502,16 @@ def _written_key(kind: SlotType, path: Path, facts: Mapping[Path, list[list[Any]
     return DIVISIBLE if path in facts else ""
 
 
-def _leaves(path: Path, kind: SlotType, key: Key) -> Iterator[tuple[Path, str, Key]]:
-    if isinstance(kind, tuple):
-        for index, (inner_kind, inner_key) in enumerate(zip(kind, key, strict=True)):
-            yield from _leaves((*path, index), inner_kind, inner_key)
-    else:
-        yield path, kind, key
+def _leaves(path: Path, kind: SlotType, key: Key) -> list[tuple[Path, str, Key]]:
+    if not isinstance(kind, tuple):
+        return [(path, kind, key)]
+    items = enumerate(zip(kind, key, strict=True))
+    return [leaf for at, (inner, inner_key) in items for leaf in _leaves((*path, at), inner, inner_key)]
 
 
 def _shape(kind: SlotType) -> Any:
     """Nesting of tuples with their classes: two calls share code only if it is the same."""
     if isinstance(kind, tuple):
         fields = getattr(kind, "_fields", None) or type(kind).__name__
-        return (fields, *map(_shape, kind))
+        return (fields, *["." if isinstance(item, str) else _shape(item) for item in kind])
     return "."

@@ -288,7 +288,9 @@ class Binder:
     def _specialize(self, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Call:
         missing = [f"`{p.name}`" for p, value in zip(self.params, values, strict=True) if value is MISSING]
         if missing:
-            raise self._error(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+            unknown = [name for name in options if name not in self._options and name not in LAUNCH_OPTIONS]
+            beside = f"; {', '.join(f'`{name}`' for name in unknown)} is no parameter" if unknown else ""
+            raise self._error(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}{beside}")
         if extra:
             raise self._error(f"{len(extra)} positional argument{'s' * (len(extra) > 1)} too many")
         for keyword in options:

@@ -74,7 +74,10 @@ def _prefix(prefix: Any, has_values: bool) -> str:
     """The text before values, which ends with ": " and, unless it is empty, starts with a space."""
     text = unwrap(prefix)
     if not isinstance(text, str) or not text.isascii():
-        raise LanguageValueError(f"device_print prefix must be an ASCII string known at compile time, got {text!r}")
+        raise LanguageValueError(
+            f"device_print prefix must be an ASCII string known at compile time, got {text!r}",
+            hint='write a text ahead of the value: print("x", x)',
+        )
     if has_values:
         text = f"{text.removesuffix(' ').removesuffix(':')}: "
     return f" {text}" if len(text) > 2 and not text.startswith(" ") else text
