@@ -63,6 +63,7 @@ test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its o
 
 test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.user_kernels
+	@TILEWRIGHT_STRESS=1 $(VENV)-inductor/bin/python -m pytest -q -p no:cacheprovider tests/triton_names/test_inductor.py -k workers
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
