@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import shutil
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
