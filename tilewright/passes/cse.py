@@ -10,8 +10,8 @@ from collections import ChainMap
 from collections.abc import Hashable
 
 from xdsl.ir import Block, Operation
-from xdsl.traits import is_side_effect_free
 
+from tilewright.ir.effects import is_without_effects
 from tilewright.passes.rewriting import replace
 
 
@@ -34,7 +34,7 @@ def _visit_block(block: Block, known: ChainMap[Hashable, Operation]) -> bool:
         if op.regions:
             changed |= _visit_regions(op, known)
             continue
-        if not op.results or not is_side_effect_free(op):
+        if not op.results or not is_without_effects(op):
             continue
         key = _key(op)
         twin = known.get(key)
