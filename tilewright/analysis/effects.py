@@ -160,8 +160,9 @@ def _origins(
 
 def _edges(op: Operation, accesses: Accesses, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
     """What flows where at `op`; loops go around through the edges of their carried values."""
-    for value in (*op.results, *(argument for region in op.regions for argument in _arguments(region))):
-        yield from ((source, value) for source in sources_of(value) or ())
+    if op.regions:
+        for value in (*op.results, *(argument for region in op.regions for argument in _arguments(region))):
+            yield from ((source, value) for source in sources_of(value) or ())
     if isinstance(op, ForOp):
         yield from ((bound, op.induction_var) for bound in (op.lb, op.step))
     elif isinstance(op, CallOp):
@@ -170,7 +171,7 @@ def _edges(op: Operation, accesses: Accesses, functions: Mapping[str, FuncOp]) -
         for block in callee.body.blocks:
             if isinstance(block.last_op, ReturnOp):
                 yield from zip(block.last_op.operands, op.results, strict=True)
-    elif not isinstance(op, FuncOp | IfOp | WhileOp) and not op.has_trait(IsTerminator):
+    elif not isinstance(op, FuncOp | IfOp | WhileOp) and not (op.next_op is None and op.has_trait(IsTerminator)):
         yield from _through(op, {effect.value for effect in accesses.get(op, ())})
 
 
