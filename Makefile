@@ -62,6 +62,7 @@ test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its o
 
 test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.user_kernels
+	@TILEWRIGHT_STRESS=1 $(VENV)-inductor/bin/python -m pytest -q -p no:cacheprovider tests/triton_names/test_inductor.py -k workers
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
@@ -71,7 +72,7 @@ test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Trito
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
 
-sanitize-gpu: $(VENV)/.gpu ## a representative set of GPU tests under compute-sanitizer (memory, then races in shared memory)
+sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more under compute-sanitizer (memory, then races in shared memory)
 	@for tool in memcheck racecheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m pytest -q -m sanitize tests/gpu || exit; done
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import functools
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -27,6 +28,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # Many tests start processes. Where Python may write no bytecode, each would compile the package anew.
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(_PACKAGE, quiet=2)
+    gc.disable()  # until everything is collected, which stays
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.corpus import (
     attention,
+    concurrency,
     convolutions,
     elementwise,
     experts,
@@ -20,6 +21,7 @@ from tests.corpus.case import CASES
 
 FILES = (
     attention,
+    concurrency,
     convolutions,
     elementwise,
     experts,

@@ -374,3 +374,139 @@ def one_stage(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, 
         k = i + tl.arange(0, BK)
         acc = tl.dot(tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :]), acc)
     write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def loaded_ahead(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    k = tl.arange(0, BK)
+    a, b = a_ptr + m[:, None] * K + k[None, :], b_ptr + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    x, y = tl.load(a, mask=k[None, :] < K, other=0.0), tl.load(b, mask=k[:, None] < K, other=0.0)
+    for i in range(0, K, BK):
+        a += BK
+        b += BK * N
+        u = tl.load(a, mask=k[None, :] < K - i - BK, other=0.0)
+        v = tl.load(b, mask=k[:, None] < K - i - BK, other=0.0)
+        acc = tl.dot(x, y, acc)
+        x, y = u, v
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def loaded_ahead_and_after(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    k = tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+    for i in range(BK, K, BK):
+        u = tl.load(a_ptr + m[:, None] * K + (k + i)[None, :])
+        v = tl.load(b_ptr + (k + i)[:, None] * N + n[None, :])
+        acc = tl.dot(x, y, acc)
+        x, y = u, v
+    acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def turned_over(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BN, BM), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        acc = tl.dot(y.T, x.T, acc)
+    write(c_ptr, acc.T, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def turned_over_in_each_trip(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        acc += tl.trans(tl.dot(y.T, x.T))
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def loaded_across(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BN, BM), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + m[None, :] * K + k[:, None]), tl.load(b_ptr + k[None, :] * N + n[:, None])
+        acc = tl.dot(y, x, acc)
+    tl.store(c_ptr + m[None, :] * N + n[:, None], acc, mask=(m[None, :] < M) & (n[:, None] < N))
+
+
+@spelled(MATMUL, _USUAL)
+def relu_of_a(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        acc = tl.dot(tl.maximum(x, 0.0), y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def in_two_loops(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for o in range(0, K, 2 * BK):
+        for i in range(0, 2):
+            k = o + i * BK + tl.arange(0, BK)
+            x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+            acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def in_blocks_of_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for o in range(0, K, 4 * BK):
+        for i in range(o, min(o + 4 * BK, K), BK):
+            k = i + tl.arange(0, BK)
+            x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+            acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def unrolled(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in tl.static_range(0, 512, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def gathered_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    r = m ^ 1
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + r[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        acc = tl.dot(x, y, acc)
+    tl.store(c_ptr + r[:, None] * N + n[None, :], acc, mask=(r[:, None] < M) & (n[None, :] < N))
+
+
+@spelled(MATMUL, _USUAL)
+def columns_first(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    pid = tl.program_id(0) + tl.program_id(1) * tl.num_programs(0)
+    num_n = tl.cdiv(N, BN)
+    m, n = pid // num_n * BM + tl.arange(0, BM), pid % num_n * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)

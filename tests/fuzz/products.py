@@ -135,8 +135,9 @@ def product(g: Generator) -> None:
     dtype, out = g.random.choice(DOTS)
     across = g.random.choice([n for n in (1, 2, 3) if n <= g.programs])
     blocks = (8, 16, 16, 32, 64)
-    m = _axis(g, f"{g.program} % {across}", across, blocks)
-    n = _axis(g, f"{g.program} // {across}", -(-g.programs // across), blocks)
+    places = [(f"{g.program} % {across}", across), (f"{g.program} // {across}", -(-g.programs // across))]
+    g.random.shuffle(places)  # rows first or columns first
+    m, n = (_axis(g, *place, blocks) for place in places)
     block = g.random.choice((16, 32, 64))
     size = max(1, block * g.random.randint(0, 5) + g.random.choice((0, 0, 1, 3, block // 2)))
     depth = _Depth(block, size, g.number(size), g.fresh("d"), g.fresh("k"), g.random.choice((0, 0, 1, 3)))

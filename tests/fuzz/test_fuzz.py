@@ -15,10 +15,10 @@ from tests.fuzz.shrink import shrink
 FOUND = sorted((Path(__file__).resolve().parent / "found").glob("*.py"))
 FIRST = 20260
 PROFILES = {
-    "powers_of_two": (60, Profile(statements=10)),
-    "any_shape": (20, Profile(any_shape=True, statements=10)),
-    "products": (8, Profile(statements=3, products=True)),
-    "products_with_amx": (8, Profile(statements=3, products=True, cpu="emeraldrapids")),
+    "powers_of_two": (24, Profile(statements=10)),
+    "any_shape": (12, Profile(any_shape=True, statements=10)),
+    "products": (6, Profile(statements=3, products=True)),
+    "products_with_amx": (6, Profile(statements=3, products=True, cpu="emeraldrapids")),
 }
 
 

@@ -32,6 +32,7 @@ def _needs(capability: int) -> None:
         pytest.skip(f"needs compute capability {capability / 10}, this GPU has {found / 10}")
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("name", CASES)
 def test_names_of_the_language(name: str) -> None:
     _needs(CASES[name].least)

@@ -197,6 +197,7 @@ def test_an_illegal_address_names_the_kernel(tmp_path: Path) -> None:
     assert "wild" in done.stdout and "CPU" in done.stdout, done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("sem", ["relaxed", "acquire", "release", "acq_rel"])
 def test_a_lock_loses_no_update_whatever_order_it_names(sem: str) -> None:
     lock, total = torch.zeros(1, dtype=torch.int32, device="cuda"), torch.zeros(128, dtype=torch.int32, device="cuda")

@@ -55,6 +55,12 @@ def test_every_function_of_the_operations_is_in_core() -> None:
     assert tl.core.is_builtin(tl.core.view) and not tl.core.is_builtin(tl.sum)
 
 
+def test_modules_have_the_functions_that_triton_keeps_in_them() -> None:
+    assert [n for n in "atomic_poll map_elementwise must_use_result slice".split() if not hasattr(tl.core, n)] == []
+    names = "sort topk ravel zeros zeros_like interleave squeeze unsqueeze bitonic_merge sum cdiv softmax".split()
+    assert [n for n in names if getattr(tl.standard, n) is not getattr(tl, n)] == []
+
+
 def test_types_are_listed_by_kind() -> None:
     assert tl.dtype.SINT_TYPES == ["int8", "int16", "int32", "int64"]
     assert set(tl.dtype.UINT_TYPES) == {"int1", "uint8", "uint16", "uint32", "uint64"}
@@ -79,7 +85,7 @@ def test_builtins_outside_a_kernel_say_where_they_belong() -> None:
         try:
             function(0, 4)
         except RuntimeError as error:
-            assert "inside a @tilewright.jit kernel" in str(error)
+            assert "inside a @jit kernel" in str(error)
         else:
             raise AssertionError(f"{function} ran outside a kernel")
 
@@ -89,7 +95,7 @@ def test_loop_markers_do_not_iterate_outside_a_kernel() -> None:
         try:
             iter(marker)
         except RuntimeError as error:
-            assert "can only be used in @tilewright.jit'd functions" in str(error)
+            assert "can only be used in @jit'd functions" in str(error)
         else:
             raise AssertionError(f"{marker} iterated outside a kernel")
 

@@ -12,7 +12,5 @@ from tilewright.launch import door
 @pytest.fixture
 def untraced() -> Iterator[None]:
     """No tracer asks for launches; `tilewright.torch` has one, if a test of this process has imported it."""
-    before = door.tracer
-    door.install(None)
-    yield
-    door.install(before)
+    with door.held_by(None):
+        yield

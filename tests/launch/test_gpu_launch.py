@@ -138,6 +138,36 @@ def test_without_arrays_the_active_driver_decides(fake: FakeCuda) -> None:
 
 
 @tilewright.jit
+def waits(n, BLOCK: tl.constexpr):
+    tl.debug_barrier()
+
+
+def test_machine_code_asks_for_the_gpu_in_use(fake: FakeCuda, untraced: None) -> None:
+    if pytest.importorskip("torch").cuda.device_count() == 1:
+        pytest.skip("PyTorch follows the active driver, and has fewer GPUs than the one here")
+
+    def contexts(ordinals: tuple[int, ...], repeats: int, **more: str) -> list[int]:
+        before = len(fake.launches)
+        for ordinal in ordinals:
+            driver.active.set_current_device(ordinal)
+            for _ in range(repeats):
+                waits[(1,)](7, BLOCK=16, **more)
+        return [told["context"] - 0x1000 for told in fake.launches[before:]]
+
+    driver.set_active_to_gpu()
+    try:
+        waits.clear()
+        assert contexts((0, 1), 3) == [0, 0, 0, 1, 1, 1]
+        assert contexts((0, 1), 2, device_type="cuda") == [0, 0, 1, 1]
+        binder = waits._binder
+        if binder.builtin is not None:
+            binder._in_python = None  # not called
+            assert contexts((0, 1, 0), 2) == [0, 0, 1, 1, 0, 0]
+    finally:
+        driver.reset_active()
+
+
+@tilewright.jit
 def transpose(x_ptr, y_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + rows[:, None] * COLUMNS + columns[None, :])

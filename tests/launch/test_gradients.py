@@ -27,11 +27,9 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if `tilewright.torch` had not been imported, and nothing had been said yet."""
     monkeypatch.setattr(arrays, "_left", [])
     monkeypatch.setattr(arrays, "_mentioned", [])
-    tracer = door.tracer
-    door.install(None)
-    fill.clear()
-    yield
-    door.install(tracer)
+    with door.held_by(None):
+        fill.clear()
+        yield
     fill.clear()
 
 

@@ -191,7 +191,7 @@ class Interfaced:
     ],
     ids=["numpy", "subclass", "parameter", "pointer", "dlpack", "interface"],
 )
-def test_arrays_of_any_library(make):
+def test_arrays_of_any_library(make, untraced):
     first, second = np.zeros(64, np.float32), np.zeros(64, np.float32)
     kernel = warm(tilewright.jit(fill), make(first), 5)
     kernel[(1,)](make(second), 6)

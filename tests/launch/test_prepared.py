@@ -135,15 +135,13 @@ def tuned(o, n, B: tl.constexpr):
 @pytest.fixture
 def seen() -> Iterator[list[Any]]:
     found: list[Any] = []
-    before = door.tracer
 
     def tracer(kernel: Any, grid: Any) -> Any:
         found.append((kernel, grid))
         return kernel.launcher(grid)
 
-    door.install(tracer)
-    yield found
-    door.install(before)
+    with door.held_by(tracer):
+        yield found
 
 
 @pytest.mark.parametrize("kernel", [computed, tuned, computed.fn], ids=["heuristics", "autotuner", "kernel"])

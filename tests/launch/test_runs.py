@@ -1,4 +1,4 @@
-"""`CompiledKernel.run`, which Inductor's wrappers call, is machine code once it was called."""
+"""`CompiledKernel.run`, which Inductor's wrappers call, and `CompiledKernel[grid]` are machine code once called."""
 
 from __future__ import annotations
 
@@ -50,6 +50,23 @@ def test_known_calls_do_not_enter_python(monkeypatch):
     assert len(calls) == 2
     with pytest.raises(TypeError):
         kernel.run(1, 1, 1, 0, *OWN, out, 7)
+
+
+def test_subscripted_kernels_do_not_enter_python(monkeypatch):
+    kernel, calls = kernel_and_calls(monkeypatch)
+    monkeypatch.setitem(kernel._launchers, Placement(-1), kernel._launchers[Placement(None)])
+    out, other = torch.zeros(64), torch.zeros(64)
+    assert kernel[(2,)](out, 7, 0.5, 4) is None and len(calls) == 1
+    assert kernel[(3, 1)](other, -3, 2.0, "anything") is None
+    assert len(calls) == 1 and other.tolist() == [-6.0] * 12 + [0.0] * 52
+    kernel[(1,)](out, 1, 0.5, 4, stream=None)  # a keyword is looked at in Python
+    kernel[(0,)](out, 7, 0.5, 4)
+    assert len(calls) == 2 and out.tolist() == [0.5] * 4 + [3.5] * 4 + [0.0] * 56
+    with pytest.raises(tilewright.TilewrightError, match="takes 4 arguments"):
+        kernel[(1,)](out, 7, 0.5)
+    with pytest.raises(tilewright.TilewrightError, match="grid"):
+        kernel[(0.5,)](out, 7, 0.5, 4)
+    assert len(calls) == 2
 
 
 def test_hooks_are_called(monkeypatch):

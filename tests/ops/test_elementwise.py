@@ -321,7 +321,7 @@ def test_python_operators_run_on_the_active_emitter() -> None:
 
 
 def test_operators_need_a_kernel() -> None:
-    with pytest.raises(RuntimeError, match="only inside a @tilewright.jit kernel"):
+    with pytest.raises(RuntimeError, match="only inside a @jit kernel"):
         op.add(1, 2)
 
 

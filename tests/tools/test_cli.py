@@ -193,6 +193,16 @@ def test_compile_for_a_gpu_that_is_not_here(cache, file, tmp_path, capability):
     assert ".reqntid 256" in (tmp_path / "out" / "add.ptx").read_text()
 
 
+def test_compile_finds_modules_beside_the_file(cache, file, tmp_path):
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "neighbour_of_add.py").write_text("WIDTH = 64\n")
+    (beside / "add.py").write_text(f"from neighbour_of_add import WIDTH\n{Path(file).read_text()}")
+    result = _invoke("compile", f"{beside / 'add.py'}:add", "-s", "*fp32, *fp32, i32, 64", "-t", "cuda:90")
+    assert result.exit_code == 0, result.output
+    assert str(beside) not in sys.path
+
+
 @pytest.mark.parametrize(
     ("kernel", "signature", "said"),
     [

@@ -382,7 +382,7 @@ def test_candidates_warm_the_machine_up_for_each_other_and_halve(clock):
     named |= {"d": candidate("d", 1.02), "far": candidate("far", 3)}
     times, _ = time_in_turns(named, 35, 30)
     warm = 1 + 5  # a round takes 7.06 ms
-    timed = {"a": 30, "b": 30, "near": 10, "d": 10, "far": 3}  # the slower half drops out after 10 ms
+    timed = {"a": 30, "b": 30, "near": 5, "d": 5, "far": 3}  # the slower half drops out after 30 / 7 ms
     assert list(times) == list(named) and {name: len(found) for name, found in times.items()} == timed
     assert runs == {name: warm + count for name, count in timed.items()}
     runs.clear()

@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tilewright.base.errors import OutsideKernelError
+
 _numbers = itertools.count()
 _numbered: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
@@ -90,7 +92,7 @@ def call_outside_kernel(fn: BlockFunction, args: tuple[Any, ...], kwargs: dict[s
     """Run `fn` through the interpreter that is active, or explain that none is."""
     if _runners:
         return _runners[-1](fn, args, kwargs)
-    raise RuntimeError(
-        f"Cannot call @tilewright.jit'd function {fn.fn.__qualname__} outside of the scope of a kernel; "
-        f"launch it as {fn.fn.__name__}[grid](...)"
+    raise OutsideKernelError(
+        f"Cannot call @jit'd function {fn.fn.__qualname__} outside of the scope of a kernel",
+        hint=f"launch it as {fn.fn.__name__}[grid](...)",
     )

@@ -77,6 +77,10 @@ class UndefinedNameError(TilewrightError, NameError):
     """A name is not defined, or is not visible in a kernel."""
 
 
+class OutsideKernelError(TilewrightError, RuntimeError):
+    """A kernel or an operation of the language was called as a Python function."""
+
+
 # --- located compile errors -----------------------------------------------------------------
 
 
@@ -200,6 +204,10 @@ class NotCompiledError(LaunchError):
 
 class BundleError(LaunchError):
     """A bundle of compiled kernels is no bundle, is damaged, or was made for another version or target."""
+
+
+class IntegerRangeError(ArgumentError, OverflowError):
+    """A whole number was passed that 64 bits do not hold."""
 
 
 class GridError(LaunchError, ValueError):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, cast
 
 from tilewright.backends.protocol import Launch
@@ -16,7 +16,7 @@ from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
 from tilewright.compile.loading import files_of, load_code
 from tilewright.compile.metadata import Metadata
-from tilewright.compile.run import Unsaved, make_run
+from tilewright.compile.run import Unsaved, make_call, make_run
 from tilewright.compile.slots import plain_values, slot_values
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.arrays import HOST, read
@@ -119,10 +119,17 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         return self.metadata["num_warps"], self.metadata["num_ctas"], self.metadata["shared"]
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return functools.partial(self._launch, grid)
+        call: Callable[..., Any] | None = self._launchers.get("call")
+        if call is None:
+            call = self._launchers["call"] = make_call(self, self._launch)
+        return MethodType(call, grid)
 
-    def _launch(self, grid: Any, *args: Any, stream: Any = None) -> None:
-        """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored."""
+    def _launch(self, grid: Any, *args: Any, stream: Any = None) -> Launch:
+        """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored.
+
+        Returns:
+            the function that launched, or would have over a grid that is not empty.
+        """
         assert self.specialization is not None
         names = self.specialization.names
         if self._slots is None:
@@ -133,9 +140,10 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
             if self._last[0] != found[1]:
                 self._last = found[1], self.launcher(Placement(found[1]))
             gx, gy, gz = grid3(grid)
+            launch: Launch = self._last[1]
             if gx and gy and gz:
-                self._last[1](gx, gy, gz, *found[0])
-            return
+                launch(gx, gy, gz, *found[0])
+            return launch
         if len(args) != len(names):
             raise ArgumentError(f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
         arguments = tuple(read(value, name) for value, name in zip(args, names, strict=True))
@@ -143,6 +151,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         gx, gy, gz = grid3(grid)
         if gx * gy * gz:
             launch(gx, gy, gz, *slot_values(arguments, self.specialization.runtime_paths))
+        return launch
 
     def launcher(self, place: Placement) -> Launch:
         """`launch(gx, gy, gz, *runtime_values)` for launches that go to `place`; made once."""

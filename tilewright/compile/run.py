@@ -31,16 +31,27 @@ def make_run(kernel: Any) -> Launch:
         kernel: a `CompiledKernel` whose specialisation is known.
     """
     in_python = _in_python(kernel)
-    return in_python if _native is None else _native(kernel, in_python)
+    return in_python if _native_run is None else _native_run(kernel, in_python)
 
 
-_native: Callable[[Any, Launch], Launch] | None = None
+def make_call(kernel: Any, in_python: Callable[..., Launch]) -> Callable[..., Any]:
+    """What `kernel[grid]` calls: `call(grid, *arguments, stream=None)`.
+
+    Args:
+        kernel: a `CompiledKernel` whose specialisation is known.
+        in_python: the same in Python; gives the launch function that it found.
+    """
+    return in_python if _native_call is None else _native_call(kernel, in_python)
 
 
-def install(native: Callable[[Any, Launch], Launch]) -> None:
-    """Have `native(kernel, run)` make a quicker `run` of one in Python."""
-    global _native
-    _native = native
+_native_run: Callable[[Any, Launch], Launch] | None = None
+_native_call: Callable[[Any, Callable[..., Launch]], Launch] | None = None
+
+
+def install(run: Callable[[Any, Launch], Launch], call: Callable[[Any, Callable[..., Launch]], Launch]) -> None:
+    """Have `run(kernel, run)` and `call(kernel, call)` make quicker functions of those in Python."""
+    global _native_run, _native_call
+    _native_run, _native_call = run, call
 
 
 def _in_python(kernel: Any) -> Launch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import PointerType, dtype, scalar_from_signature
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, IntegerRangeError
 from tilewright.devices.arrays import Array
 from tilewright.frontend.content import digest_of, is_immutable
 from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
@@ -284,7 +284,7 @@ def int_type(value: int) -> str:
     """The narrowest of i32, i64 and u64 that holds `value`.
 
     Raises:
-        OverflowError: none does.
+        IntegerRangeError: none does.
     """
     if -(1 << 31) <= value < 1 << 31:
         return "i32"
@@ -292,7 +292,9 @@ def int_type(value: int) -> str:
         return "i64"
     if 0 <= value < 1 << 64:
         return "u64"
-    raise OverflowError(f"integer argument {value} does not fit 64 bits")
+    raise IntegerRangeError(
+        f"integer argument {value} does not fit 64 bits", hint="pass a float, or the number in parts"
+    )
 
 
 def is_ranged(kind: str) -> bool:
@@ -374,9 +376,16 @@ class Specialization:
     types: tuple[SlotType, ...]
     keys: tuple[Key, ...]
     identity: Any = field(init=False, repr=False)
+    _rows: tuple[tuple[str, Path, str, Key], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        keyed = [(kind, constant_key(key, name) if kind == CONSTEXPR else key) for name, _, kind, key in self.leaves()]
+        rows = tuple(
+            (name, path, leaf_kind, leaf_key)
+            for index, (name, kind, key) in enumerate(zip(self.names, self.types, self.keys, strict=True))
+            for path, leaf_kind, leaf_key in _leaves((index,), kind, key)
+        )
+        keyed = [(kind, constant_key(key, name) if kind == CONSTEXPR else key) for name, _, kind, key in rows]
+        object.__setattr__(self, "_rows", rows)
         object.__setattr__(self, "identity", (self.names, _shape(self.types), tuple(keyed)))
 
     def __eq__(self, other: object) -> bool:
@@ -385,11 +394,9 @@ class Specialization:
     def __hash__(self) -> int:
         return hash(self.identity)
 
-    def leaves(self) -> Iterator[tuple[str, Path, str, Key]]:
+    def leaves(self) -> Sequence[tuple[str, Path, str, Key]]:
         """(parameter name, path, type, key) of each argument, tuples taken apart in order."""
-        for index, (name, kind, key) in enumerate(zip(self.names, self.types, self.keys, strict=True)):
-            for path, leaf_kind, leaf_key in _leaves((index,), kind, key):
-                yield name, path, leaf_kind, leaf_key
+        return self._rows
 
     @property
     def signature(self) -> dict[str, SlotType]:
@@ -495,17 +502,16 @@ def _written_key(kind: SlotType, path: Path, facts: Mapping[Path, list[list[Any]
     return DIVISIBLE if path in facts else ""
 
 
-def _leaves(path: Path, kind: SlotType, key: Key) -> Iterator[tuple[Path, str, Key]]:
-    if isinstance(kind, tuple):
-        for index, (inner_kind, inner_key) in enumerate(zip(kind, key, strict=True)):
-            yield from _leaves((*path, index), inner_kind, inner_key)
-    else:
-        yield path, kind, key
+def _leaves(path: Path, kind: SlotType, key: Key) -> list[tuple[Path, str, Key]]:
+    if not isinstance(kind, tuple):
+        return [(path, kind, key)]
+    items = enumerate(zip(kind, key, strict=True))
+    return [leaf for at, (inner, inner_key) in items for leaf in _leaves((*path, at), inner, inner_key)]
 
 
 def _shape(kind: SlotType) -> Any:
     """Nesting of tuples with their classes: two calls share code only if it is the same."""
     if isinstance(kind, tuple):
         fields = getattr(kind, "_fields", None) or type(kind).__name__
-        return (fields, *map(_shape, kind))
+        return (fields, *["." if isinstance(item, str) else _shape(item) for item in kind])
     return "."

@@ -103,7 +103,7 @@ def placed(place: Place, device: Any, device_type: str | None) -> Place:
             f"{_device_name(wanted)}",
             hint="leave out device: a launch goes where its arrays are",
         )
-    return Place(wanted, "device", place.lasting)
+    return Place(wanted, "device", place.lasting and (number is not None or wanted in (HOST, place.device)))
 
 
 def stream_handle(stream: Any) -> int | None:

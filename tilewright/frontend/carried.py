@@ -146,8 +146,7 @@ def _type_changed(frame: Frame, carried: Carried, name: str, before: Any, after:
             place,
             f"Loop-carried variable {name} has initial type {type_text(before)} but is re-assigned to "
             f"{type_text(after)} in loop! Please make sure that the type stays consistent.",
-            f"give `{name}` the type {type_text(after)} before the loop, or convert the new value with "
-            f".to({_dtype_text(before)})" + (" and keep its shape" if _dims(before) != _dims(after) else ""),
+            f"give `{name}` the type {type_text(after)} before the loop, or {_way_back(before, after)}",
         )
     return frame.error(
         place,
@@ -160,8 +159,12 @@ def _dims(value: tensor) -> tuple[int, ...]:
     return value.block_shape
 
 
-def _dtype_text(value: tensor) -> str:
-    return repr(value.dtype).replace("tilewright.language.", "tl.")
+def _way_back(before: tensor, after: tensor) -> str:
+    """What to do with a value in order that it has the type that it had before."""
+    if before.dtype.is_ptr() or after.dtype.is_ptr():
+        return "use another name for the new value"
+    shape = " and keep its shape" if _dims(before) != _dims(after) else ""
+    return f"convert the new value with .to({repr(before.dtype).replace('tilewright.language.', 'tl.')}){shape}"
 
 
 @dataclass(frozen=True, slots=True)

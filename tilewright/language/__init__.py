@@ -316,3 +316,11 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+# Triton has these in two modules more; here they stand above `core`, or above or below `standard`.
+for _module, _names in (
+    (core, "aggregate_replace atomic_poll map_elementwise must_use_result slice"),
+    (standard, "bitonic_merge interleave ravel sort squeeze topk unsqueeze zeros zeros_like"),
+):
+    for _name in _names.split():
+        setattr(_module, _name, globals()[_name])

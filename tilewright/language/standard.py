@@ -76,6 +76,12 @@ def last_axis(rank: Any, dim: Any) -> Any:
 
 
 @constexpr_function
+def is_axis(rank: Any, axis: Any) -> Any:
+    """Whether a tile of `rank` dimensions has the dimension `axis`, which may be counted from behind."""
+    return -rank <= axis < rank
+
+
+@constexpr_function
 def given_or(value: Any, default: Any) -> Any:
     """`value`, or `default` where it is `None`."""
     return default if value is None else value
@@ -316,4 +322,5 @@ def cumprod(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) 
 def flip(x: Any, dim: Any = None) -> Any:
     """`x` with dimension `dim` (the last when absent) in reverse order."""
     axis: constexpr = given_or(dim, len(x.shape) - 1)
+    static_assert(is_axis(len(x.shape), axis), "flip needs a dimension that the tile has")
     return gather(x, x.shape[axis] - 1 - positions(x, axis), axis)

@@ -93,12 +93,14 @@ class Prepared:
         launch: `launch(gx, gy, gz, *runtime_values)`.
         stored: indices of the run-time parameters that the kernel stores through.
         lasting: every call that looks like this one may be launched with it at once.
+        gpu: where no array says which GPU is meant, so only while this one is in use.
     """
 
     kernel: Any
     launch: Callable[..., None]
     stored: frozenset[int] = frozenset()
     lasting: bool = True
+    gpu: int | None = None
 
 
 def launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:
@@ -218,7 +220,7 @@ class Binder:
             self._variants[classes] = variant
             self._in_python = self.launch_slow if variant is None else variant.launch
         self._seen.add(classes)  # machine code may take the next call of this form, or come back here
-        if variant is not None and prepared.lasting and generation == self._generation:
+        if variant is not None and prepared.lasting and prepared.gpu is None and generation == self._generation:
             paths = call.specialization.runtime_paths
             variant.remember(values, options, prepared.launch, prepared.kernel, [path[0] for path in paths])
         if gx * gy * gz:
@@ -286,7 +288,9 @@ class Binder:
     def _specialize(self, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Call:
         missing = [f"`{p.name}`" for p, value in zip(self.params, values, strict=True) if value is MISSING]
         if missing:
-            raise self._error(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+            unknown = [name for name in options if name not in self._options and name not in LAUNCH_OPTIONS]
+            beside = f"; {', '.join(f'`{name}`' for name in unknown)} is no parameter" if unknown else ""
+            raise self._error(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}{beside}")
         if extra:
             raise self._error(f"{len(extra)} positional argument{'s' * (len(extra) > 1)} too many")
         for keyword in options:

@@ -66,7 +66,8 @@ class BundledKernel(KernelInterface[Any]):
             return Prepared(kernel, launch_nothing, lasting=False)
         teaching.use_machine_code(self, self._binder)
         launch = kernel.launcher(call.placement(kernel.target, self.name))
-        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), call.place.lasting)
+        gpu = call.place.device_for(kernel.target, self.name) if call.place.device is None else None
+        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), call.place.lasting, gpu)
 
     def _kernel(self, call: Call) -> CompiledKernel:
         text = call.specialization.text()

@@ -45,7 +45,7 @@ from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
-from tilewright.launch.runs import native_run
+from tilewright.launch.runs import native_call, native_run
 from tilewright.launch.settings import KernelSettings
 from tilewright.ops.values import constexpr
 
@@ -254,11 +254,11 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         if kernel is None or call.is_warmup:
             return Prepared(kernel, launch_nothing, lasting=False)
         launch = kernel.launcher(call.placement(kernel.target, self.fn.__name__))
-        # Without an array nothing in a later call tells which GPU is meant then.
         teaching.use_machine_code(self, self._binder or self._make_binder())
-        lasting = call.place.lasting and (call.place.device is not None or kernel.target.backend == "cpu")
-        lasting = lasting and not any(map(used_globals, call.specialization.functions()))  # they are checked each time
-        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting)
+        functions = call.specialization.functions()
+        lasting = call.place.lasting and not any(map(used_globals, functions))  # which are checked each time
+        gpu = call.place.device_for(kernel.target, self.fn.__name__) if call.place.device is None else None
+        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting, gpu)
 
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
@@ -306,7 +306,7 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
 
 register_constant(constexpr, lambda value: value.value)
 register_constant(BlockFunction)
-run.install(native_run)
+run.install(native_run, native_call)
 
 
 @overload

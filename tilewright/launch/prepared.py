@@ -89,7 +89,7 @@ class _Slow:
         call, prepared = self._resolve(*args, **kwargs, **self._options)
         offered = [path for param, kind in self._kinds for path in paths(kind, (param.index,))]
         launch = _passing(prepared.launch, offered, call)
-        if prepared.lasting and not any(part is None for part in key):
+        if prepared.lasting and prepared.gpu is None and not any(part is None for part in key):
             self.table[key] = launch
         return launch
 

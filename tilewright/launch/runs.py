@@ -1,4 +1,4 @@
-"""`CompiledKernel.run` in machine code, once a call of it was made in Python."""
+"""`CompiledKernel.run` and `CompiledKernel[grid]` in machine code, once a call was made in Python."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.run import Launch
 
 if TYPE_CHECKING:
     from tilewright.launch.native import builtin, columns
+    from tilewright.launch.native.builtin import Builtin
 else:  # loaded at the first launch
     builtin = lazy_module("tilewright.launch.native.builtin")
     columns = lazy_module("tilewright.launch.native.columns")
@@ -27,19 +29,46 @@ def native_run(kernel: CompiledKernel, in_python: Callable[..., None]) -> Callab
 
     def missed(*args: Any) -> None:
         in_python(*args)
-        passed, told = args[_FIRST:], made
-        form = tuple(map(type, passed))
-        if told is None or kernel.specialization is None or form in hopeless:
-            return
-        launch = kernel.launcher(Placement(None))
-        known = columns.columns_of_run(told.machine, kernel.specialization, passed)
-        if known is None or not hasattr(launch, "packing"):
-            hopeless.add(form)
-        else:
-            told.learn(known, launch, None)
+        _teach(made, kernel, args[_FIRST:], lambda: kernel.launcher(Placement(None)), hopeless)
 
     made = builtin.make_builtin(missed, is_run=True)
     return in_python if made is None else made.call
+
+
+def native_call(kernel: CompiledKernel, in_python: Callable[..., Launch]) -> Callable[..., None]:
+    """What `kernel[grid]` calls, made by machine code where it can be.
+
+    Args:
+        kernel: what is launched.
+        in_python: `call(grid, *arguments, stream=None)` in Python; gives the launch function that it found.
+    """
+    hopeless: set[Any] = set()
+
+    def missed(grid: Any, *args: Any, **kwargs: Any) -> None:
+        launch = in_python(grid, *args, **kwargs)
+        if not kwargs:
+            _teach(made, kernel, args, lambda: launch, hopeless)
+
+    made = builtin.make_builtin(missed)
+    return missed if made is None else made.call
+
+
+def _teach(
+    told: Builtin | None,
+    kernel: CompiledKernel,
+    args: tuple[Any, ...],
+    launcher: Callable[[], Launch],
+    hopeless: set[Any],
+) -> None:
+    """Have machine code make launches with arguments like these; `hopeless` has the forms for which it cannot."""
+    form = tuple(map(type, args))
+    if told is None or kernel.specialization is None or form in hopeless:
+        return
+    launch, known = launcher(), columns.columns_of_run(told.machine, kernel.specialization, args)
+    if known is None or not hasattr(launch, "packing"):
+        hopeless.add(form)
+    else:
+        told.learn(known, launch, None)
 
 
 _FIRST = 9  # (gx, gy, gz, stream, function, packed, facts, enter, exit) come before the arguments

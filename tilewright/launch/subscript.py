@@ -2,7 +2,7 @@
 
 A class of Python cannot have a method in machine code, but a class of C can. `Subscript` starts below an empty one,
 `_Empty`, and is put below one whose subscript is the machine code when that is there; the two have the same layout. A
-tracer that must see each `kernel[grid]` gets the method in Python back.
+tracer at the door is the method itself.
 """
 
 from __future__ import annotations
@@ -85,13 +85,11 @@ class Subscript(_Empty):  # type: ignore[misc]
 
 
 class InPython:
-    """`x[grid]` in Python, which a tracer at the door can follow."""
+    """`x[grid]` in Python."""
 
     __slots__ = ()
 
     def __getitem__(self, grid: Any) -> Any:
-        if door.tracer is not None:
-            return door.tracer(self, grid)
         launch: Any = self._over(grid)  # type: ignore[attr-defined]
         return launch if grid is not None else _Unsized(launch)
 
@@ -114,11 +112,11 @@ def subscript_by(address: int) -> None:
         return
 
 
-def _let_tracers_see(tracer: door.Tracer | None) -> None:
-    if tracer is not None:
-        Subscript.__getitem__ = InPython.__getitem__
+def _let_tracers_see() -> None:
+    if door.tracer is not None:
+        Subscript.__getitem__ = door.tracer
     elif "__getitem__" in vars(Subscript):
         del Subscript.__getitem__
 
 
-door.on_change = _let_tracers_see
+door.listeners.append(_let_tracers_see)

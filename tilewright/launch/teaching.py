@@ -60,12 +60,14 @@ def _teach(
     """Tell a launch function, of the kernel or of an autotuner around it; arguments as for `teach_autotuned`."""
     if fn.is_interpreted or prepared.kernel is None:
         return False
-    known = columns.columns_of(told.machine, call, args, kwargs, exact)
+    known = columns.columns_of(told.machine, call, args, kwargs, exact, prepared.gpu)
     if known is None:
         return False
     watch, leave = _watchers(fn, call, prepared) if are_launches_watched() else (None, None)
     both = _both(binder.before_launch, before)
-    told.learn(known, prepared.launch, prepared.kernel, before=both, watch=watch, leave=leave)
+    facts = prepared.kernel.metadata
+    written = known.tensors(None if facts["stores_anywhere"] else facts["stored"])
+    told.learn(known, prepared.launch, prepared.kernel, before=both, watch=watch, leave=leave, written=written)
     return True
 
 

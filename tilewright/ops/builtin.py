@@ -18,6 +18,7 @@ from xdsl.ir import Attribute
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType, Type
+from tilewright.base.errors import OutsideKernelError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
@@ -186,7 +187,7 @@ def pop_emitter() -> None:
 def active_emitter(name: str) -> Emitter:
     """The emitter of the kernel being interpreted."""
     if not _ACTIVE:
-        raise RuntimeError(f"tl.{name} can be called only inside a @tilewright.jit kernel")
+        raise OutsideKernelError(f"tl.{name} can be called only inside a @jit kernel")
     return _ACTIVE[-1]
 
 

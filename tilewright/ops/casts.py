@@ -393,7 +393,17 @@ def _cast_pointer(b: Emitter, x: tensor, target: Any) -> tensor:
         return _not_zero(b, _cast_pointer(b, x, dtypes.int64))
     if target.is_ptr() and source.is_int():
         return b.emit(IntToPtrOp, result, cast_to(b, x, dtypes.int64))
-    raise LanguageTypeError(f"cannot cast {source} to {target}", hint="pointers convert to int64, int1 and pointers")
+    hint = "pointers convert to int64, int1 and pointers"
+    if source.is_ptr() and target.is_floating():
+        hint += "; for the number that it points to write tl.load(pointer)"
+    raise LanguageTypeError(f"cannot cast {source} to {target}", hint=hint)
+
+
+def _dtype_hint(given: Any) -> str | None:
+    """What to write instead of a data type by name, or of another library."""
+    name = str(given).rpartition(".")[-1]
+    known = {repr(known).rpartition(".")[-1] for known in dtypes.ALL_DTYPES}
+    return f"write tl.{name}" if name in known else None
 
 
 def cast_to(b: Emitter, x: tensor, target: Any, rounding: str | None = None) -> tensor:
@@ -477,7 +487,7 @@ def cast(b: Emitter, input: Any, dtype: Any, fp_downcast_rounding: Any = None, b
     if isinstance(target, dtypes.BlockType):
         target = target.element_ty
     if not isinstance(target, (dtypes.dtype, PointerType)):
-        raise LanguageTypeError(f"cast needs a data type such as tl.float32, not {target!r}")
+        raise LanguageTypeError(f"cast needs a data type such as tl.float32, not {target!r}", hint=_dtype_hint(target))
     if rounding not in (None, "rtne", "rtz"):
         raise LanguageValueError(
             f"invalid fp_downcast_rounding {rounding!r}",

@@ -28,7 +28,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from tilewright.base.errors import DTypeError, LanguageTypeError
+from tilewright.base.errors import DTypeError, LanguageTypeError, OutsideKernelError
 from tilewright.ir.asm import (
     FLAG,
     FlatOp,
@@ -383,7 +383,7 @@ class range:
         bounds = [unwrap(value) for value in (self.start, self.end, self.step)]
         if is_interpreting() and all(isinstance(value, int) for value in bounds):
             return iter(builtins.range(*bounds))
-        raise RuntimeError("tl.range can only be used in @tilewright.jit'd functions")
+        raise OutsideKernelError("tl.range can only be used in @jit'd functions")
 
 
 class static_range:
@@ -413,7 +413,7 @@ class static_range:
         return value
 
     def __iter__(self) -> Iterator[Any]:
-        raise RuntimeError("tl.static_range can only be used in @tilewright.jit'd functions")
+        raise OutsideKernelError("tl.static_range can only be used in @jit'd functions")
 
 
 class condition:

@@ -24,7 +24,7 @@ from tilewright.ops.elementwise import same_type_op
 from tilewright.ops.elementwise_base import BinaryOp, SameTypeOp, UnaryOp
 from tilewright.ops.elementwise_reference import float_dtype, quiet
 from tilewright.ops.elementwise_samples import WIDE_FLOATS, floats, same_type_samples
-from tilewright.ops.promotion import promote_binary, promote_many
+from tilewright.ops.promotion import emit_float, promote_binary, promote_many
 from tilewright.ops.spec import Array, Call, Reference
 from tilewright.ops.values import tensor, unwrap
 
@@ -217,7 +217,7 @@ def fma(b: Emitter, x: Any, y: Any, z: Any) -> tensor:
     values = promote_many(b, x, y, z)
     if not values[0].dtype.is_floating():
         raise DTypeError(f"fma takes floating-point operands, not {values[0].dtype}", hint="use x * y + z for integers")
-    return b.emit(ew.FmaOp, values[0].type, *values)
+    return emit_float(b, ew.FmaOp, *values)
 
 
 @builtin
@@ -314,7 +314,7 @@ def _extremum(b: Emitter, x: Any, y: Any, rule: PropagateNan, which: str) -> ten
         raise LanguageTypeError(f"Unexpected dtype {lhs.dtype}")
     kind = "f" if lhs.dtype.is_floating() else "si" if lhs.dtype.is_int_signed() else "ui"
     cls = _EXTREMA[which, kind, rule if kind == "f" else PropagateNan.NONE]
-    return b.emit(cls, lhs.type, lhs, rhs)
+    return emit_float(b, cls, lhs, rhs) if kind == "f" else b.emit(cls, lhs.type, lhs, rhs)
 
 
 _EXTREMA: dict[tuple[str, str, PropagateNan], type[TileOp]] = {
@@ -384,5 +384,5 @@ def clamp(b: Emitter, x: Any, min: Any, max: Any, propagate_nan: Any = Propagate
     rule = _nan_rule(propagate_nan)
     value, low, high = promote_many(b, x, min, max)
     if value.dtype.is_floating():
-        return b.emit(ew.ClampFOp, value.type, value, low, high, propagateNan=rule.value)
+        return emit_float(b, ew.ClampFOp, value, low, high, propagateNan=rule.value)
     return _extremum(b, _extremum(b, value, low, rule, "max"), high, rule, "min")

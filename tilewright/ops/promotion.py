@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, Kind
 from tilewright.base.errors import DTypeError, LanguageValueError
+from tilewright.ir.op import TileOp
 from tilewright.ops.broadcast import broadcast_tensors, common_shape
 from tilewright.ops.builtin import Emitter, literal_dtype, to_tensor, unwrap
 from tilewright.ops.casts import cast_to
@@ -116,7 +117,10 @@ def _check_pointers(lhs: Any, rhs: Any, allow_lhs: bool, allow_rhs: bool) -> Non
             continue
         same_pointers = not other.is_ptr() or one == other
         if not allowed or not same_pointers or (not other.is_ptr() and other.is_floating()):
-            raise incompatible(lhs, rhs, hint="a pointer takes only + and - with an integer offset")
+            hint = "a pointer takes only + and - with an integer offset"
+            if not other.is_ptr():
+                hint += "; for the number that it points to write tl.load(pointer), or pass x.item() instead of x"
+            raise incompatible(lhs, rhs, hint=hint)
 
 
 def promote_binary(
@@ -194,3 +198,21 @@ def promote_many(b: Emitter, *operands: Any) -> tuple[tensor, ...]:
 def is_integer_kind(value: tensor) -> bool:
     """Whether `value` holds integers or bools."""
     return not value.dtype.is_ptr() and value.dtype.kind in (Kind.BOOLEAN, Kind.INTEGRAL)
+
+
+# --- 8-bit floats ------------------------------------------------------------------------------------------------
+
+
+def emit_float(b: Emitter, cls: type[TileOp], *values: tensor, **attributes: Any) -> tensor:
+    """The result of an operation whose float operands and result have one type.
+
+    No machine computes with 8-bit floats: such operands are widened to float32, and the result is rounded.
+    """
+    kind = values[0].dtype
+    values = tuple(widened(b, value) for value in values)
+    return cast_to(b, b.emit(cls, values[0].type, *values, **attributes), kind)
+
+
+def widened(b: Emitter, x: tensor) -> tensor:
+    """`x` in a type that can be computed with: float32 for 8-bit floats."""
+    return cast_to(b, x, dtypes.float32) if x.dtype.is_fp8() else x

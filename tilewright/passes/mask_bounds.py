@@ -5,6 +5,7 @@
     n - i > 0              i < n
     i + 3 < n + 3          i < n
     2 * i >= 0             true
+    k + i < n, 64 bits     i < n - k, 32 bits, in a loop of k up to n
 
 where `i` is what `tl.arange` gives along one dim. How long a mask stays the same, and so how many elements are accessed
 at once, can then be read off both sides (`ops/facts.py`). Only comparisons that masks of loads and stores are made of
@@ -19,6 +20,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
 from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, whole
 from tilewright.base import dtypes
@@ -26,11 +28,12 @@ from tilewright.base.decision import No
 from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
-from tilewright.ir.types import element_type, i64, shape_of
+from tilewright.ir.types import element_type, i32, i64, shape_of
 from tilewright.ir.values import owner_of
 from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.functions.operators import greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -71,7 +74,8 @@ def _bounded(op: Operation, analysis: AffineAnalysis) -> SSAValue | None:
     """The same comparison of a range and a scalar; None if it is one, or cannot be one."""
     mask = op.results[0]
     index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape_of(mask.type)))
-    if _is_bounded(op, index, analysis):
+    wide = element_type(op.operands[0].type) == i64
+    if not wide and _is_bounded(op, index, analysis):
         return None
     answer = below_zero(mask, index, analysis, "")
     if isinstance(answer, No):
@@ -86,7 +90,24 @@ def _bounded(op: Operation, analysis: AffineAnalysis) -> SSAValue | None:
         return None
     # place + constant < 0, or constant - place < 0
     below = stride.constant == 1
-    return _compared(op, index.index(coord), -constant if below else constant + Poly.of(1), below=below)
+    bound = -constant if below else constant + Poly.of(1)
+    narrow = wide and _is_rest_of_loop(bound, op)
+    if wide and not narrow and _is_bounded(op, index, analysis):
+        return None
+    return _compared(op, index.index(coord), bound, dtypes.int64 if wide and not narrow else dtypes.int32, below=below)
+
+
+def _is_rest_of_loop(bound: Poly, op: Operation) -> bool:
+    """Whether a bound is how far the counter of a loop around `op`, of 32 bits, still goes: they hold that, too."""
+    loop = op.parent_op()
+    while loop is not None:
+        if isinstance(loop, ForOp) and loop.ub.type == i32 and loop.unsignedCmp is None:
+            start, end = constant_of(loop.lb), constant_of(loop.ub)
+            last = Poly.of(end) if isinstance(end, int) else Poly.atom(loop.ub)
+            if isinstance(start, int) and start >= 0 and bound == last + -Poly.atom(loop.induction_var):
+                return True
+        loop = loop.parent_op()
+    return False
 
 
 def _is_bounded(op: Operation, index: Index, analysis: AffineAnalysis) -> bool:
@@ -100,11 +121,10 @@ def _is_bounded(op: Operation, index: Index, analysis: AffineAnalysis) -> bool:
     return not all(expanded(side.constant).terms.get(()) for side in (left, right))
 
 
-def _compared(op: Operation, dim: int, bound: Poly, *, below: bool) -> SSAValue:
-    """`place < bound`, or `place >= bound`, of the places along a dim; in front of `op`."""
-    shape, type_ = shape_of(op.results[0].type), element_type(op.operands[0].type)
-    kind = dtypes.int64 if type_ == i64 else dtypes.int32
-    limit = tensor(Ahead(op, type_).sum(bound), kind)
+def _compared(op: Operation, dim: int, bound: Poly, kind: dtypes.dtype, *, below: bool) -> SSAValue:
+    """`place < bound`, or `place >= bound`, of the places along a dim, as integers of a kind; in front of `op`."""
+    shape = shape_of(op.results[0].type)
+    limit = tensor(Ahead(op, i64 if kind == dtypes.int64 else i32).sum(bound), kind)
     builder = IRBuilder(NO_TARGET, Options())
     builder.position = Position(Block())
     builder.location = op.location or builder.location

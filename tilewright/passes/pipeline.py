@@ -24,6 +24,7 @@ from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.masks import simplify_masks
 from tilewright.passes.structure import structure_branches
+from tilewright.passes.turned_products import turn_transposed_products
 from tilewright.passes.unit_dims import drop_unit_dims
 from tilewright.passes.unreachable import drop_unreachable_blocks
 
@@ -49,6 +50,7 @@ MASK_BOUNDS = Pass("mask_bounds", compare_places_with_bounds)
 CSE = Pass("cse", eliminate_common_subexpressions)
 COUNTED = Pass("counted", count_loops)
 GUARDS = Pass("guards", narrow_loops)
+TURNED = Pass("turned_products", turn_transposed_products)
 ACCUMULATE = Pass("accumulate", accumulate_in_products)
 UNIT_DIMS = Pass("unit_dims", drop_unit_dims)
 LICM = Pass("licm", hoist_loop_invariants)
@@ -67,6 +69,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     CSE,
     COUNTED,
     GUARDS,
+    TURNED,
     ACCUMULATE,
     UNIT_DIMS,
     LICM,

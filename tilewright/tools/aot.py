@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -150,7 +151,12 @@ def _load(kernel: str) -> JITFunction:
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)  # modules beside the file are found as if it were run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
     return kernel_of(module, name)
 
 

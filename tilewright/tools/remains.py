@@ -30,6 +30,10 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "kernels run on the CPU, where a program is no set of threads",
         ),
         ("`num_ctas` gives no cluster, and no speed", "a program is one block with its registers: decision 0035"),
+        (
+            "arithmetic of two 8-bit floats of one type is computed in float32 and rounded",
+            "Triton's front end takes it, and its back end has no instruction for it",
+        ),
         ("atomic minima and maxima of f16 and bf16 through pointers are accepted", "descriptors of Triton have them"),
         (
             "tile IR text whose reductions or scans print or assert is refused",
@@ -38,9 +42,9 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Known limits": (
         (
-            'CUDA: a float32 product of large blocks with `input_precision="ieee"` takes long to compile (128x256x64: '
-            "23 s)",
-            "its multiply-adds are unrolled; a loop over K is not written yet",
+            'CUDA: a float32 product of 128x256x64 with `input_precision="ieee"` spills with 4 warps, and compiles in '
+            "2 to 4 s",
+            "256 sums do not fit a thread; 8 warps have room",
         ),
         (
             "CPU: kernels of a thousand operations and more take seconds to compile",
@@ -55,8 +59,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "an instruction that computes and reads at once has one line; the interpreter names the access",
         ),
         (
-            "CPU: atomics on many addresses: sums of 8,192 segments take ten times as long as PyTorch's on one thread",
-            "one atomic instruction for each run of equal addresses; nothing sorts",
+            "CPU: atomics whose result is used, and those that are no sums, go to memory one by one",
+            "only sums that nobody reads are kept apart over a thread's programs (decision 0050)",
         ),
         (
             "CPU: stores with a constant stride are made element by element",
@@ -66,6 +70,10 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "kernels cannot be defined in `python -` or the REPL before Python 3.13",
             "their source text is what is compiled, and Python does not keep it there",
+        ),
+        (
+            "values that Triton's knobs hold as text are paths here (`knobs.cache.dir`); a text may be assigned",
+            "they are the knobs of `tilewright.knobs`",
         ),
         ("a relative `HOME` makes a cache below the current folder", "the system's own rule for homes"),
     ),

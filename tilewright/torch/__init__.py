@@ -21,12 +21,12 @@ from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
 from tilewright.torch.manifest import MissingKernelError, define_operators
 from tilewright.torch.mutation import MutationError
 from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
-from tilewright.torch.tracing import Launch
+from tilewright.torch.tracing import WATCH, launch_over
 from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
 
 # Tracers replace functions of Python's own while they run, so the compiler's front end is loaded before.
 assert entry and pipeline and effects and host and module and fast_math and driver
-door.install(Launch)
+door.install(launch_over, WATCH)
 hl_calls.install()
 manifest.install()
 arrays.leave_gradients_to_others()

@@ -5,11 +5,14 @@
     kernel[grid] -> Dynamo traces, or a mode or transform is active, or an argument is no plain tensor
                       yes: recording.py, the kernel's operator is called
                       no:  launch; then version counters, and the rule of gradients (gradients.py)
+
+Machine code asks the same and makes launches that it knows by itself (`launch/native/watching.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,10 +21,12 @@ from torch.compiler import is_dynamo_compiling
 from tilewright.base.errors import DeviceError
 from tilewright.compile.specialize import Path
 from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.launch import door
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients
 from tilewright.torch.memory import increment_version
 from tilewright.torch.recording import record
+from tilewright.torch.signature import base_of
 from tilewright.torch.state import state
 from tilewright.torch.unguarded import unguarded
 
@@ -97,7 +102,7 @@ def _places_written(compiled: Any) -> tuple[Path, ...] | None:
 
 
 class Launch:
-    """What `kernel[grid]` gives: see `launch/door.py`.
+    """What `kernel[grid]` is where machine code cannot make it: under Dynamo, and ahead of the first launch.
 
     Args:
         kernel: a kernel, or an autotuner or heuristics around one.
@@ -113,4 +118,40 @@ class Launch:
         """Record the launch, or make it."""
         if is_dynamo_compiling():
             return record(self.kernel, self.grid, args, kwargs)
+        if door.over is not None:
+            return door.over(self.kernel, self.grid, *args, **kwargs)
         return _outside_dynamo(self.kernel, self.grid, args, kwargs)
+
+
+@unguarded
+def launch_over(kernel: Any, grid: Any) -> Any:
+    """`kernel[grid]`: see `launch/door.py`."""
+    if is_dynamo_compiling() or door.over is None:
+        return Launch(kernel, grid)
+    return partial(door.over, kernel, grid)
+
+
+def _traced(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return _outside_dynamo(kernel, grid, args, kwargs)
+
+
+def _is_unseen(kernel: Any) -> bool:
+    """Whether a launch in the body of an operator, or where recording is switched off, is one like many before it."""
+    recording, operator, trial = state.doing
+    return trial is None and not recording and (operator is None or base_of(kernel).number in operator.known)
+
+
+def _let_dynamo_follow(over: Any) -> None:
+    """Have Dynamo record a launch `over(kernel, grid, ...)` that was prepared before it came."""
+
+    @unguarded
+    def followed(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> Any:
+        return record(kernel, grid, args, kwargs)
+
+    if not _followed:
+        _followed.append(over)
+        torch.compiler.substitute_in_graph(over, skip_signature_check=True)(followed)
+
+
+_followed: list[Any] = []
+WATCH = door.Watch(_traced, state, state.doing, _is_unseen, _let_dynamo_follow)

@@ -40,6 +40,16 @@ _WARMUP_MS, _REP_MS = 25.0, 100.0
 _NEVER = [float("inf")] * 3
 
 
+def _refuse_what_is_chosen(config: Config, kwargs: Mapping[str, Any]) -> None:
+    """Raise `LanguageValueError` for keywords of a launch that the configuration gives."""
+    clash = kwargs.keys() & config.all_kwargs().keys()
+    if clash:
+        raise LanguageValueError(
+            f"Conflicting meta-parameters: {', '.join(sorted(clash))}",
+            hint="the autotuner chooses them: do not pass them at the launch",
+        )
+
+
 class Autotuner(KernelInterface[Any]):
     """A kernel that picks its configuration by timing; made by `autotune`.
 
@@ -88,6 +98,11 @@ class Autotuner(KernelInterface[Any]):
         self.fn, self.arg_names = fn, list(arg_names)
         self.base_fn = kernel_of(fn)
         self.configs = list(configs) or [Config({})]
+        for config in self.configs:
+            if not hasattr(config, "all_kwargs"):
+                raise LanguageValueError(
+                    f"autotune: {config!r} is no configuration", hint='write Config({"BLOCK": 64}, num_warps=4)'
+                )
         self.keys, self.cache_results = list(key), cache_results
         self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
         self._check_names()
@@ -169,6 +184,7 @@ class Autotuner(KernelInterface[Any]):
             self.best_config = config
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+            _refuse_what_is_chosen(config, kwargs)
             launched = self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
             if not self._has_own_run:
                 self._known.remember(self, self.tuning_key(kwargs), config, args, kwargs)
@@ -290,12 +306,7 @@ class Autotuner(KernelInterface[Any]):
         return self._race([config], args, meta, grid).run().get(config, list(_NEVER))
 
     def _candidate(self, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Candidate:
-        clash = kwargs.keys() & config.kwargs.keys()
-        if clash:
-            raise LanguageValueError(
-                f"Conflicting meta-parameters: {', '.join(sorted(clash))}",
-                hint="the autotuner chooses them: do not pass them at the launch",
-            )
+        _refuse_what_is_chosen(config, kwargs)
         current = {**kwargs, **config.all_kwargs()}
         full = {**self.nargs, **current}
         run = functools.partial(self.fn.run, *args, grid=grid, **current)

@@ -55,6 +55,13 @@ def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callabl
         values: parameter name -> function of the dictionary of arguments (by name) that gives its value.
     """
 
+    for name, compute in values.items():
+        if not callable(compute):
+            raise ArgumentError(
+                f"heuristics: {name} is {compute!r}, not a function",
+                hint=f'write {{"{name}": lambda args: ...}}, where args has the arguments by name',
+            )
+
     def decorate(fn: Any) -> Heuristics:
         return Heuristics(fn, list(inspect.signature(kernel_of(fn).fn).parameters), values)
 

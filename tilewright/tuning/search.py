@@ -3,10 +3,11 @@
     warm-up, then rounds:  for each candidate:  before();  t0; run(); t1;  after()
 
 A round visits every candidate that is still in the race; one whose best time is far behind the best median drops out,
-and when one is left the race is over. Of those that are near each other the slower half
-drops out after each of k parts of the time, so that 2 ** k of them take about 2 / k of what timing all to the end would
-(sequential halving: Karnin, Koren, Somekh, "Almost optimal exploration in multi-armed bandits", 2013). Only `run` is
-timed. A call shorter than the clock can tell is repeated inside one sample.
+and when one is left the race is over. Of those that are near each other the slower half drops out after each of k parts
+of the time, each twice as long as the one before, so that all parts cost alike and 2 ** k candidates take about
+k / (2 ** k - 1) of what timing all to the end would (sequential halving: Karnin, Koren, Somekh, "Almost optimal
+exploration in multi-armed bandits", 2013). Only `run` is timed. A call shorter than the clock can tell is repeated
+inside one sample.
 """
 
 from __future__ import annotations
@@ -144,9 +145,9 @@ def time_in_turns(
 
 
 def _halvings(count: int, rep: float) -> list[float]:
-    """The parts of `rep` seconds after which the slower half drops out, so that two are left in the last part."""
+    """When, of `rep` seconds, the slower half drops out, so that two are left in the last part."""
     parts = math.ceil(math.log2(max(2, count)))
-    return [rep * part / parts for part in range(1, parts)]
+    return [rep * (2**part - 1) / (2**parts - 1) for part in range(1, parts)]
 
 
 def _faster_half(racing: Sequence[C], times: Mapping[C, Sequence[float]]) -> list[C]:

@@ -7,6 +7,7 @@ the numpy arrays that were passed as pointers.
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,15 @@ from tilewright.passes.pipeline import run_passes
 _FORMS = {"f32": "<f4x", "f64": "<d", "f16": "<e6x"}
 
 
+@functools.cache
+def _read(text: str, passes: bool) -> ModuleOp:
+    """The module of a text, which every family is compiled from."""
+    module = parse_module(text)
+    if passes:
+        run_passes(module)
+    return module
+
+
 class Compiled:
     """A kernel ready to run.
 
@@ -45,9 +55,12 @@ class Compiled:
         passes: bool = True,
         isa: CpuFeatures | None = None,
     ) -> None:
-        module = parse_module(source) if isinstance(source, str) else source
-        if passes:
-            run_passes(module)
+        if isinstance(source, str):
+            module = _read(source, passes).clone()
+        else:
+            module = source
+            if passes:
+                run_passes(module)
         kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
         self.names = [ir_name(element_type(t)) for t in kernel.function_type.inputs]
         isa = machine() if isa is None else isa

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,15 @@ def whole_blocks(x, ids, out, n, B: tl.constexpr):
 KERNELS = [flat, of_rows, of_one_place, whole_blocks]
 
 
+@functools.cache
+def compiled(kernel: Any, element: np.dtype[Any], family: str) -> Compiled:
+    pointer = {"f": "*fp", "i": "*i"}[element.kind] + str(8 * element.itemsize)
+    types = {"x": pointer, "ids": "*i64", "out": pointer, "n": "i32"}
+    return Compiled(built_ir(kernel, types, B=256), isa=FAMILIES[family].isa)
+
+
 def run(kernel: Any, x: np.ndarray, ids: np.ndarray, out: np.ndarray, family: str = "avx512") -> Compiled:
-    element = {"f": "fp32", "i": "i32"}[x.dtype.kind]
-    if x.dtype.itemsize == 8:
-        element = {"f": "fp64", "i": "i64"}[x.dtype.kind]
-    types = {"x": f"*{element}", "ids": "*i64", "out": f"*{element}", "n": "i32"}
-    made = Compiled(built_ir(kernel, types, B=256), isa=FAMILIES[family].isa)
+    made = compiled(kernel, x.dtype, family)
     padded_x, padded_ids = np.zeros(N + 512, x.dtype), np.full(N + 512, FAR)
     padded_x[:N], padded_ids[:N] = x, ids
     made((1 if kernel is whole_blocks else 3,), padded_x, padded_ids, out, N)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.backends.cpu.dot_harness import Case, emit_case
 from tilewright.backends.cpu.emit.dot import plan_dot
-from tilewright.backends.llvm.codegen import assembly, compile_object
+from tilewright.backends.llvm.codegen import assembly
 from tilewright.backends.llvm.features import describe
 from tilewright.backends.llvm.module import Module
 
@@ -31,7 +31,6 @@ def test_compiles(target: tuple[str, str, str], types: tuple[str, str, str]) -> 
     for shape, case in (((32, 64, 64), Case(a="mn", b="k")), ((13, 37, 19), Case(fresh=False))):
         module = Module(isa)
         emit_case(module, plan_dot(isa, *shape, *types, "tf32"), case)
-        assert len(compile_object(module.render(), isa)) > 500
         callees = re.findall(r"^\s+(?:callq?|bl)\s+(\S+)", assembly(module.render(), isa), re.MULTILINE)
         assert callees and all(name.lstrip("_").startswith("dot.") for name in callees)
 

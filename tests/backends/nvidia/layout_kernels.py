@@ -177,3 +177,14 @@ def shapes(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
     counts = tl.histogram(tl.load(index_ptr + offs), BLOCK)
     most, where = tl.max(x, axis=0, return_indices=True)
     tl.store(out_ptr + offs, running + picked + counts + most + where + tl.flip(x))
+
+
+@triton.jit
+def nibbles(x_ptr, w_ptr, out_ptr, DEPTH: tl.constexpr, N: tl.constexpr):
+    """Two operands are computed from one tile."""
+    m, k, n = tl.arange(0, 16), tl.arange(0, DEPTH), tl.arange(0, N)
+    packed = tl.load(w_ptr + k[:, None] * N + n[None, :])
+    place = x_ptr + m[:, None] * 2 * DEPTH + 2 * k[None, :]
+    acc = tl.dot(tl.load(place), ((packed << 4).to(tl.int8) >> 4).to(tl.float16))
+    acc = tl.dot(tl.load(place + 1), (packed >> 4).to(tl.float16), acc)
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc)

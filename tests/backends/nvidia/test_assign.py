@@ -169,6 +169,15 @@ def test_an_operand_is_converted_before_it_is_widened():
     same_meaning(source, module, product_arguments(64, 64, 64, b="int8"))
 
 
+def test_a_tile_that_several_operands_are_computed_from_is_converted_once():
+    source = tile_ir(kernels.nibbles, {"x_ptr": "*fp16!", "w_ptr": "*i8!", "out_ptr": "*fp32!"}, DEPTH=32, N=128)
+    module = lay(source)
+    moved = [op.operands[0] for op in conversions(module) if ir_name(element_type(op.operands[0].type)) == "i8"]
+    assert [value.owner.name for value in moved] == ["tt.load"]
+    w = RNG.integers(-128, 128, (32, 128)).astype(np.int8)
+    same_meaning(source, module, [floats(16, 64, dtype="float16"), w, floats(16, 128)])
+
+
 @pytest.mark.parametrize("capability", [80, 90])
 def test_attention_moves_no_row_statistics_and_no_weights(capability):
     types = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), "*fp16!")

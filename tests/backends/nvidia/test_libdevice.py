@@ -127,6 +127,23 @@ def test_without_the_library_the_error_says_what_to_install(tmp_path: Path) -> N
         knobs.cuda.libdevice = before
 
 
+@pytest.mark.parametrize(
+    ("symbol", "function", "ulp"),
+    [("expf", np.exp, 1.5), ("sinhf", np.sinh, 3), ("coshf", np.cosh, 2), ("tanhf", np.tanh, 2)],
+)
+def test_powers_of_e_by_the_power_of_two(symbol: str, function: Any, ulp: float) -> None:
+    """Over the whole range: overflow, gradual underflow, infinities and NaN are those of the function."""
+    edges = [np.inf, -np.inf, np.nan, 0.0, -0.0, 88.72283, 88.72284, 89.41, 89.42, -87.34, -103.9, -104.1, 1e-30, -3e38]
+    x = np.concatenate([edges, np.linspace(-110, 92, 498)]).astype(np.float32)
+    kernel, tile = OpKernel(), tile_type(x.shape, scalar_type("f32"))
+    attrs = {"libname": "", "libpath": "", "pure": True, "symbol": f"__nv_{symbol}"}
+    op = kernel.build(ExternElementwiseOp, [[kernel.operand(tile, x)]], [tile], attrs)
+    kernel.result(op.results[0])
+    with np.errstate(all="ignore"):
+        kernel.run()[0][0].check(function(x.astype("g")).astype(np.float32), ulp)
+    assert "ex2.approx.ftz.f32" in ptx.compile_ptx(kernel.text(), arch_of(90))
+
+
 # --- front end --------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from tests.backends.nvidia import product_kernels as kernels
 from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.whole import Whole, whole
 from tests.sample_kernels import from_memory, to_memory
+from tilewright.backends.nvidia.plan import pipeliner
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base import dtypes
 from tilewright.base.minifloat import round_to
@@ -207,12 +208,46 @@ def test_operands_that_are_computed_have_a_ring(stages: int, trips: int) -> None
     assert np.abs(c - numbers("fp16", a) @ numbers("i8", b)).max() < 1e-2
 
 
+@pytest.mark.parametrize("trips", [1, 2, 3, 6])
+def test_computed_operands_have_two_buffers_where_there_is_no_room_for_more(
+    trips: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeliner, "_has_room", lambda arch, before, after: after - before <= 32 * 32 * 2)
+    types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
+    made = whole(kernels.converted, types, {"M_BLOCK": 64, "N_BLOCK": 32, "K_BLOCK": 32}, 90, num_warps=4, num_stages=3)
+    assert sorted(rings(made)) == [2, 3, 3]
+    assert [op.isAsync is not None for op in ops(made.module, "ttng.warp_group_dot")] == [True]
+    depth = 32 * trips
+    (a,), (b,) = matrices("fp16", (64, depth)), matrices("i8", (depth, 64))
+    c = np.zeros((64, 64), np.float32)
+    made.run((1, 2), a, b, c, 64, depth, depth, 64)
+    assert np.abs(c - numbers("fp16", a) @ numbers("i8", b)).max() < 1e-2
+
+
 def test_computed_operands_without_room_for_a_ring_are_waited_for() -> None:
     types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
     blocks = {"M_BLOCK": 128, "N_BLOCK": 256, "K_BLOCK": 128}
     made = whole(kernels.converted, types, blocks, 90, num_warps=8, num_stages=3)
     assert rings(made) == [2, 2]
-    assert all(op.isAsync is None for op in ops(made.module, "ttng.warp_group_dot"))
+    assert [int(op.pendings.value.data) for op in ops(made.module, "ttng.warp_group_dot_wait")] == [0]
+
+
+@pytest.mark.parametrize("trips", [1, 3, 5])
+def test_copies_are_started_behind_the_fence_of_a_computed_operand(trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fence waits for copies; while the product runs, nobody waits for them."""
+    monkeypatch.setattr(pipeliner, "_computed_operands", lambda loop, prefetches: [])
+    types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
+    blocks = {"M_BLOCK": 64, "N_BLOCK": 32, "K_BLOCK": 32}
+    made = whole(kernels.converted, types, blocks, 90, num_warps=4, num_stages=3)
+    (loop,) = ops(made.module, "scf.for")
+    wanted = ("fence_async_shared", "warp_group_dot", "async_copy_global_to_local", "warp_group_dot_wait")
+    order = [name for op in loop.body.block.ops if (name := op.name.split(".")[1]) in wanted]
+    assert order == ["fence_async_shared", "warp_group_dot", *["async_copy_global_to_local"] * 2, "warp_group_dot_wait"]
+    depth = 32 * trips
+    (a,), (b,) = matrices("fp16", (64, depth)), matrices("i8", (depth, 64))
+    c = np.zeros((64, 64), np.float32)
+    made.run((1, 2), a, b, c, 64, depth, depth, 64)
+    assert np.abs(c - numbers("fp16", a) @ numbers("i8", b)).max() < 1e-2
 
 
 def test_one_stage_means_no_pipeline() -> None:

@@ -80,6 +80,8 @@ JOINED_PANEL_BYTES = 32 << 10
 KEPT_BYTES = 3 << 20
 # Trips of which panels are kept, at most. Measured: half 0.98 (4), twice 1.01 (2).
 KEPT_TRIPS = 256
+# Keys of which panels are kept at one time, at most. Not measured: the search among them takes a microsecond at most.
+KEPT_KEYS = 16
 # Accumulators of a micro-kernel (all, and enough to hide the latency of an FMA) and its rows, by whether the target
 # has 32 vector registers. Measured: (16, 8, 6) 0.98 (10), (28, 14, 8) (0): any shape with 8 or more accumulators is
 # at the limit of the FMA units.

@@ -37,6 +37,7 @@ ACCURACY: dict[str, tuple[float, float]] = {
 _LN2_HI, _LN2_LO = 0.693145751953125, 1.4286068203094172e-06  # 16 bits: k * hi is exact in float
 _LN2_HI64, _LN2_LO64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # 33 bits: exact in double
 _LOG2E = math.log2(math.e)
+_LOG2E_LO = 1.92596298909109e-08  # what rounding log2(e) to float leaves out
 
 
 # --- exponentials ---------------------------------------------------------------------------------
@@ -98,6 +99,8 @@ def _vanishing(f: Function, p: V, x: V, low: float) -> V:
 def _exp_scaled(f: Function, x: V, shift: int = 0) -> V:
     """e^x * 2^shift without overflow in between."""
     single = x.type.elem == "float"
+    if single and f.isa.arch == "nvptx64":
+        return _exp_of_nvptx(f, x, shift)
     low, high = (-105.0, 90.0) if single else (-746.0, 711.0)
     # vscalef overflows by itself and makes inf of a NaN times 2^inf. A polynomial of even degree, as that of float is,
     # tends to +inf when k is so large that r is far outside its range.
@@ -106,6 +109,21 @@ def _exp_scaled(f: Function, x: V, shift: int = 0) -> V:
     if shift:
         k, k_int = f.fadd(k, float(shift)), f.add(k_int, shift)
     return _scale(f, _vanishing(f, _exp_polynomial(f, r), x, low), k, k_int)
+
+
+def _exp_of_nvptx(f: Function, x: V, shift: int) -> V:
+    """`_exp_scaled` by the instruction for 2^r, with the integer part of x log2(e) in the exponent of a factor.
+
+    The integer is limited to exponents that there are. Beyond them r takes the rest, overflows or vanishes as the
+    result does, and is NaN where x is.
+    """
+    low, high = (const(x.type, bound) for bound in (-87.0 - shift * math.log(2.0), 88.0))
+    anchor = const(x.type, 1.5 * 2.0**23 + 127 + shift)
+    limited = f.intrinsic("minnum", f.intrinsic("maxnum", x, low), high)
+    raised = f.mad(limited, _LOG2E, anchor)  # its low bits are those of an exponent
+    r = f.mad(x, _LOG2E_LO, f.mad(x, _LOG2E, f.fsub(anchor, raised)))
+    scale = from_bits(f, f.shl(to_bits(f, raised), 23), x.type)
+    return f.fmul(f.call("llvm.nvvm.ex2.approx.ftz.f32", x.type, (r,)), scale)
 
 
 def _exp(f: Function, x: V, **_: Any) -> V:

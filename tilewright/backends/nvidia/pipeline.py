@@ -2,8 +2,8 @@
 
 ::
 
-    tile IR --inline all--> --sums of products--> --choose descriptors--> --assign layouts--> --pipeline loops-->
-            --order memory, barriers--> laid-out tile IR
+    tile IR --inline all--> --sums of products--> --carried numbers--> --choose descriptors--> --assign layouts-->
+            --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from tilewright.base.decision import Answer, No
 from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
+from tilewright.passes.carried import compute_carried
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.summed_products import multiply_for_sums
 
 
@@ -47,6 +49,9 @@ def lay_out_module(
     _note_cluster(module, options, decisions)
     _inline_everything(module)
     multiply_for_sums(module)
+    if compute_carried(module):
+        compare_places_with_bounds(module)
+        eliminate_dead_code(module)
     order_locks(module)
     choose_descriptors(module, arch, decisions)
     module = lay_out(module, options.block_warps, lambda op: plan_dot(op, options.block_warps, arch, decisions))

@@ -22,9 +22,10 @@ from tilewright.backends.nvidia import libdevice
 from tilewright.backends.nvidia.arch import TRIPLE, Arch, features_of
 from tilewright.base.errors import InternalError
 
-# `mad.wide` keeps a 32-bit multiplication in address arithmetic, which saves registers.
-_LLVM_OPTIONS = ("--nvptx-mad-wide-opt",)
-
+# `mad.wide` keeps a 32-bit multiplication in address arithmetic, which saves registers. Strength reduction of
+# straight-line code compares each address with all before it (75 s of a kernel with 2,000 loads), and finds nothing
+# that our emitters have left: docs/decisions/0065.
+_LLVM_OPTIONS = ("--nvptx-mad-wide-opt", "--opt-disable=slsr")
 
 # The assembler of CUDA 13.0 takes a signed negation of 16 bits for one that does not overflow: it leaves out the
 # extension of its sign, so that -(-32768) becomes 32768 in a wider register.

@@ -73,6 +73,7 @@ class Builtin:
         before: Callable[[], Any] | None = None,
         watch: Callable[[dict[str, Any], Any], Any] | None = None,
         leave: Callable[[Any], Any] | None = None,
+        written: Sequence[int] = (),
     ) -> None:
         """Launch calls of one form at once from now on.
 
@@ -83,6 +84,7 @@ class Builtin:
             before: called ahead of every launch; False says that this is another call after all.
             watch: called ahead of every launch with the arguments by name and the grid.
             leave: called behind it with what that gave.
+            written: columns of the tensors that the launch changes.
         """
         packing: Packing | None = getattr(launch, "packing", None)
         if packing is not None and not _holds(known, packing):
@@ -100,7 +102,11 @@ class Builtin:
         entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.arguments - len(known.names), len(known.names)
         entry[t.ENTRY_NCOLS], entry[t.ENTRY_NSLOTS] = len(known.columns), len(known.slots)
         name_words = _words([0 if name is None else id(name) for name in meta_names])
-        tables = {t.ENTRY_COLUMNS: columns, t.ENTRY_NAMES: names, t.ENTRY_SLOTS: slots, t.ENTRY_META_NAMES: name_words}
+        entry[t.ENTRY_NWRITTEN] = len(written)
+        tables = {
+            t.ENTRY_COLUMNS: columns, t.ENTRY_NAMES: names, t.ENTRY_SLOTS: slots, t.ENTRY_META_NAMES: name_words,
+            t.ENTRY_WRITTEN: _words(written),
+        }  # fmt: skip
         for word, table in tables.items():
             entry[word] = ctypes.addressof(table)
         meta = {} if known.meta is None else known.meta

@@ -18,9 +18,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.llvm.calls import tables as t
+from tilewright.base.knobs import knobs
 from tilewright.compile.specialize import Param, Path, Specialization
 from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, are_gradients_refused, is_recorded, read
 from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.devices.registry import gpu as gpus
+from tilewright.launch import door
 from tilewright.launch.bind import Call
 from tilewright.launch.fastpath import is_lasting
 from tilewright.launch.native.machine import Machine
@@ -42,7 +45,7 @@ class _Columns:
     """
 
     def __init__(self, machine: Machine, types: Mapping[Path, str]) -> None:
-        self._machine, self._types = machine, types
+        self._machine, self.types = machine, types
         self.rows: list[t.Column] = []
         self.of: dict[Path, int] = {}
         self._at: tuple[int, int, Any] = (t.ARGUMENT, 0, 0)
@@ -103,7 +106,7 @@ class _Columns:
     # --- numbers and arrays ---------------------------------------------------------------------------
 
     def _runtime(self, value: Any, param: Param, path: Path) -> None:
-        kind = self._types.get(path)
+        kind = self.types.get(path)
         if value is None:
             self._constant(None)
         elif type(value) is bool:
@@ -147,6 +150,8 @@ class _Columns:
             found = self.add(t.TENSOR, cls, key=key)
             self._gradients(value, found, self._machine.sees_gradients)
             return found
+        if door.watch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+            raise _Refused  # the tracer sees what is done with a subclass
         whole = self.add(t.CLASS, cls)
         if cls is np.ndarray and NUMPY_DATA_OFFSET >= 0:
             self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
@@ -170,7 +175,7 @@ class _Columns:
     def _gradients(self, value: Any, whole: int, known: bool) -> None:
         """Asks whether autograd records `value`, unless that is known; what launches refuse then is never learned."""
         recorded = is_recorded(value)
-        if recorded and are_gradients_refused():
+        if recorded and (are_gradients_refused() or knobs.torch.gradients == "error"):
             raise _Refused
         if not known:
             self.add(t.SAME, recorded, at=(t.HELPER, whole, is_recorded))
@@ -205,8 +210,9 @@ class _Columns:
 
 
 def columns_of(
-    machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str] = ()
-) -> t.Known | None:
+    machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str] = (),
+    gpu: int | None = None,
+) -> t.Known | None:  # fmt: skip
     """A call as machine code remembers it; None for one that must stay in Python.
 
     Args:
@@ -214,9 +220,13 @@ def columns_of(
         call: the call, bound.
         args, kwargs: as they were passed.
         exact: parameters whose numbers must be the same.
+        gpu: the GPU that must be the one in use; None if that does not matter.
     """
+    table = _Columns(machine, _types(call.specialization))
     try:
-        return _known(machine, call, args, kwargs, exact)
+        if gpu is not None:
+            table.add(t.NUMBER, int, key=gpu, at=(t.HELPER, table.add(t.ANY, at=(t.ARGUMENT, 0, 0)), _gpu_in_use))
+        return _known(table, call, args, kwargs, exact)
     except Exception:  # _Refused, or what the attributes of some object raise; the launch itself has been made
         return None
 
@@ -229,10 +239,9 @@ def columns_of_run(machine: Machine, specialization: Specialization, args: Seque
         specialization: of the kernel.
         args: an argument for every parameter.
     """
-    types = dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
-    table = _Columns(machine, types)
+    table = _Columns(machine, _types(specialization))
     try:
-        for path in types:
+        for path in table.types:
             (index,) = path
             param = Param(index, specialization.names[index], is_constexpr=False, specialize=False)
             table.describe(args[index], param, path, (t.ARGUMENT, 0, index + 1))
@@ -242,11 +251,9 @@ def columns_of_run(machine: Machine, specialization: Specialization, args: Seque
 
 
 def _known(
-    machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str]
+    table: _Columns, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str]
 ) -> t.Known:
-    specialization = call.specialization
-    types = dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
-    table, params = _Columns(machine, types), {param.name: param for param in call.params}
+    params = {param.name: param for param in call.params}
     positional = [param for param in call.params if param.kind is not inspect.Parameter.KEYWORD_ONLY]
     given: set[str] = set()
     names: list[str | None] = []
@@ -266,10 +273,18 @@ def _known(
         given.add(name)
         names.append(None if found is None else name)
     for param, value in zip(call.params, call.values, strict=True):  # defaults are the same at every such call
-        if param.name not in given and (not is_lasting(value) or any(path[0] == param.index for path in types)):
+        if param.name not in given and (not is_lasting(value) or any(path[0] == param.index for path in table.types)):
             raise _Refused
     meta = {name: None if name in given else value for name, value in call.by_name().items()}
-    return t.Known(tuple(kwargs), len(args) + len(kwargs), table.rows, table.slots(specialization), meta, names)
+    return t.Known(tuple(kwargs), len(args) + len(kwargs), table.rows, table.slots(call.specialization), meta, names)
+
+
+def _types(specialization: Specialization) -> dict[Path, str]:
+    return dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
+
+
+def _gpu_in_use(grid: Any) -> int:
+    return gpus.current_gpu()
 
 
 def _alignment(address: int) -> int:

@@ -12,7 +12,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tilewright.backends.llvm.calls import tables as t
@@ -24,6 +23,8 @@ from tilewright.base.errors import TilewrightError
 from tilewright.base.record import Record
 from tilewright.compile.grid import grid3
 from tilewright.devices.arrays import is_recorded
+from tilewright.launch.native import watching
+from tilewright.launch.native.libtorch import torch_library
 from tilewright.launch.subscript import Subscript, subscript_by
 
 _FASTCALL, _FASTCALL_KEYWORDS = 0x80, 0x82
@@ -122,7 +123,10 @@ def _load(cache: ByteCache | None) -> Machine | None:
     for word, thing in objects.items():
         shared[word] = id(thing)
     subscript_by(library.address("tw_subscript"))
-    return Machine(method, run, operator, shared, library)
+    over = _MethodDef(b"launch_over", library.address("tw_over"), _FASTCALL_KEYWORDS, None)
+    found = Machine(method, run, operator, shared, [library, over])
+    watching.attend(shared, found.builtin(over, ctypes.addressof(shared)), _knows_torch)
+    return found
 
 
 def _is_as_expected() -> bool:
@@ -159,17 +163,11 @@ def _knows_torch(shared: Any) -> bool:
 
 
 @functools.cache
-def _torch_library() -> ctypes.CDLL:
-    torch = sys.modules["torch"]
-    return ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
-
-
-@functools.cache
 def _gradients() -> tuple[int, int]:
     """Addresses of torch's functions that say whether a tensor requires a gradient, and whether autograd records."""
     torch = sys.modules["torch"]
     try:
-        requires, records = (getattr(_torch_library(), n) for n in (_REQUIRES_GRAD, "aoti_torch_grad_mode_is_enabled"))
+        requires, records = (getattr(torch_library(), n) for n in (_REQUIRES_GRAD, "aoti_torch_grad_mode_is_enabled"))
     except AttributeError:  # a compiler that names C++ functions otherwise
         return 0, 0
     requires.restype = records.restype = ctypes.c_bool
@@ -185,7 +183,7 @@ def _shim() -> tuple[int, list[int]] | None:
     """Where a tensor object has its tensor, and the addresses of torch's functions; None where there are none."""
     torch = sys.modules["torch"]
     try:
-        library = _torch_library()
+        library = torch_library()
         functions = [getattr(library, f"aoti_torch_get_{name}") for name in _SHIM]
     except (StopIteration, OSError, AttributeError):
         return None

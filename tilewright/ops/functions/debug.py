@@ -74,7 +74,10 @@ def _prefix(prefix: Any, has_values: bool) -> str:
     """The text before values, which ends with ": " and, unless it is empty, starts with a space."""
     text = unwrap(prefix)
     if not isinstance(text, str) or not text.isascii():
-        raise LanguageValueError(f"device_print prefix must be an ASCII string known at compile time, got {text!r}")
+        raise LanguageValueError(
+            f"device_print prefix must be an ASCII string known at compile time, got {text!r}",
+            hint='write a text ahead of the value: print("x", x)',
+        )
     if has_values:
         text = f"{text.removesuffix(' ').removesuffix(':')}: "
     return f" {text}" if len(text) > 2 and not text.startswith(" ") else text
@@ -89,6 +92,10 @@ def device_print(b: Emitter, prefix: Any, *args: Any, hex: Any = False) -> None:
         args: tensors or numbers.
         hex: print bits in hexadecimal.
     """
+    if any(isinstance(unwrap(arg), str) for arg in args):
+        raise LanguageTypeError(
+            "only the first argument of print is a text", hint="print once for each text, with its values behind it"
+        )
     values = [to_tensor(b, arg) for arg in args]
     for value in values:
         if not isinstance(value.dtype, dtypes.dtype) and not value.dtype.is_ptr():

@@ -21,7 +21,14 @@ from tilewright.ops.builtin import Builtin, Emitter, builtin, is_number, to_tens
 from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
-from tilewright.ops.promotion import incompatible, is_integer_kind, promote_binary, promote_integers
+from tilewright.ops.promotion import (
+    emit_float,
+    incompatible,
+    is_integer_kind,
+    promote_binary,
+    promote_integers,
+    widened,
+)
 from tilewright.ops.values import tensor
 
 # --- arithmetic ---------------------------------------------------------------------------------------------
@@ -46,7 +53,7 @@ def _arithmetic(
 ) -> tensor:
     """Apply the float or the integer op of `ops` to promoted operands."""
     if x.dtype.is_floating():
-        return b.emit(ops[0], x.type, x, y)
+        return emit_float(b, ops[0], x, y)
     if unwrap(sanitize):
         _assert_no_overflow(b, x, y, ops[1], name)
     return b.emit(ops[1], x.type, x, y)
@@ -250,7 +257,7 @@ def _comparison(name: str, sign: str, meaning: str, float_predicate: str, signed
         lhs, rhs = promote_binary(b, x, y)
         result = with_shape_of(lhs.type, dtypes.int1)
         if lhs.dtype.is_floating():
-            return b.emit(ew.CmpFOp, result, lhs, rhs, predicate=float_predicate)
+            return b.emit(ew.CmpFOp, result, widened(b, lhs), widened(b, rhs), predicate=float_predicate)
         return b.emit(ew.CmpIOp, result, lhs, rhs, predicate=signed if lhs.dtype.is_int_signed() else unsigned)
 
     function.__name__, function.__doc__ = name, f"``x {sign} y``: {meaning}, an int1."
@@ -272,7 +279,14 @@ not_equal = _comparison("not_equal", "!=", "different (also where one is NaN)", 
 def _as_flag(b: Emitter, x: Any) -> tensor:
     """An operand of `and`, `or`, `not`: int1, by bitcast as Triton has it."""
     value = to_tensor(b, x)
-    return value if not value.dtype.is_ptr() and value.dtype.is_bool() else bitcast_to(b, value, dtypes.int1)
+    if not value.dtype.is_ptr() and value.dtype.is_bool():
+        return value
+    if value.dtype.primitive_bitwidth != 1:
+        raise LanguageValueError(
+            f"Cannot bitcast data-type of size {value.dtype.primitive_bitwidth} to data-type of size 1",
+            hint="compare it with zero: x != 0, or x == 0 for `not x`",
+        )
+    return bitcast_to(b, value, dtypes.int1)
 
 
 @builtin(method=True)

@@ -89,7 +89,10 @@ def _parse(b: Emitter, value: tensor, index: Any) -> _Index:
     sizes, rank = value.block_shape, len(value.block_shape)
     given = sum(item is not None and item is not ... for item in items)
     if given > rank:
-        raise LanguageValueError(f"too many indices: {given} for a tensor of type {value.type} with {rank} dimensions")
+        raise LanguageValueError(
+            f"too many indices: {given} for a tensor of type {value.type} with {rank} dimensions",
+            hint="write tl.load(pointer + index)" if value.dtype.is_ptr() else None,
+        )
     if sum(item is ... for item in items) > 1:
         raise LanguageValueError("an index can only have a single ellipsis ('...')")
     if ... not in items:

@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from tilewright.backends.cpu.emit.combined import Window
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.module import LoopModule
+from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import BlockPlan, FunctionPlan, Step
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import V
@@ -44,6 +45,21 @@ class JoinedTrips:
     carried: list[V]
     gains: list[V]
     body: BlockPlan
+
+
+@dataclass(slots=True)
+class KeptEntry:
+    """Where packed trips of the current key are.
+
+    Args:
+        first: address of the first of them.
+        span: how many have room, i64.
+        filled: address of how many have been packed.
+    """
+
+    first: V
+    span: V
+    filled: V
 
 
 class ModuleLowering:
@@ -92,6 +108,7 @@ class FunctionLowering:
     Attributes:
         ev: values of the function.
         trips: number of the current trip of loops that keep packed operands.
+        kept: where packed operands of the current programs and trips are.
         joined: the trips that the current one stands for, of loops whose trips are joined.
         windows: of atomic sums that are kept over the programs of a range.
         leave: label behind the programs of the kernel, for what may end them early.
@@ -105,6 +122,7 @@ class FunctionLowering:
         self.state, self.plan, self.f = state, plan, f
         self.pids, self.grid = pids, grid
         self.trips: dict[Operation, V] = {}
+        self.kept: dict[PackCache, KeptEntry] = {}
         self.joined: dict[Operation, JoinedTrips] = {}
         self.windows: dict[Operation, Window] = {}
         self.ev = Evaluator(f, arena, plan.facts, decisions=plan.decisions)

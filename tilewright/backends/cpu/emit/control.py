@@ -21,6 +21,7 @@ from tilewright.backends.cpu.emit.dot.trips import begin_trip
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.coalesce import Coalescing
+from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I64, VOID, V, const
@@ -73,13 +74,15 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
     counter = lower.type
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
-    caches = [cache for cache in low.plan.caches if cache.loop is op]
-    for cache in caches:
-        kept.enter_loop(low, cache)
+    caches = [cache for cache in low.plan.caches if cache.place is op]
     joined = next((s.detail.joined for s in step.bodies[0].steps if s.kind == "dot" and s.detail.joined), None)
     if joined is not None:
-        _emit_joined(low, step, joined, bool(caches))
+        _emit_joined(low, step, joined, caches)
         return
+    if caches:
+        trips = _trips(low, lo, hi, by)
+        for cache in caches:
+            kept.enter(low, cache, trips)
     count = [const(I64, 0)] if caches else []
     firsts = scalars_of(ev, op.operands[3:])
     with f.loop(lo, hi, by, init=[*firsts, *count], unroll=False) as loop:
@@ -92,7 +95,7 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     bind(ev, op.results, loop.results[: len(firsts)])
 
 
-def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: bool) -> None:
+def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, caches: Sequence[PackCache]) -> None:
     """A loop that runs up to `joined.factor` trips as one.
 
     for t = 0 .. trips by factor:  count = min(factor, trips - t);  body for count trips;  scalars += count * step
@@ -102,14 +105,16 @@ def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: 
     lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
     widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
     lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
-    trips = f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
+    trips = _trips(low, lo, hi, by)
+    for cache in caches:
+        kept.enter(low, cache, f.op("sdiv", f.add(trips, joined.factor - 1), const(I64, joined.factor)))
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
     firsts = scalars_of(ev, op.operands[3:])
     ev.enter(Nest())
     gains = [ev.poly(gain) for gain in joined.steps]
-    init = [*firsts, *([const(I64, 0)] if cached else [])]
+    init = [*firsts, *([const(I64, 0)] if caches else [])]
     with f.loop(0, trips, joined.factor, init=init, unroll=False) as loop:
-        if cached:
+        if caches:
             low.trips[op] = loop.values[-1]
         count = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
         counter, carried = f.add(lo, f.mul(loop.index, by)), loop.values[: len(firsts)]
@@ -120,6 +125,12 @@ def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, cached: 
         following = scalars_of(ev, body.args[1:])
         loop.next(*following, *[f.add(number, 1) for number in loop.values[len(firsts) :]])
     bind(ev, op.results, loop.results[: len(firsts)])
+
+
+def _trips(low: FunctionLowering, lo: V, hi: V, by: V) -> V:
+    """How often a loop from `lo` to `hi` by `by` runs, i64; less than one if it does not."""
+    f = low.f
+    return f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
 
 
 def emit_if(low: FunctionLowering, step: Step) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
@@ -32,7 +33,14 @@ from tilewright.backends.cpu.plan.dot_operands import (
     scratch_operand,
     strip_views,
 )
-from tilewright.backends.cpu.plan.dot_step import DotDetail, accumulator, dot_plan
+from tilewright.backends.cpu.plan.dot_step import (
+    DotDetail,
+    a_in_place,
+    accumulates,
+    accumulating_dot,
+    accumulator,
+    dot_plan,
+)
 from tilewright.backends.cpu.plan.lanes import loaded_along
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
@@ -51,7 +59,6 @@ from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, Atomic
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AddFOp, AddIOp
 from tilewright.ops.function import CallOp
 from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -122,11 +129,19 @@ class FunctionContext:
         if moves:
             self.analysis.forget()
 
-    def keep(self, cache: PackCache) -> None:
-        """Note a pack cache; its memory keeps its contents for a whole range of programs."""
-        self.caches.append(cache)
-        self.new_buffer(cache.panels)
-        self.new_buffer(cache.state)
+    def keep(self, name: Literal["a", "b"], dot: Operation, detail: DotDetail, size: int) -> None:
+        """Keep a packed operand of `size` bytes for a whole range of programs, where that is possible."""
+        operand, value = (detail.a, dot.operands[0]) if name == "a" else (detail.b, dot.operands[1])
+        answer: Answer[PackCache] = No(f"operand {name} is not read from memory")
+        if isinstance(operand, MemoryOperand) or operand.fill is not None:
+            source = operand if isinstance(operand, MemoryOperand) else value
+            answer = plan_cache(name, source, dot, size, joined=detail.joined is not None)
+        cache = self.decisions.note(KEPT, dot, answer)
+        if cache is not None:
+            detail.kept[name] = cache
+            self.caches.append(cache)
+            self.new_buffer(cache.panels)
+            self.new_buffer(cache.state)
 
     def combined(self, atomic: Operation) -> Answer[Combining]:
         """How an atomic is combined; sums that a thread keeps have memory for its whole range of programs."""
@@ -302,7 +317,7 @@ class Collector:
         if not fresh and self.context.demands.placed.get(c) is not target:
             first = self.spill(c, target, at=self.position - 0.25)
         if isinstance(self.block.parent_op(), ForOp | WhileOp):
-            self.context.decisions.note(ACCUMULATOR, op, _accumulates(op, fresh, first))
+            self.context.decisions.note(ACCUMULATOR, op, accumulates(op, fresh, first))
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
         detail = DotDetail(a, b, target, fresh)
         self._packed(op, detail, joined)
@@ -321,18 +336,15 @@ class Collector:
         detail.joined = note(JOINED, op, joined)
         capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
         sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
-        kept: Answer[PackCache] = No("operand b is not read from memory")
         if plan.thin:
-            kept = No("for so few rows operand b is read where it lies")
-        elif isinstance(detail.b, MemoryOperand) or detail.b.fill is not None:
-            source = detail.b if isinstance(detail.b, MemoryOperand) else op.operands[1]
-            kept = plan_cache(source, self.block, sizes["b"], joined=detail.joined is not None)
-        detail.cache = note(KEPT, op, kept)
-        if detail.cache is not None:
-            self.context.keep(detail.cache)
-            del sizes["b"]
+            note(KEPT, op, No("for so few rows operand b is read where it lies"))
+        elif not a_in_place(plan, detail.a):
+            self.context.keep("a", op, detail, sizes["a"])
+        if not plan.thin:
+            self.context.keep("b", op, detail, sizes["b"])
         for name, size in sizes.items():
-            detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
+            if name not in detail.kept:
+                detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
 
     def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[Coalescing]]:
         """Operands of a dot, and how the trips of the loop around it are joined.
@@ -441,7 +453,7 @@ class Collector:
             return found
         elem = ir_name(element_type(first.type))
         if kind == "for":
-            dot = _accumulating_dot(op, number)
+            dot = accumulating_dot(op, number)
             if dot is not None:
                 made = accumulator(self.context.isa, dot)
                 if made.elem == elem:
@@ -557,24 +569,3 @@ def refusal(op: Operation) -> str:
 def name_is_load(op: Operation) -> bool:
     """Whether `op` reads memory at pointers."""
     return isinstance(op, LoadOp)
-
-
-def _accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]:
-    """Whether a dot of a loop adds to the tile that the loop carries."""
-    if first is not None:
-        return No("what it adds to is computed to another place first", owner_of(dot.operands[2]))
-    if not fresh:
-        return Yes(None, "it adds to what the loop carries")
-    adds = (use.operation for use in dot.results[0].uses if isinstance(use.operation, (AddFOp, AddIOp)))
-    user = next(adds, None)
-    if user is None:
-        return No("it starts from zero in each trip")
-    return No("it starts from zero, and its result is added afterwards", user, "acc = tl.dot(a, b, acc)")
-
-
-def _accumulating_dot(loop: Operation, number: int) -> Operation | None:
-    """The dot whose result a loop carries as its tile `number`."""
-    last = loop.regions[0].block.last_op
-    assert last is not None
-    op = owner_of(last.operands[number])
-    return op if isinstance(op, DotOp) else None

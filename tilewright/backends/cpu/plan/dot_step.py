@@ -6,13 +6,18 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation
 
+from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.plan.coalesce import Coalescing
 from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
 from tilewright.backends.cpu.plan.pack_cache import PackCache
-from tilewright.backends.cpu.plan.steps import Buffer, dense_buffer
+from tilewright.backends.cpu.plan.steps import Buffer, Step, dense_buffer, memory_bytes
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.values import owner_of
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, AddIOp
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +29,7 @@ class DotDetail:
         acc: accumulator, in which the result stays.
         fresh: whether the accumulator starts from zero.
         packed: scratch for the packed operands, "a" and "b".
-        cache: of packed B, if it is kept between programs.
+        kept: of packed operands that are kept between programs, "a" and "b".
         joined: how trips of the loop around it are joined, if they are.
     """
 
@@ -33,19 +38,29 @@ class DotDetail:
     acc: Buffer
     fresh: bool
     packed: dict[str, Buffer] = field(default_factory=dict)
-    cache: PackCache | None = None
+    kept: dict[str, PackCache] = field(default_factory=dict)
     joined: Coalescing | None = None
 
     def __str__(self) -> str:
         a, b = (_named(operand) for operand in (self.a, self.b))
         joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
-        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{' B kept' if self.cache else ''}{joined}"
+        kept = "".join(f" {name.upper()} kept" for name in self.kept)
+        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{kept}{joined}"
 
 
 def _named(operand: Operand) -> str:
     if isinstance(operand, MemoryOperand):
         return "memory"
     return f"{operand.buffer.label} filled in each trip" if operand.fill is not None else operand.buffer.label
+
+
+def a_in_place(plan: DotPlan, a: Operand) -> bool:
+    """Whether A is read where it lies, wherever all of it exists: it runs along K and needs no conversion."""
+    if not plan.a_in_place or plan.k != plan.padded_k(plan.k):
+        return False
+    if isinstance(a, MemoryOperand):
+        return a.strides[1] == Poly.of(memory_bytes(a.elem))
+    return a.fill is None and a.strides[-1] == memory_bytes(a.buffer.elem)
 
 
 def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:
@@ -63,3 +78,24 @@ def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
     a_elem, b_elem, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
     precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
     return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], a_elem, b_elem, acc_elem, precision)
+
+
+def accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]:
+    """Whether a dot of a loop adds to the tile that the loop carries."""
+    if first is not None:
+        return No("what it adds to is computed to another place first", owner_of(dot.operands[2]))
+    if not fresh:
+        return Yes(None, "it adds to what the loop carries")
+    adds = (use.operation for use in dot.results[0].uses if isinstance(use.operation, (AddFOp, AddIOp)))
+    user = next(adds, None)
+    if user is None:
+        return No("it starts from zero in each trip")
+    return No("it starts from zero, and its result is added afterwards", user, "acc = tl.dot(a, b, acc)")
+
+
+def accumulating_dot(loop: Operation, number: int) -> Operation | None:
+    """The dot whose result a loop carries as its tile `number`."""
+    last = loop.regions[0].block.last_op
+    assert last is not None
+    op = owner_of(last.operands[number])
+    return op if isinstance(op, DotOp) else None

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu.plan.carried_offsets import make_offsets_scalar
+from tilewright.backends.cpu.plan.handed_on import load_where_used
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
+from tilewright.backends.cpu.plan.turned import turn_products
 from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
@@ -47,6 +49,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         decisions = Decisions()
         leave_out_unread_rows(function, decisions)
         make_offsets_scalar(function, decisions)
+        load_where_used(function, decisions)
+        turn_products(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
         plans[function.symbol] = plan_function(function, isa, decisions)

@@ -1,15 +1,18 @@
-"""Packed B panels kept from one program to the next: programs of a range that want the same columns pack them once.
+"""Packed operands kept from one program to the next: programs of a range that want the same pack it once.
 
 The key holds every value on which the operand depends apart from the trip number: those of its addresses if it is read
-where it lies, those of all that it is made of if it is computed. Programs of a grid run in no order,
-so a kernel without atomics cannot see whether another program stored to B before or after it was packed; stores of the
-same program must come after the loop. Memory is bounded: at most `tuning.KEPT_BYTES` bytes for each dot.
-`emit/dot/kept.py` has the code that runs.
+where it lies, those of all that it is made of if it is computed. Several keys have their panels side by side, so that
+the order of programs, and the loops around the product, matter little. Programs of a grid run in no order,
+so a kernel without atomics cannot see whether another program stored to an operand before or after it was packed;
+stores of the same program must come after the product and its loop. Memory is bounded: at most `tuning.KEPT_BYTES`
+bytes for each operand. `emit/dot/kept.py` has the code that runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -24,80 +27,107 @@ from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.effects import is_atomic
-from tilewright.ir.values import is_inside, is_tile, owner_of
+from tilewright.ir.values import is_inside, is_tile, owner_of, property_int
 from tilewright.ir.walk import walk
+from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import GetProgramIdOp
 
 
 @dataclass(eq=False, slots=True)
 class PackCache:
-    """Where and when the packed B of one dot is kept.
+    """Where and when a packed operand of one dot is kept.
 
     Args:
-        loop: the loop that holds the dot.
-        keys: scalars from outside of the loop on which B depends.
-        slots: trips whose panels are kept.
+        place: the loop that holds the dot, or the dot where no loop does.
+        keys: scalars from outside of the loop on which the operand depends.
+        entries: keys of which panels are kept at one time, at most.
+        slots: trips whose panels are kept, of all keys.
         slot_bytes: packed bytes of a trip.
         panels: `slots + 1` slots.
-        state: words: valid, filled, then the key.
+        state: what `emit/dot/kept.py` notes.
     """
 
-    loop: Operation
+    place: Operation
     keys: list[SSAValue]
+    entries: int
     slots: int
     slot_bytes: int
     panels: Buffer
     state: Buffer
 
 
-def plan_cache(operand: MemoryOperand | SSAValue, block: Block, slot_bytes: int, *, joined: bool) -> Answer[PackCache]:
-    """A cache for an operand of a dot in `block`, where it can be kept and would be used again.
+def plan_cache(
+    name: Literal["a", "b"], operand: MemoryOperand | SSAValue, dot: Operation, slot_bytes: int, *, joined: bool
+) -> Answer[PackCache]:
+    """A cache for an operand of a dot, where it can be kept and would be used again.
 
     Args:
-        operand: packed B; the value itself if it is computed where it is packed.
-        block: that of the dot.
+        name: which operand it is.
+        operand: what is packed; the value itself if it is computed where it is packed.
+        dot: the product.
         slot_bytes: packed bytes of a trip.
         joined: whether a slot holds several trips, and so depends on the number of trips that are left.
     """
     if not holds(UNORDERED_PROGRAMS):
         return No("other programs may store to the operand")
-    loop = block.parent_op()
-    if not isinstance(loop, ForOp):
-        return No("it is not in the body of a for loop")
-    no = _disturbed(loop)
+    loop = dot.parent_op()
+    place = loop if isinstance(loop, ForOp) else dot
+    function = _function_of(place)
+    if function is None:
+        return No("it is in a function that is called", instead="a function that is inlined")
+    no = _disturbed(place, function)
     if no is not None:
         return no
     made_of = _addresses(operand) if isinstance(operand, MemoryOperand) else [operand]
-    keys = _keys([*made_of, *([loop.ub] if joined else [])], loop)
+    room = tuning.KEPT_BYTES // slot_bytes
+    if isinstance(loop, ForOp):
+        keys = _keys([*made_of, *([loop.ub] if joined else []), loop.lb, loop.step], loop.body.block)
+    else:
+        keys = _keys(made_of, None)
     if isinstance(keys, No):
         return keys
-    slots = min(tuning.KEPT_TRIPS, tuning.KEPT_BYTES // slot_bytes)
-    if slots < 2:
+    entries = _entries(keys, place, function)
+    if not entries:
+        return No("no other program wants the same")
+    slots = min(room, tuning.KEPT_TRIPS if place is loop else entries)
+    if room < 2:
         return No(f"two trips of {slot_bytes} packed bytes are more than the {tuning.KEPT_BYTES} that are kept")
     size = (slots + 1) * slot_bytes
-    words = 8 * (2 + len(keys))
+    words = 8 * (HEAD_WORDS + entries * (1 + len(keys)))
     panels, state = Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)
-    return Yes(PackCache(loop, keys, slots, slot_bytes, panels, state), f"of the first {slots} trips")
+    what = "rows of a" if name == "a" else "columns of b"
+    trips = f"{what}, of the first {slots} trips" if place is loop else what
+    also = "" if entries == 1 else f", at up to {entries} places"
+    return Yes(PackCache(place, keys, entries, slots, slot_bytes, panels, state), trips + also)
 
 
-def _disturbed(loop: ForOp) -> No | None:
-    """What is stored before the end of the loop in the same program, or lets programs synchronise; None if nothing."""
-    function: Operation | None = loop
+HEAD_WORDS = 4
+"""Words of a cache's state before those of its keys."""
+
+
+def _function_of(place: Operation) -> FuncOp | None:
+    """The kernel that an operation stands in; None if it is another function."""
+    function: Operation | None = place
     while function is not None and not isinstance(function, FuncOp):
         function = function.parent_op()
-    if not isinstance(function, FuncOp) or not function.is_kernel:
-        return No("it is in a function that is called", instead="a function that is inlined")
+    return function if isinstance(function, FuncOp) and function.is_kernel else None
+
+
+def _disturbed(place: Operation, function: FuncOp) -> No | None:
+    """What is stored before the end of `place` in the same program, or lets programs synchronise; None if nothing."""
     if len(function.body.blocks) > 1:
         return No("the kernel returns from its middle", instead="an if around what follows")
     before = True
     for op in walk(function):
         if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
             return No(f"{spoken(op)} may wait for what other programs store", op)
-        if op is loop:
+        if op is place:
             before = False
-        if isinstance(op, StoreOp) and (before or is_inside(op, loop) or is_inside(loop, _outer_loop(op))):
+        if isinstance(op, StoreOp) and (before or is_inside(op, place) or is_inside(place, _outer_loop(op))):
             return No("a store before the end of the loop may change the operand", op, "stores after the loop")
     return None
 
@@ -118,19 +148,16 @@ def _addresses(operand: MemoryOperand) -> list[SSAValue]:
     return [operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
 
 
-def _keys(values: list[SSAValue], loop: ForOp) -> list[SSAValue] | No:
-    """Scalars from outside of the loop on which some values depend and which differ between programs.
+def _keys(values: list[SSAValue], body: Block | None) -> list[SSAValue] | No:
+    """Scalars on which some values depend and which differ between programs, or between trips of outer loops.
 
-    What is loaded is known by its address: nothing is stored before the loop ends (`_disturbed`).
+    Those of the loop's `body` stand for what they are made of outside of it. What is loaded is known by its address:
+    nothing is stored before the loop, or the product without one, ends (`_disturbed`).
     """
-    stack, body = list(values), loop.body.block
+    stack = list(values)
     keys: dict[SSAValue, None] = {}
     seen: set[SSAValue] = set()
     invariants: dict[SSAValue, bool] = {}
-    last = body.last_op
-    assert last is not None
-    if not all(is_invariant(bound, invariants) for bound in (loop.lb, loop.step)):
-        return No("the loop starts elsewhere, or steps otherwise, in other programs", loop)
     while stack:
         value = stack.pop()
         if value in seen or constant_of(value) is not None:
@@ -138,12 +165,13 @@ def _keys(values: list[SSAValue], loop: ForOp) -> list[SSAValue] | No:
         seen.add(value)
         op = owner_of(value)
         if value.owner is body:
-            number = list(body.args).index(value)  # type: ignore[arg-type]
+            assert body is not None and body.last_op is not None
+            loop, number = body.parent_op(), list(body.args).index(value)  # type: ignore[arg-type]
             if is_tile(value):
                 return No("it depends on a tile that the loop carries")
             if number:
-                stack += [loop.iter_args[number - 1], last.operands[number - 1]]
-        elif op is not None and (op.parent is body or is_tile(value)):
+                stack += [loop.operands[number + 2], body.last_op.operands[number - 1]]  # type: ignore[union-attr]
+        elif op is not None and ((body is not None and op.parent is body) or is_tile(value)):
             if op.regions or not is_lazy(op):
                 return No(f"it depends on {spoken(op)}", op)
             stack += op.operands
@@ -152,3 +180,34 @@ def _keys(values: list[SSAValue], loop: ForOp) -> list[SSAValue] | No:
         elif not is_invariant(value, invariants):
             keys[value] = None
     return list(keys)
+
+
+# What follows the numbers of programs: every number has another, or each run of numbers has.
+_OTHERS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
+_RUNS = (DivSIOp, MinSIOp, MaxSIOp)
+
+
+def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
+    """How many keys are worth keeping at one time; none where nobody wants the same again.
+
+    Programs run in the order of their numbers along axis 0, then 1, then 2: what is made of the last axis alone that a
+    kernel asks for goes on and on, so one is enough; what else there is may come again after others.
+    """
+    last = max((property_int(op, "axis") for op in walk(kernel) if isinstance(op, GetProgramIdOp)), default=0)
+    again = last > 0 or _outer_loop(place) is not None  # other programs, or the same one later
+    own, invariants = False, dict[SSAValue, bool]()
+    for key in keys:
+        stack, runs = [key], again
+        while stack:
+            value = stack.pop()
+            op = owner_of(value)
+            if is_invariant(value, invariants):
+                continue
+            if isinstance(op, GetProgramIdOp) and property_int(op, "axis") == last:
+                continue
+            if not isinstance(op, (*_OTHERS, *_RUNS)):
+                return tuning.KEPT_KEYS
+            runs |= isinstance(op, _RUNS)
+            stack += op.operands
+        own |= not runs
+    return 0 if own else 1

@@ -7,11 +7,13 @@ from tilewright.base.decision import Subject
 CARRIED = Subject("carried pointers", "a loop carries one offset instead of a tile of pointers or of indices")
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
+HANDED_ON = Subject("loads ahead", "a tile that a loop loads for its next trip is loaded where it is used")
+TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
 ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that the loop carries")
 JOINED = Subject("joined trips", "several trips of a loop run as one product")
-KEPT = Subject("kept panels", "packed columns of the right operand serve the programs that follow")
+KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
@@ -22,6 +24,6 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE, VECTORS,
-    UNMASKED, PAST_CACHES, COMBINED,
+    CARRIED, WRAPPED, HANDED_ON, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, FUSION, KEPT_TILE,
+    VECTORS, UNMASKED, PAST_CACHES, COMBINED,
 )  # fmt: skip

@@ -4,6 +4,7 @@ tw_call(self, args, nargs, kwnames)      METH_FASTCALL | METH_KEYWORDS: (grid, *
     hooks -> the last entry, then each: @matches -> before -> @grid -> @direct or @through
     none fits: miss(grid, *args, **kwargs), a Python function
 tw_run(self, args, nargs)                METH_FASTCALL: `CompiledKernel.run` (`compile/run.py`) without hooks
+tw_over(self, args, nargs, kwnames)      (kernel, grid, *args, **kwargs), unless a tracer would see it (`observing.py`)
 tw_subscript(kernel, grid)               the method of a kernel's launch function that has the grid; kernel._over(grid)
                                          if it has none yet
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.launching import LAUNCHING
 from tilewright.backends.llvm.calls.matching import matching_ir
+from tilewright.backends.llvm.calls.observing import OBSERVING
 from tilewright.backends.llvm.calls.operators import OPERATORS
 
 _GRID = f"""
@@ -210,8 +212,10 @@ define internal void @done_with(ptr %busy) alwaysinline {{
 }}
 
 ; A launch of a call that an entry remembers: what it gives, null with an exception set, or 1 for an unknown call.
-; %given is null, or three words of programs in place of the grid among the arguments.
-define internal ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr %given, i64 %stream) {{
+; %given is null, or three words of programs in place of the grid among the arguments. With %traced what is written is
+; told to torch.
+define internal ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr %given, i64 %stream,
+                           i1 %traced) {{
 entry:
   %values = alloca [{t.MOST_COLUMNS} x i64], align 16
   %objects = alloca [{t.MOST_COLUMNS} x ptr], align 16
@@ -308,6 +312,12 @@ closing:
   br label %finish
 finish:
   %good = phi i1 [ false, %watched ], [ %ran, %behind ], [ %closed, %closing ]
+  %counted = and i1 %good, %traced
+  br i1 %counted, label %changed, label %ended
+changed:
+  call void @written(ptr %shared, ptr %entry.t, ptr %objects)
+  br label %ended
+ended:
   call void @done_with(ptr %busy)
   call void @release(ptr %owned)
   br i1 %good, label %give, label %drop
@@ -346,7 +356,8 @@ hook:                                     ; they see the arguments, not the grid
   %well = call i1 @done_by(ptr %hooks, ptr %args.1, i64 %nargs.1, ptr %kwnames)
   br i1 %well, label %begin, label %fail
 begin:
-  %made = call ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr null, i64 -1)
+  %made = call ptr @known(ptr %state, ptr %shared, ptr %args, i64 %nargs, ptr %kwnames, ptr null, i64 -1,
+                         i1 false)
   %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)
   br i1 %unknown, label %miss, label %done
 miss:
@@ -405,7 +416,8 @@ launch:
   %stream = phi i64 [ -1, %queue ], [ %handle, %number ]
   %from = getelementptr ptr, ptr %args, i64 {t.RUN_ARGUMENTS - 1}
   %passed = sub i64 %nargs, {t.RUN_ARGUMENTS - 1}
-  %made = call ptr @known(ptr %state, ptr %shared, ptr %from, i64 %passed, ptr null, ptr %programs, i64 %stream)
+  %made = call ptr @known(ptr %state, ptr %shared, ptr %from, i64 %passed, ptr null, ptr %programs,
+                         i64 %stream, i1 false)
   %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)
   br i1 %unknown, label %miss, label %done
 miss:
@@ -418,6 +430,38 @@ done:
 """
 
 _SUBSCRIPT = """
+; (kernel, grid, *args, **kwargs) with a tracer at the door, which is called for what somebody observes
+define ptr @tw_over(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+entry:
+  %shared = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %kernel = load ptr, ptr %args
+  %at = getelementptr i8, ptr %kernel, i64 {ready_offset}
+  %ready = load ptr, ptr %at
+  %unset = icmp eq ptr %ready, null
+  br i1 %unset, label %python, label %whole
+whole:
+  %state.o = call ptr @PyCFunction_GetSelf(ptr %ready)
+  %state = call ptr @PyLong_AsVoidPtr(ptr %state.o)
+  %hooks = call ptr @pointer(ptr %state, i64 {hooks})
+  %hooked = icmp ne ptr %hooks, null
+  br i1 %hooked, label %python, label %look
+look:
+  %alone = call i1 @unobserved(ptr %shared, ptr %kernel)
+  br i1 %alone, label %launch, label %python
+launch:
+  %args.1 = getelementptr ptr, ptr %args, i64 1
+  %nargs.1 = sub i64 %nargs, 1
+  %made = call ptr @known(ptr %state, ptr %shared, ptr %args.1, i64 %nargs.1, ptr %kwnames, ptr null, i64 -1, i1 true)
+  %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)
+  br i1 %unknown, label %python, label %done
+python:
+  %traced = call ptr @pointer(ptr %shared, i64 {traced})
+  %said = call ptr @PyObject_Vectorcall(ptr %traced, ptr %args, i64 %nargs, ptr %kwnames)
+  ret ptr %said
+done:
+  ret ptr %made
+}}
+
 @over = private constant [6 x i8] c"_over\\00"
 @one = private constant [4 x i8] c"(O)\\00"
 
@@ -436,7 +480,7 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_run", "tw_subscript", "tw_operator")
+EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator")
 
 
 CALLS = "calls"
@@ -447,5 +491,6 @@ TYPE_OFFSET = READY_OFFSET - 8  # where an object has its class: the last word o
 
 def calls_text(triple: str) -> str:
     """LLVM IR of `EXPORTS`."""
-    subscript, target = _SUBSCRIPT.format(ready_offset=READY_OFFSET), f'target triple = "{triple}"\n'
-    return "".join((target, matching_ir(TYPE_OFFSET), _GRID, LAUNCHING, _WATCH, _CALL, subscript, OPERATORS))
+    words = {"ready_offset": READY_OFFSET, "hooks": t.STATE_HOOKS, "traced": t.SHARED_TRACED}
+    launches = (_GRID, LAUNCHING, _WATCH, OBSERVING, _CALL, _SUBSCRIPT.format(**words))
+    return "".join((f'target triple = "{triple}"\n', matching_ir(TYPE_OFFSET), *launches, OPERATORS))

@@ -38,6 +38,7 @@ declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyObject_CallMethod(ptr, ptr, ptr, ...)
 declare ptr @PyMethod_New(ptr, ptr)
+declare ptr @PyCFunction_GetSelf(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 """

@@ -13,7 +13,7 @@ or a helper gives. So tuples, descriptors and arrays of any library are rows of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilewright.base.record import Record
@@ -23,19 +23,25 @@ STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STAT
 how many launches are in an entry."""
 
 SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, SHARED_EXCHANGE, SHARED_CDATA = range(8)
-SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_RECORDS, SHARED_WORDS = range(8, 15)
+SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_RECORDS = range(8, 14)
 """Of the process: objects of Python, and functions of torch that read a tensor."""
+SHARED_TRACED, SHARED_DOING, SHARED_DOING_NAME, SHARED_USUAL, SHARED_JUDGE = range(14, 19)
+SHARED_MODES, SHARED_INCLUDED, SHARED_TRANSFORM, SHARED_VERSION, SHARED_COUNTER, SHARED_WORDS = range(19, 25)
+"""Of the tracer at the door (`launch/door.py`): its functions and its thread-local object; functions of torch that tell
+how many dispatch modes are on, and whether a key is, that of transforms; where a tensor has its version counter, and
+that its number."""
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
 ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WATCH = range(15, 22)
-ENTRY_LEAVE, ENTRY_STREAMS, ENTRY_GPU, ENTRY_MARK, ENTRY_MARKED, ENTRY_WORDS = range(22, 28)
+ENTRY_LEAVE, ENTRY_STREAMS, ENTRY_GPU, ENTRY_MARK, ENTRY_MARKED = range(22, 27)
+ENTRY_NWRITTEN, ENTRY_WRITTEN, ENTRY_WORDS = range(27, 30)
 """BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
 that launches; else RUN is called with a block that begins with RECORD and the answer of STREAMS for GPU, or of TELLER
 (threads, or the stream), or FIXED for grids of fewer than SERIAL programs; the word at MARK becomes MARKED. EXPLAIN
 raises the error of a code that is not zero. META is a dictionary of arguments by name and META_NAMES which are filled
 in, for grids that are functions and for WATCH, which is called with them and the grid ahead of a launch; what it gives
-LEAVE, if there is one, is called with behind it."""
+LEAVE, if there is one, is called with behind it. WRITTEN are the columns of tensors that the kernel writes."""
 
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY, COLUMN_WORDS = range(8)
 
@@ -117,6 +123,11 @@ class Known(Record):
     slots: Sequence[tuple[int, bool]]
     meta: dict[str, Any] | None
     meta_names: Sequence[str | None]
+
+    def tensors(self, slots: Iterable[int] | None) -> list[int]:
+        """The columns of the tensors that are passed in these slots; None is for all tensors."""
+        asked = range(len(self.columns)) if slots is None else [self.slots[slot][0] for slot in slots]
+        return [index for index in asked if self.columns[index].kind == TENSOR]
 
 
 def _signed(word: int) -> int:

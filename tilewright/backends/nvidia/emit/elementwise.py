@@ -29,11 +29,13 @@ assert families.FAMILIES, "the registry is full once the families are imported"
 ACCURACY: dict[tuple[str, str], float] = {
     ("divf", "f32"): 2, ("divf", "f16"): 1, ("divf", "bf16"): 1,
     ("exp", "f32"): 64, ("exp2", "f32"): 2, ("sqrt", "f32"): 1, ("rsqrt", "f32"): 2,
+    ("tanh", "f32"): 3, ("sinh", "f32"): 4, ("cosh", "f32"): 4, ("erf", "f32"): 2,
 }  # fmt: skip
 """Largest error in units in the last place of (entry, element type), where it is not that of the shared table.
 
 Figures of the PTX ISA for `div.full.f32`, `ex2.approx`, `sqrt.approx` and `rsqrt.approx`. `exp` multiplies by log2 e in
 float, which costs half a unit per unit of |x| up to the overflow at 88. Powers of two below 2^-126 become 0.
+Functions made of an accurate exponential take it from `ex2.approx` too, on arguments below 1 (docs/decisions/0061).
 """
 
 Native = Callable[..., V]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +91,15 @@ def lay_out(module: ModuleOp, num_warps: int, dots: DotPlanner) -> ModuleOp:
 def plan_layouts(function: FuncOp, num_warps: int, dots: DotPlanner) -> Plan:
     """Decide in which layouts the tiles of a function are made; arguments as for `lay_out`."""
     settled: set[SSAValue] = set()
+    shared: set[Moved] = set()
+    dots = functools.cache(dots)  # what they decide is told once
     while True:
-        demands = _Demands(_States(function, num_warps, dots, settled))
+        demands = _Demands(_States(function, num_warps, dots, settled), shared)
         if demands.collect():
-            return demands.plan
+            more = demands.worth_sharing()
+            if not more:
+                return demands.plan
+            shared |= more
         settled |= demands.too_many
 
 
@@ -367,11 +372,19 @@ def _check_terminator(op: Operation) -> None:
 # --- backward -----------------------------------------------------------------------------------------
 
 
-class _Demands:
-    """The forms in which values are needed, collected from the effects of a function backward."""
+Moved = tuple[SSAValue, LinearLayout]  # a tile, and a layout in which it is wanted as well
 
-    def __init__(self, states: _States) -> None:
-        self.states = states
+
+class _Demands:
+    """The forms in which values are needed, collected from the effects of a function backward.
+
+    Args:
+        states: of the tiles.
+        shared: conversions that several tiles are made from: none of these is charged for them.
+    """
+
+    def __init__(self, states: _States, shared: Set[Moved] = frozenset()) -> None:
+        self.states, self.shared = states, shared
         self.plan = Plan(dots=states.dots)
         self.too_many: set[SSAValue] = set()
         self._pending: list[tuple[SSAValue, LinearLayout]] = []
@@ -416,7 +429,7 @@ class _Demands:
     def _cost(self, value: SSAValue, layout: LinearLayout, depth: int) -> float:
         """Cycles, for one warp's share, of having a tile in a layout as well."""
         state = self.states.known[value]
-        if not state.strength or state.layout is None or state.layout == layout:
+        if not state.strength or state.layout is None or state.layout == layout or (value, layout) in self.shared:
             return 0
         return min(conversion_cycles(state.layout, layout, value), self._remake(value, layout, depth))
 
@@ -433,6 +446,38 @@ class _Demands:
             if needed is not None:
                 price += self._cost(operand, needed, depth - 1)
         return price
+
+    def worth_sharing(self) -> set[Moved]:
+        """Conversions of tiles from which others are computed that the plan converts one by one, and more dearly."""
+        users: dict[Moved, dict[Moved, None]] = {}
+        for value, forms in self.plan.derived.items():
+            for form in forms:
+                if isinstance(form, LinearLayout):
+                    for source in self._computed_from(value, form, tuning.REMADE_DEPTH):
+                        users.setdefault(source, {})[value, form] = None
+        return {source for source, moved in users.items() if len(moved) > 1 and self._is_shared(source, moved)}
+
+    def _computed_from(self, value: SSAValue, layout: LinearLayout, depth: int) -> Iterator[Moved]:
+        """Tiles with layouts of their own that a tile is computed from, and the layouts that it wants them in."""
+        op = value.owner
+        if not depth or isinstance(op, Block) or op.regions or not follows_result(op) or not is_removable(op):
+            return
+        if op not in self.states.accesses:
+            for operand, needed in zip(op.operands, operand_layouts(op, layout), strict=True):
+                if needed is not None and self.states.known[operand].strength and self.states.own(operand) != needed:
+                    yield operand, needed
+                    yield from self._computed_from(operand, needed, depth - 1)
+
+    def _is_shared(self, source: Moved, moved: Iterable[Moved]) -> bool:
+        """Whether to convert one tile and compute others from it is cheaper than to convert each of them."""
+        if source in self.shared:
+            return False
+        others = _Demands(self.states, self.shared | {source})
+        saved = 0.0
+        for value, layout in moved:
+            now = conversion_cycles(self.states.own(value), layout, value)
+            saved += max(0.0, now - others._remake(value, layout, tuning.REMADE_DEPTH))
+        return saved > conversion_cycles(self.states.own(source[0]), source[1], source[0])
 
     def _produce(self, value: SSAValue, layout: LinearLayout) -> None:
         """Demand what the definition of a tile needs to give it in a layout."""

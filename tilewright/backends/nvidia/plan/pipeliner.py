@@ -110,9 +110,14 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
     barrier = make_barrier(function, room.plan, blocks) if blocks else None
     computed = _computed_operands(loop, prefetches)
     taken = _taken(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
-    more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
-    fits = taken + more <= arch.shared_limit and (_alone(arch, taken) or not _alone(arch, taken + more))
-    _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
+    size = sum(memdesc_bytes(op.result.type) for op in computed)
+    numbers = [n for n in (room.plan, 2) if _has_room(arch, taken, taken + (n - 1) * size)]
+    _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if numbers else [], *numbers[:1]).run()
+
+
+def _has_room(arch: Arch, before: int, after: int) -> bool:
+    """Whether a block may take more bytes of shared memory, and shares its multiprocessor if it did before."""
+    return after <= arch.shared_limit and (_alone(arch, before) or not _alone(arch, after))
 
 
 def _alone(arch: Arch, shared_bytes: int) -> bool:
@@ -188,6 +193,7 @@ class _Pipeliner:
         decisions: of the compilation.
         barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
         computed: buffers of operands that a trip computes, for each of which there is room for a ring.
+        numbers: of buffers that each of those rings has.
     """
 
     def __init__(
@@ -198,7 +204,9 @@ class _Pipeliner:
         decisions: Decisions,
         barrier: SSAValue | None = None,
         computed: Sequence[LocalAllocOp] = (),
+        numbers: int = 0,
     ) -> None:
+        self.numbers = numbers
         self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
         self.decisions, self.computed = decisions, computed
         self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
@@ -213,24 +221,24 @@ class _Pipeliner:
         """Replace the loop."""
         outside = Builder(self.loop)
         asynchronous = self._asynchronous()
-        rings = [outside.make(LocalAllocOp, [], self._ring_type(p.ring)) for p in self.prefetches]
+        rings = [outside.make(LocalAllocOp, [], _ring_type(p.ring, self.stages)) for p in self.prefetches]
         if self.barrier is not None:
             outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
-        index = self._carry(first, outside)
-        self._wait_for_copies(rings, index)
+        index = self._carry(first, outside, self.stages)
+        stored = self._product_of_stored()
+        self._wait_for_copies(rings, index, fenced=stored is not None)
         stages = self._read(rings, index)
-        if asynchronous:
-            self._store_in_rings(index)
-        place = self._start_products(asynchronous) or max(stages, key=lambda op: list(self.body.ops).index(op))
-        self._copy_ahead(place, rings, index, reach)
+        place = self._start_products(asynchronous)
+        if stored is not None and not asynchronous:
+            self._start_products([stored], pendings=0)
+            place = stored  # copies are started while it runs
+        self._copy_ahead(place or max(stages, key=list(self.body.ops).index), rings, index, reach)
+        if asynchronous and self.computed:
+            same = self.numbers == self.stages
+            self._store_in_rings(index if same else self._carry([], Builder(self.loop), self.numbers))
         self._finish(asynchronous)
-
-    def _ring_type(self, buffer: Attribute) -> MemDescType:
-        """As many buffers of a type as the loop has stages."""
-        assert isinstance(buffer, MemDescType)
-        return memdesc_type((self.stages, *memdesc_shape(buffer)), element_type(buffer.tile), layout_of(buffer))
 
     # -- copies ------------------------------------------------------------------------------------------
 
@@ -319,8 +327,8 @@ class _Pipeliner:
 
     # -- the body ----------------------------------------------------------------------------------------
 
-    def _carry(self, first: Sequence[SSAValue], outside: Builder) -> SSAValue:
-        """Make the loop carry what the copies need, and the number of the buffer to read, which is returned."""
+    def _carry(self, first: Sequence[SSAValue], outside: Builder, count: int) -> SSAValue:
+        """Make the loop carry some values, and the number of a buffer in rings of `count`, which is returned."""
         old, end = self.loop, self.body.last_op
         assert end is not None
         extra = [*first, outside.number(0)]
@@ -328,7 +336,7 @@ class _Pipeliner:
         index = arguments[-1]
         b = Builder(end)
         following = b.binary(AddIOp, index, b.number(1))
-        wraps = b.compare("eq", following, b.number(self.stages))
+        wraps = b.compare("eq", following, b.number(count))
         wrapped = b.make(SelectOp, [wraps, b.number(0), following], i32)
         # The ahead values are yielded as they are until the copies are written.
         end.operands = [*end.operands, *arguments[:-1], wrapped]
@@ -346,7 +354,8 @@ class _Pipeliner:
         self.loop = made
         return index
 
-    def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue) -> None:
+    def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue, *, fenced: bool) -> None:
+        """At the head of a trip; `fenced` says that a fence follows before products read what was copied."""
         first = self.body.first_op
         assert first is not None
         b = Builder(first)
@@ -357,7 +366,7 @@ class _Pipeliner:
         if self.by_threads:
             b.effect(AsyncWaitOp, num=self.ahead - 1)
         copied = [p.alloc.result for p in self.prefetches if p.alloc is not None and not p.is_block]
-        if any(map(feeds_wgmma, copied)):
+        if not fenced and any(map(feeds_wgmma, copied)):
             # cp.async writes through the generic proxy (PTX ISA, wgmma, "Async Proxy").
             b.effect(FenceAsyncSharedOp)
 
@@ -379,7 +388,7 @@ class _Pipeliner:
     def _store_in_rings(self, index: SSAValue) -> None:
         """Put what a trip computes for its products where those of the trip before do not read."""
         for alloc in self.computed:
-            ring = Builder(self.loop).make(LocalAllocOp, [], self._ring_type(alloc.result.type))
+            ring = Builder(self.loop).make(LocalAllocOp, [], _ring_type(alloc.result.type, self.numbers))
             b = Builder(alloc)
             buffer = b.make(MemDescIndexOp, [ring, index], alloc.result.type)
             b.effect(LocalStoreOp, [alloc.operands[0], buffer])
@@ -425,15 +434,31 @@ class _Pipeliner:
                 return No(f"the buffer of operand {name} is overwritten in the next trip", owner)
         return Yes(dot, "it goes on while the next trip is started")
 
-    def _start_products(self, dots: Sequence[WarpGroupDotOp]) -> Operation | None:
-        """Let products fly on while those of the trip before are waited for; gives the wait."""
+    def _product_of_stored(self) -> WarpGroupDotOp | None:
+        """The product of the loop, if there is one only, that reads what the same trip stores, from shared memory.
+
+        The fence between store and product waits for copies, too: they are better started behind it.
+        """
+        dots = _products(self.loop)
+        stored = [op.result for op in self.body.ops if isinstance(op, LocalAllocOp) and op.src]
+        stored = [buffer for buffer in stored if buffer.owner not in {p.alloc for p in self.prefetches}]
+        if len(dots) != 1 or dots[0].parent_block() is not self.body or dots[0].maxNumImpreciseAcc is not None:
+            return None
+        operands = (dots[0].a, dots[0].b)
+        in_memory = all(isinstance(value.type, MemDescType) for value in operands)
+        wide = bit_width(element_type(dots[0].d.type)) == 32
+        return dots[0] if in_memory and wide and any(value in stored for value in operands) else None
+
+    @staticmethod
+    def _start_products(dots: Sequence[WarpGroupDotOp], pendings: int | None = None) -> Operation | None:
+        """Let products fly on while those of the trip before are waited for, or all but `pendings`; gives the wait."""
         if not dots:
             return None
         following = dots[-1].next_op
         assert following is not None
         for dot in dots:
             dot.properties["isAsync"] = BoolAttr.from_bool(True)
-        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots))
+        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots) if pendings is None else pendings)
 
     def _finish(self, dots: Sequence[WarpGroupDotOp]) -> None:
         """After the loop: no product and no copy is under way any more."""
@@ -448,6 +473,12 @@ class _Pipeliner:
             _wait_for(b, results, 0)
         if self.by_threads:
             b.effect(AsyncWaitOp, num=0)
+
+
+def _ring_type(buffer: Attribute, count: int) -> MemDescType:
+    """So many buffers of a type."""
+    assert isinstance(buffer, MemDescType)
+    return memdesc_type((count, *memdesc_shape(buffer)), element_type(buffer.tile), layout_of(buffer))
 
 
 def _wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:

@@ -1,56 +1,68 @@
-"""Packed B panels kept from one program to the next, as `plan/pack_cache.py` planned them.
+"""Packed operands kept from one program to the next, as `plan/pack_cache.py` planned them.
 
-at the start of a range:  valid = 0
-before the loop:          if not valid or key differs: key = current values; filled = 0
-trip t < slots:           if t >= filled: pack into slot t; filled = t + 1
-trip t >= slots:          pack into the spare slot
+at the start of a range:   nothing is known
+before the loop, or dot:   entry = the one whose key is the current one, else one that is given that key, empty
+trip t < span:             if t >= filled: pack into slot t of the entry; filled = t + 1
+trip t >= span:            pack into the spare slot
+
+Entries have as many slots, `span`, as the longest loop so far had trips. When all are taken, the next key takes the
+place of one of them: always of the same, if none was found again since, so that keys that never come again stay in few
+caches' lines and leave the others alone.
 """
 
 from __future__ import annotations
 
-from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.plan.pack_cache import PackCache
-from tilewright.backends.llvm.types import I1, I64, V, const
+from collections.abc import Callable
+
+from tilewright.backends.cpu.emit.context import FunctionLowering, KeptEntry
+from tilewright.backends.cpu.plan.pack_cache import HEAD_WORDS, PackCache
+from tilewright.backends.llvm.module import Function, Module
+from tilewright.backends.llvm.types import I1, I64, PTR, V, const
+
+_SPAN, _USED, _LAST, _FOUND = range(HEAD_WORDS)  # words of the state; then of each entry: filled, key
 
 
 def begin_range(low: FunctionLowering, cache: PackCache) -> None:
     """Nothing is packed yet."""
-    low.f.store(const(I64, 0), _state(low, cache, 0))
+    for word in range(HEAD_WORDS):
+        low.f.store(const(I64, 0), low.f.gep(low.ev.arena, cache.state.offset + 8 * word))
 
 
-def enter_loop(low: FunctionLowering, cache: PackCache) -> None:
-    """Before the loop: keep what was packed if it is the same."""
+def enter(low: FunctionLowering, cache: PackCache, trips: V) -> None:
+    """Before the loop, or the product without one: find what was packed for the current key."""
     f, ev = low.f, low.ev
-    same: V = f.icmp("ne", f.load(I64, _state(low, cache, 0)), 0)
+    count = len(cache.keys)
+    keys = f.alloca(I64, max(1, count), align=8)
     for number, key in enumerate(cache.keys):
-        value = _word(low, ev.scalar(key))
-        place = _state(low, cache, 2 + number)
-        same = f.and_(same, f.icmp("eq", f.load(I64, place), value))
-        f.store(value, place)
-    filled = _state(low, cache, 1)
-    f.store(f.select(same, f.load(I64, filled), const(I64, 0)), filled)
-    f.store(const(I64, 1), _state(low, cache, 0))
+        f.store(_word(low, ev.scalar(key)), f.gep(keys, 8 * number))
+    state = f.gep(ev.arena, cache.state.offset)
+    place = f.call(_finder(f.module, cache), I64, (state, keys, trips))
+    span = f.load(I64, f.gep(state, 8 * _SPAN))
+    panels = f.gep(ev.arena, cache.panels.offset)
+    first = f.gep(panels, f.mul(f.mul(place, span), cache.slot_bytes))
+    low.kept[cache] = KeptEntry(first, span, f.gep(state, _entry(f, place, count)))
 
 
 def slot(low: FunctionLowering, cache: PackCache, trip: V) -> tuple[V, V]:
     """Address of the slot of a trip, and whether it must be packed; then call `packed`."""
-    f = low.f
-    inside = f.icmp("ult", trip, cache.slots)
-    number = f.select(inside, trip, const(I64, cache.slots))
-    address = f.gep(f.gep(low.ev.arena, cache.panels.offset), f.mul(number, cache.slot_bytes))
-    known = f.icmp("slt", trip, f.load(I64, _state(low, cache, 1)))
+    f, entry = low.f, low.kept[cache]
+    inside = f.icmp("ult", trip, entry.span)
+    spare = f.gep(low.ev.arena, cache.panels.offset + cache.slots * cache.slot_bytes)
+    address = f.select(inside, f.gep(entry.first, f.mul(trip, cache.slot_bytes)), spare)
+    known = f.icmp("slt", trip, f.load(I64, entry.filled))
     return address, f.not_(f.and_(inside, known))
 
 
 def packed(low: FunctionLowering, cache: PackCache, trip: V) -> None:
     """Note that the slot of a trip has been packed."""
-    f = low.f
-    with f.if_(f.icmp("ult", trip, cache.slots)):
-        f.store(f.add(trip, 1), _state(low, cache, 1))
+    f, entry = low.f, low.kept[cache]
+    with f.if_(f.icmp("ult", trip, entry.span)):
+        f.store(f.add(trip, 1), entry.filled)
 
 
-def _state(low: FunctionLowering, cache: PackCache, word: int) -> V:
-    return low.f.gep(low.ev.arena, cache.state.offset + 8 * word)
+def _entry(f: Function, number: V, keys: int) -> V:
+    """Bytes from the start of the state to an entry."""
+    return f.add(f.mul(number, 8 * (1 + keys)), 8 * HEAD_WORDS)
 
 
 def _word(low: FunctionLowering, value: V) -> V:
@@ -59,3 +71,70 @@ def _word(low: FunctionLowering, value: V) -> V:
     if value.type.is_float:
         value = low.f.cast("bitcast", value, value.type.as_int)
     return low.f.cast("zext" if value.type is I1 else "sext", value, I64)
+
+
+# --- the entry of a key -----------------------------------------------------------------------------------------
+
+
+def _finder(module: Module, cache: PackCache) -> str:
+    """Define (once) the search for an entry; gives its name.
+
+    Parameters of the emitted function: the state, the key, trips of the loop. It gives the number of the entry.
+    """
+    keys, slots, entries = len(cache.keys), cache.slots, cache.entries
+    name = f"dot.kept.{keys}.{entries}.{slots}"
+    if module.has(name):
+        return name
+    f = module.function(name, I64, (PTR, PTR, I64), attrs="nounwind noinline")
+    state, wanted, trips = f.args
+
+    def word(number: int) -> V:
+        return f.gep(state, 8 * number)
+
+    _widen(f, word, trips, slots)
+    used = f.load(I64, word(_USED))
+
+    def differs(values: list[V]) -> V:
+        own = f.gep(state, f.add(_entry(f, values[0], keys), 8))
+        same: V = f.icmp("ult", values[0], used)
+        with f.loop(0, f.select(same, const(I64, keys), const(I64, 0)), init=[same], unroll=False) as loop:
+            pair = [f.load(I64, f.gep(at, loop.index, I64)) for at in (own, wanted)]
+            loop.next(f.and_(loop.values[0], f.icmp("eq", *pair)))
+        return f.and_(f.icmp("ult", values[0], used), f.not_(loop.results[0]))
+
+    (number,) = f.while_([const(I64, 0)], differs, lambda values: [f.add(values[0], 1)])
+
+    def found() -> list[V]:
+        f.store(const(I64, 1), word(_FOUND))
+        return [number]
+
+    def taken() -> list[V]:
+        ways = f.op("udiv", const(I64, slots), f.load(I64, word(_SPAN)))
+        ways = f.intrinsic("umin", ways, const(I64, entries))
+        following = f.add(f.load(I64, word(_LAST)), f.load(I64, word(_FOUND)))
+        again = f.select(f.icmp("ult", following, ways), following, const(I64, 0))
+        free = f.icmp("ult", used, ways)
+        place = f.select(free, used, again)
+        f.store(f.select(free, f.add(used, 1), used), word(_USED))
+        f.store(place, word(_LAST))
+        f.store(const(I64, 0), word(_FOUND))
+        own = f.gep(state, _entry(f, place, keys))
+        f.store(const(I64, 0), own)
+        with f.loop(0, keys, unroll=False) as loop:
+            f.store(f.load(I64, f.gep(wanted, loop.index, I64)), f.gep(f.gep(own, 8), loop.index, I64))
+        return [place]
+
+    (result,) = f.if_else(f.icmp("ult", number, used), found, taken)
+    f.ret(result)
+    return name
+
+
+def _widen(f: Function, word: Callable[[int], V], trips: V, slots: int) -> None:
+    """Make room in all entries for a loop of more trips than any before: they begin anew."""
+    span = f.load(I64, word(_SPAN))
+    wanted = f.intrinsic("smax", trips, const(I64, 1))
+    with f.if_(f.and_(f.icmp("ult", span, wanted), f.icmp("ult", span, slots))):
+        more = f.intrinsic("umax", wanted, f.mul(span, 2))
+        f.store(f.intrinsic("umin", more, const(I64, slots)), word(_SPAN))
+        for number in (_USED, _LAST, _FOUND):
+            f.store(const(I64, 0), word(number))

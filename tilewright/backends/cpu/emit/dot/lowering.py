@@ -18,7 +18,7 @@ from tilewright.backends.cpu.emit.dot.thin import emit_thin
 from tilewright.backends.cpu.emit.dot.trips import each_trip
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
-from tilewright.backends.cpu.plan.dot_step import DotDetail, dot_plan
+from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
@@ -123,7 +123,7 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
     thin = _thin_order(plan, a, b)
     if thin is None:
-        _packed(low, plan, detail, a, b, acc, acc_stride, trips, capacity)
+        _Packed(low, plan, detail, a, b, trips, capacity).emit(acc, acc_stride)
         return
 
     def in_place() -> None:
@@ -132,7 +132,8 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
         f.call(emit_thin(f.module, plan, thin), VOID, args)
 
     whole = f.and_(a.whole, b.whole)
-    f.if_else(whole, in_place, lambda: _packed(low, plan, detail, a, b, acc, acc_stride, trips, capacity))
+    packed = lambda: _Packed(low, plan, detail, a, b, trips, capacity).emit(acc, acc_stride)  # noqa: E731
+    f.if_else(whole, in_place, packed)
 
 
 def _thin_order(plan: DotPlan, a: _Source, b: _Source) -> Order | None:
@@ -156,63 +157,75 @@ def _words(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, 
     return f.intrinsic("smin", words, f.mul(blocks, block))
 
 
-def _packed(
-    low: FunctionLowering,
-    plan: DotPlan,
-    detail: DotDetail,
-    a: _Source,
-    b: _Source,
-    acc: V,
-    acc_stride: int,
-    trips: V,
-    capacity: int,
-) -> None:
-    """The product of operands of which B, at least, is packed."""
-    f, ev = low.f, low.ev
-    steps = plan.steps(plan.k)
-    all_words = f.mul(trips, steps)
-    words = _words(low, plan, detail, a, b, all_words)
-    # Kept columns serve programs whose rows may have more of K.
-    b_words = words if detail.cache is None else all_words
-    panel, plane_b = plan.b_panel_bytes(capacity), plan.b_plane_bytes(capacity)
+class _Packed:
+    """A product of operands of which B, at least, is packed.
 
-    def pack_whole(name: Literal["a", "b"], target: V, stride: int, plane: int) -> None:
+    Args:
+        low: where to emit.
+        plan, detail: of the product.
+        a, b: its operands.
+        trips: that it joins.
+        capacity: elements of K for which packed operands have room.
+    """
+
+    def __init__(
+        self, low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, b: _Source, trips: V, capacity: int
+    ) -> None:
+        self.low, self.plan, self.detail, self.capacity = low, plan, detail, capacity
+        self.sources = {"a": a, "b": b}
+        self.steps = plan.steps(plan.k)
+        self.all_words = low.f.mul(trips, self.steps)
+        self.words = _words(low, plan, detail, a, b, self.all_words)
+
+    def emit(self, acc: V, acc_stride: int) -> None:
+        """Pack what has to be packed, and multiply."""
+        f, plan = self.low.f, self.plan
+        panel, plane_b = plan.b_panel_bytes(self.capacity), plan.b_plane_bytes(self.capacity)
+        packed_b = self._place("b", panel, plane_b)
+
+        def multiply(address: V, stride: V | int, planes: int) -> None:
+            dot(
+                f, plan, acc, acc_stride, address, stride, packed_b, panel, self.words, self.detail.fresh,
+                a_plane_bytes=planes, b_plane_bytes=plane_b,
+            )  # fmt: skip
+
+        def packed() -> None:
+            row, plane = plan.a_row_bytes(self.capacity), plan.a_plane_bytes(self.capacity)
+            multiply(self._place("a", row, plane), row, plane)
+
+        if not a_in_place(plan, self.detail.a):
+            packed()
+            return
+        a = self.sources["a"]
+        exists = f.and_(a.rows_whole, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
+        f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
+
+    def _place(self, name: Literal["a", "b"], stride: int, plane: int) -> V:
+        """Address of a packed operand; one that is kept is packed only if it is not there."""
+        low, cache = self.low, self.detail.kept.get(name)
+        if cache is None:
+            target = low.f.gep(low.ev.arena, self.detail.packed[name].offset)
+            self._pack(name, target, stride, plane)
+            return target
+        trip = low.trips.get(cache.place)
+        if trip is None:
+            trip = const(I64, 0)
+            kept.enter(low, cache, const(I64, 1))
+        target, missing = kept.slot(low, cache, trip)
+        with low.f.if_(missing):
+            self._pack(name, target, stride, plane)
+            kept.packed(low, cache, trip)
+        return target
+
+    def _pack(self, name: Literal["a", "b"], target: V, stride: int, plane: int) -> None:
         """All words of an operand: at once, or trip by trip if each trip's have to be computed first."""
-        source, operand, dims = (a, detail.a, (0, 1)) if name == "a" else (b, detail.b, (1, 0))
+        low, detail, source = self.low, self.detail, self.sources[name]
+        operand, dims = (detail.a, (0, 1)) if name == "a" else (detail.b, (1, 0))
         order, strides, valid = source.along(*dims)
-        args = (f, plan, name, order, target, stride, source.address, strides, valid)
+        args = (low.f, self.plan, name, order, target, stride, source.address, strides, valid)
         if isinstance(operand, ScratchOperand) and operand.fill is not None and detail.joined is not None:
             with each_trip(low, low.joined[detail.joined.loop], operand.fill) as trip:
-                pack(*args, steps, first=f.mul(trip, steps), plane_bytes=plane)
+                pack(*args, self.steps, first=low.f.mul(trip, self.steps), plane_bytes=plane)
         else:
-            pack(*args, words if name == "a" else b_words, plane_bytes=plane)
-
-    if detail.cache is None:
-        packed_b = f.gep(ev.arena, detail.packed["b"].offset)
-        pack_whole("b", packed_b, panel, plane_b)
-    else:
-        trip = low.trips[detail.cache.loop]
-        packed_b, missing = kept.slot(low, detail.cache, trip)
-        with f.if_(missing):
-            pack_whole("b", packed_b, panel, plane_b)
-            kept.packed(low, detail.cache, trip)
-
-    def multiply(address: V, stride: V | int, planes: int) -> None:
-        dot(
-            f, plan, acc, acc_stride, address, stride, packed_b, panel, words, detail.fresh,
-            a_plane_bytes=planes, b_plane_bytes=plane_b,
-        )  # fmt: skip
-
-    def packed() -> None:
-        buffer = f.gep(ev.arena, detail.packed["a"].offset)
-        row, plane = plan.a_row_bytes(capacity), plan.a_plane_bytes(capacity)
-        pack_whole("a", buffer, row, plane)
-        multiply(buffer, row, plane)
-
-    computed = isinstance(detail.a, ScratchOperand) and detail.a.fill is not None
-    in_place = plan.a_in_place and a.unit[1] and plan.k == plan.padded_k(plan.k) and not computed
-    if in_place:
-        exists = f.and_(a.rows_whole, f.icmp("sge", a.valid[1], f.mul(words, plan.unit)))
-        f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
-    else:
-        packed()
+            # What is kept serves programs whose other operand may have more of K.
+            pack(*args, self.all_words if name in detail.kept else self.words, plane_bytes=plane)

@@ -1,0 +1,73 @@
+"""Packed operands kept for several keys: places that come again in any order, loops of different lengths, few entries."""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tests.backends.cpu.harness import Compiled
+from tests.backends.nvidia.laying import built_ir
+from tilewright.backends.cpu import tuning
+
+M, N, K = 96, 160, 128
+
+
+@tilewright.jit
+def at_places(a, b, c, rows, columns, ends, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Each program has a place by tables, and K ends where a table says."""
+    pid = tl.program_id(0)
+    m, n = tl.load(rows + pid) * BM + tl.arange(0, BM), tl.load(columns + pid) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, tl.load(ends + pid), BK):
+        k = i + tl.arange(0, BK)
+        x = tl.load(a + m[:, None] * 128 + k[None, :])
+        acc = tl.dot(tl.maximum(x, 0.0), tl.load(b + k[:, None] * 160 + n[None, :]), acc)
+    at = c + pid * BM * BN + tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
+    tl.store(at, acc)
+
+
+@tilewright.jit
+def in_pieces(a, b, c, rows, columns, ends, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Loops around the product, a product in a branch, and products in no loop."""
+    pid = tl.program_id(0)
+    m, n = tl.load(rows + pid) * BM + tl.arange(0, BM), tl.load(columns + pid) * BN + tl.arange(0, BN)
+    k, end = tl.arange(0, BK), tl.load(ends + pid)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for o in range(0, end, 2 * BK):
+        for i in range(o, o + 2 * BK, BK):
+            if i < end:
+                x = tl.load(a + (i + k)[:, None] + m[None, :] * 128)
+                acc = tl.dot(tl.maximum(x.T, 0.0), tl.load(b + (i + k)[:, None] * 160 + n[None, :]), acc)
+    tl.store(c + pid * BM * BN + tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :], acc)
+
+
+@pytest.mark.parametrize("kernel", [at_places, in_pieces], ids=lambda kernel: kernel.fn.__name__)
+@pytest.mark.parametrize(("entries", "room"), [(16, 3 << 20), (2, 3 << 20), (16, 24 << 10)])
+def test_what_is_kept_is_that_of_its_place(kernel: Any, entries: int, room: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tuning, "KEPT_KEYS", entries)
+    monkeypatch.setattr(tuning, "KEPT_BYTES", room)
+    rng = np.random.default_rng(entries)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((M, K), (K, N)))
+    count = 60
+    rows, columns = rng.integers(0, M // 32, count, np.int32), rng.integers(0, N // 32, count, np.int32)
+    ends = np.minimum(rng.integers(-1, 9, count, np.int32) * 16 + np.arange(count, dtype=np.int32) // 8 * 16, K)
+    got = np.zeros((count, 32, 32), np.float32)
+    types = dict.fromkeys("abc", "*fp32") | dict.fromkeys(("rows", "columns", "ends"), "*i32")
+    module = built_ir(kernel, types, BM=32, BN=32, BK=16)
+    compiled = Compiled(module)
+    assert "dot.kept." in compiled.program.llvm
+    for _ in range(2):  # the second launch must not use what the first one packed
+        compiled((count,), a, b, got, rows, columns, ends)
+        a += 1
+        b -= 1
+    a, b = a - 1, b + 1
+    for number in range(count):
+        m, n, end = 32 * rows[number], 32 * columns[number], max(0, ends[number])
+        want = np.maximum(a[m : m + 32, :end], 0) @ b[:end, n : n + 32]
+        np.testing.assert_array_equal(got[number], want)

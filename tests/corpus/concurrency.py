@@ -1,0 +1,208 @@
+"""Programs that meet, and odd ways: locks, tickets, split products, persistent loops, clusters, loops left early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import tilewright as tw
+import tilewright.language as tl
+from tests.corpus.case import New, Pairs, case
+from tilewright.tools.tensor_descriptor import TensorDescriptor
+
+
+@tw.jit
+def first_above(x_ptr, where_ptr, sum_ptr, columns, limit, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    if tl.load(x_ptr + row * columns) < 0:
+        tl.store(where_ptr + row, -1)
+        return
+    total = 0.0
+    found = columns
+    for start in range(0, columns, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * columns + at, mask=at < columns, other=0.0)
+        total += tl.sum(x, axis=0)
+        above = tl.min(tl.where(x > limit, at, columns), axis=0)
+        if above < columns:
+            found = above
+            break
+    tl.store(where_ptr + row, found)
+    tl.store(sum_ptr + row, total)
+
+
+@case({"rows": 9, "columns": 70}, {"rows": 4096, "columns": 5000}, tolerance=1e-4)
+def search_until_found(new: New, rows: int, columns: int) -> Pairs:
+    """Rows that are given up at once, and loops left in the middle."""
+    x = new.uniform(rows, columns, high=0.99)
+    x[torch.arange(rows), new.integers(columns, rows).cpu()] = 2.0
+    x[1, 0], x[2] = -1.0, 0.5
+    where, sums = new.zeros(rows, dtype=torch.int32), new.zeros(rows)
+    block = 16 if columns < 100 else 512
+    first_above[(rows,)](x, where, sums, columns, 1.0, BLOCK=block)
+    want = (x > 1.0).int().argmax(1)
+    want[~(x > 1.0).any(1)] = columns
+    read = ((want // block + 1) * block).clamp(max=columns)
+    counted = torch.arange(columns, device=x.device)[None, :] < read[:, None]
+    total = (x.double() * counted).sum(1)
+    refused = x[:, 0] < 0
+    return [(where, torch.where(refused, -1, want)), (sums, torch.where(refused, 0.0, total))]
+
+
+@tw.jit
+def add_by_key(key_ptr, value_ptr, count_ptr, sum_ptr, ticket_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    key = tl.load(key_ptr + at, mask=inside, other=0)
+    tl.atomic_add(sum_ptr + key, tl.load(value_ptr + at, mask=inside), mask=inside)
+    ticket = tl.atomic_add(count_ptr + key, 1, mask=inside, sem="relaxed")
+    tl.store(ticket_ptr + at, ticket, mask=inside)
+
+
+@case({"n": 300, "keys": 5}, {"n": 1_000_003, "keys": 17}, tolerance=1e-5)
+def tickets_of_few_keys(new: New, n: int, keys: int) -> Pairs:
+    """Many lanes add to one address; each gets a number of its own."""
+    key, value = new.integers(keys, n), new.integers(9, n, low=-8).float()
+    counts, sums, tickets = new.zeros(keys, dtype=torch.int32), new.zeros(keys), new.empty(n, dtype=torch.int32)
+    add_by_key[(tw.cdiv(n, 128),)](key, value, counts, sums, tickets, n, BLOCK=128)
+    places = key * (n + 1) + tickets
+    starts = [torch.arange(int(c)) + k * (n + 1) for k, c in enumerate(torch.bincount(key, minlength=keys))]
+    return [
+        (counts, torch.bincount(key, minlength=keys)),
+        (sums, torch.zeros(keys, device=key.device).index_add_(0, key, value)),
+        (places.sort().values, torch.cat(starts).to(key.device)),
+    ]
+
+
+@tw.jit
+def add_rows(row_ptr, x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    inside = at < columns
+    x = tl.load(x_ptr + tl.program_id(0) * columns + at, mask=inside)
+    tl.atomic_add(out_ptr + tl.load(row_ptr + tl.program_id(0)) * columns + at, x, mask=inside)
+
+
+@case({"rows": 11, "columns": 37, "into": 3}, {"rows": 5000, "columns": 1001, "into": 400}, tolerance=0)
+def scattered_rows_of_small_floats(new: New, rows: int, columns: int, into: int) -> Pairs:
+    """Sums in f16 and bf16 at addresses of odd alignment; whole numbers, so that no order rounds."""
+    pairs = []
+    row = new.integers(into, rows)
+    for dtype in (torch.float16, torch.bfloat16):
+        x = new.integers(3, rows, columns, low=-2).to(dtype)
+        out = new.zeros(into, columns, dtype=dtype)
+        add_rows[(rows,)](row, x, out, columns, BLOCK=tw.next_power_of_2(columns))
+        pairs.append((out, torch.zeros(into, columns, device=x.device).index_add_(0, row, x.float()).to(dtype)))
+    return pairs
+
+
+@tw.jit
+def merge_under_lock(x_ptr, lock_ptr, state_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=-float("inf"))
+    high = tl.max(x, axis=0)
+    total = tl.sum(tl.exp(x - high), axis=0)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    old_high, old_total = tl.load(state_ptr), tl.load(state_ptr + 1)
+    new_high = tl.maximum(high, old_high)
+    tl.store(state_ptr, new_high)
+    tl.store(state_ptr + 1, total * tl.exp(high - new_high) + old_total * tl.exp(old_high - new_high))
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+@case({"n": 1000}, {"n": 300_001})
+def log_sum_exp_under_a_lock(new: New, n: int) -> Pairs:
+    """Two numbers that belong together, merged by one program at a time."""
+    x, lock = new.normal(n), new.zeros(1, dtype=torch.int32)
+    state = torch.tensor([-1e30, 0.0], device=x.device)
+    merge_under_lock[(tw.cdiv(n, 256),)](x, lock, state, n, BLOCK=256)
+    return [(state[0] + state[1].log(), x.double().logsumexp(0)), (lock, torch.zeros_like(lock))]
+
+
+@tw.jit
+def part_of_product(
+    a_ptr, b_ptr, c_ptr, part_ptr, arrived_ptr, M, N, K, PARTS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr
+):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.program_id(2)
+    sum = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(part * STEP, K, PARTS * STEP):
+        k = start + tl.arange(0, STEP)
+        a = tl.load(a_ptr + row[:, None] * K + k[None, :], mask=(row[:, None] < M) & (k[None, :] < K), other=0.0)
+        b = tl.load(b_ptr + k[:, None] * N + column[None, :], mask=(k[:, None] < K) & (column[None, :] < N), other=0.0)
+        sum = tl.dot(a, b, sum)
+    inside = (row[:, None] < M) & (column[None, :] < N)
+    places = row[:, None] * N + column[None, :]
+    tl.store(part_ptr + part * M * N + places, sum, mask=inside)
+    tl.debug_barrier()
+    tile = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    if tl.atomic_add(arrived_ptr + tile, 1, sem="acq_rel") == PARTS - 1:
+        total = tl.zeros((BLOCK, BLOCK), tl.float32)
+        for other in range(PARTS):
+            total += tl.load(part_ptr + other * M * N + places, mask=inside, other=0.0, cache_modifier=".cg")
+        tl.store(c_ptr + places, total, mask=inside)
+
+
+@case({"m": 20, "n": 33, "k": 100}, {"m": 1000, "n": 1030, "k": 4100}, tolerance=2e-3)
+def product_split_along_k(new: New, m: int, n: int, k: int) -> Pairs:
+    """Whoever comes last adds up what the others left: stores that an atomic publishes."""
+    a, b = new.normal(m, k, dtype=torch.float16), new.normal(k, n, dtype=torch.float16)
+    block = 16 if m < 100 else 64
+    grid = (tw.cdiv(m, block), tw.cdiv(n, block), 3)
+    c, parts, arrived = new.empty(m, n), new.empty(3, m, n), new.zeros(grid[0] * grid[1], dtype=torch.int32)
+    part_of_product[grid](a, b, c, parts, arrived, m, n, k, PARTS=3, BLOCK=block, STEP=32)
+    return [(c, a.double() @ b.double()), (arrived, torch.full_like(arrived, 3))]
+
+
+@tw.jit
+def product_of_many_tiles(a, b, c, tiles, columns, steps, STAGES: tl.constexpr):
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        y, x = tile // columns * a.block_shape[0], tile % columns * b.block_shape[1]
+        sum = tl.zeros((a.block_shape[0], b.block_shape[1]), tl.float32)
+        for k in tl.range(steps, num_stages=STAGES):
+            at = k * a.block_shape[1]
+            sum = tl.dot(a.load([y, at]), b.load([at, x]), sum)
+        c.store([y, x], sum.to(c.dtype))
+
+
+@case({"m": 72, "n": 72, "k": 64}, {"m": 2000, "n": 1000, "k": 264}, tolerance=2e-3)
+def persistent_product(new: New, m: int, n: int, k: int) -> Pairs:
+    """A ring of buffers that is filled again for the next tile, and more stages than steps."""
+    a, b = new.normal(m, k, dtype=torch.float16), new.normal(k, n, dtype=torch.float16)
+    pairs: list[Any] = []
+    for programs, stages in ((3, 3), (2, 4)):
+        c = new.zeros(m, n, dtype=torch.float16)
+        blocks = [TensorDescriptor.from_tensor(t, list(s)) for t, s in ((a, (64, 32)), (b, (32, 64)), (c, (64, 64)))]
+        tiles = tw.cdiv(m, 64) * tw.cdiv(n, 64)
+        product_of_many_tiles[(programs,)](*blocks, tiles, tw.cdiv(n, 64), tw.cdiv(k, 32), STAGES=stages)
+        pairs.append((c, a.double() @ b.double()))
+    return pairs
+
+
+@tw.jit
+def scores_of_rows(x_ptr, w_ptr, out_ptr, columns, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    row, at = tl.program_id(0) * 16 + tl.arange(0, 16), tl.arange(0, BLOCK)
+    inside = (at < columns)[None, :]
+    x = tl.load(x_ptr + row[:, None] * columns + at[None, :], mask=inside, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=1)[:, None])
+    p = e / tl.sum(e, axis=1)[:, None]
+    w = tl.load(w_ptr + at[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :], mask=(at < columns)[:, None], other=0.0)
+    y = tl.dot(p.to(w.dtype), w)
+    tl.store(out_ptr + row[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :], tl.cumsum(y, axis=1))
+
+
+@case({"columns": 50, "groups": 1}, {"columns": 500, "groups": 200}, tolerance=2e-3)
+def rows_with_options_of_clusters(new: New, columns: int, groups: int) -> Pairs:
+    """Reductions, a product and a scan with `num_ctas`, and with many and few warps."""
+    x, w = new.normal(16 * groups, columns), new.normal(columns, 32, dtype=torch.float16)
+    pairs: list[Any] = []
+    for warps, ctas in ((4, 2), (8, 1), (1, 4)):
+        out = new.empty(16 * groups, 32)
+        scores_of_rows[(groups,)](
+            x, w, out, columns, BLOCK=tw.next_power_of_2(columns), WIDTH=32, num_warps=warps, num_ctas=ctas
+        )
+        pairs.append((out, (x.double().softmax(1) @ w.double()).cumsum(1)))
+    return pairs

@@ -1,0 +1,115 @@
+"""Mistakes that newcomers make, each with the words that put it right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tilewright.base.errors import TilewrightError
+
+
+@tilewright.jit
+def indexes_a_pointer(p):
+    tl.store(p, p[0])
+
+
+@tilewright.jit
+def names_a_type(p):
+    tl.store(p, tl.load(p).to("float16"))
+
+
+@tilewright.jit
+def prints_two_texts(p):
+    print("a", tl.load(p), "b", tl.load(p))
+
+
+@tilewright.jit
+def stores_a_pointer(p, q):
+    tl.store(p, q)
+
+
+@tilewright.jit
+def negates_a_number(p):
+    if not tl.load(p).to(tl.int32):
+        tl.store(p, 1.0)
+
+
+@tilewright.jit
+def prints_no_text(p):
+    print(tl.load(p))
+
+
+@tilewright.jit
+def flips_what_is_not_there(p):
+    tl.store(p + tl.arange(0, 4), tl.flip(tl.load(p + tl.arange(0, 4)), 1))
+
+
+@tilewright.jit
+def changes_a_pointer(p, q):
+    for _ in range(tl.program_id(0)):
+        p = q.to(tl.pointer_type(tl.int32))
+    tl.store(p, 1)
+
+
+@tilewright.jit
+def adds_a_number_in_an_array(p, n):
+    tl.store(p + tl.arange(0, 4), 1.0, mask=tl.arange(0, 4) < n)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (indexes_a_pointer, "hint: write tl.load(pointer + index)"),
+        (names_a_type, "not 'float16'\nhint: write tl.float16"),
+        (prints_two_texts, "hint: print once for each text"),
+        (negates_a_number, "hint: compare it with zero: x != 0, or x == 0 for `not x`"),
+        (prints_no_text, 'hint: write a text ahead of the value: print("x", x)'),
+        (flips_what_is_not_there, "flip needs a dimension that the tile has"),
+        (changes_a_pointer, "or use another name for the new value"),
+        (adds_a_number_in_an_array, "write tl.load(pointer), or pass x.item() instead of x"),
+        (stores_a_pointer, "for the number that it points to write tl.load(pointer)"),
+    ],
+)
+def test_the_hint_says_what_to_write(kernel, said) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        kernel[(1,)](*[np.zeros(4, np.float32)] * len(kernel.params))
+    assert said in str(caught.value)
+
+
+def test_calls_from_python_are_typed() -> None:
+    for call in (lambda: indexes_a_pointer(1), lambda: tl.exp(1.0), lambda: list(tl.range(3))):
+        with pytest.raises(TilewrightError, match="outside of the scope|only inside|only be used in") as caught:
+            call()
+        assert isinstance(caught.value, RuntimeError)
+    with pytest.raises(TilewrightError, match="does not fit 64 bits") as caught:
+        stores_a_pointer[(1,)](np.zeros(4, np.float32), 1 << 70)
+    assert isinstance(caught.value, OverflowError)
+
+
+def test_none_is_asked_for_first() -> None:
+    with pytest.raises(TilewrightError, match="if x is not None"):
+        adds_a_number_in_an_array[(1,)](None, 3)
+
+
+def test_an_unknown_keyword_is_named_beside_a_missing_argument() -> None:
+    with pytest.raises(TilewrightError, match="missing argument `n`; `N` is no parameter"):
+        adds_a_number_in_an_array[(1,)](np.zeros(4, np.float32), N=3)
+
+
+@tilewright.jit
+def sized(p, BLOCK: tl.constexpr):
+    tl.store(p + tl.arange(0, BLOCK), 1.0)
+
+
+def test_wrappers_say_what_they_are_given() -> None:
+    with pytest.raises(TilewrightError, match="is no configuration"):
+        tilewright.autotune([{"BLOCK": 4}], key=[])(sized)
+    with pytest.raises(TilewrightError, match="BLOCK is 4, not a function"):
+        tilewright.heuristics({"BLOCK": 4})
+    for configs in ([4], [4, 8]):
+        tuned = tilewright.autotune([tilewright.Config({"BLOCK": size}) for size in configs], key=[])(sized)
+        for keyword in ({"BLOCK": 4}, {"num_warps": 4}):
+            with pytest.raises(TilewrightError, match=f"Conflicting meta-parameters: {next(iter(keyword))}"):
+                tuned[(1,)](np.zeros(8, np.float32), **keyword)

@@ -1,0 +1,171 @@
+"""Tiles that a loop loads for its next trip are loaded where they are used.
+
+    %x = tt.load A(first)
+    for ..: iter_args(%u = %x) {                   for .. {
+      %v = tt.load A(next)                           %u = tt.load A(this trip)
+      %acc = tt.dot %u, ..                 ->        %acc = tt.dot %u, ..
+      yield %v                                       yield
+    }                                              }
+    tt.dot %result, ..                             tt.dot (tt.load A(end)), ..
+
+Loads ahead are meant for machines that wait for each load. A copy of a tile in scratch costs more here, and
+hides from the product that its operands lie side by side in memory. What loads in one trip what the next one uses has,
+in all trips, the addresses of the loads before them: those of the first load are those of the loop's, one trip back.
+A product behind the loop that goes on where it ended is one trip more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.trips import Trip
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
+from tilewright.backends.cpu.plan.placed_loads import first_write, load_at, placed
+from tilewright.backends.cpu.plan.subjects import HANDED_ON
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.walk import walk
+from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
+from tilewright.ops.memory import LoadOp
+from tilewright.passes.counting import Ahead
+from tilewright.passes.dce import eliminate_dead_code, is_removable
+
+
+@dataclass(slots=True)
+class _HandedOn:
+    """A carried tile, by its number among the iter_args, that is what was loaded a trip before.
+
+    Args:
+        number: of the tile.
+        load: in the loop.
+        offset, bounds: one trip before, in the scalars of the loop's trip.
+    """
+
+    number: int
+    load: MemoryOperand
+    offset: Poly
+    bounds: list[list[Poly]]
+
+
+def load_where_used(function: FuncOp, decisions: Decisions) -> bool:
+    """Rewrite all `scf.for` loops of a function, inner ones first; says whether anything changed."""
+    changed = False
+    for loop in reversed([op for op in walk(function) if isinstance(op, ForOp)]):
+        asked: set[int] = set()
+        while found := _found(loop, asked, decisions):  # what was loaded two trips ahead is loaded one ahead then
+            _rewrite(loop, found)
+            changed = True
+    if changed:
+        eliminate_dead_code(function)
+    return changed
+
+
+def _found(loop: ForOp, asked: set[int], decisions: Decisions) -> list[_HandedOn]:
+    """What a loop hands on of loads, by numbers that nobody asked about before."""
+    last, found = loop.body.block.last_op, []
+    assert last is not None
+    for number, value in enumerate(last.operands):
+        load = owner_of(value)
+        mine = isinstance(load, LoadOp) and load.parent is loop.body.block and list(loop.carried[number].uses)
+        if mine and is_tile(value) and number not in asked:
+            asked.add(number)
+            made = decisions.note(HANDED_ON, load, _recognise(loop, number, load))  # type: ignore[arg-type]
+            found += [made] if made is not None else []
+    return found
+
+
+def _recognise(loop: ForOp, number: int, load: LoadOp) -> Answer[_HandedOn]:
+    """How a loop hands on what `load` has read, if its first value has been read in the same way."""
+    first = owner_of(loop.iter_args[number])
+    if loop.unsignedCmp is not None:
+        return No("the loop counts unsigned numbers", loop)
+    if not isinstance(first, LoadOp) or first.parent is not loop.parent:
+        return No("what the first trip gets is not loaded before the loop", first)
+    written = first_write(first, loop)
+    if written is not None:
+        return No("memory may change between the load and its use", written)
+    here, before = placed(load), placed(first)
+    if isinstance(here, No) or isinstance(before, No):
+        return here if isinstance(here, No) else before  # type: ignore[return-value]
+    trip, own, other = Trip(loop), here.plan, before.plan
+    pairs = [(own.offset, other.offset), *zip(own.strides, other.strides, strict=True)]
+    for bounds, others in zip(own.bounds, other.bounds, strict=True):
+        if len(bounds) != len(others):
+            return No("its mask differs from that of the first load", first)
+        pairs += zip(bounds, others, strict=True)
+    earlier = [trip.before(poly) for poly, _ in pairs]
+    known = [poly for poly in earlier if poly is not None]
+    if own.base is not other.base or len(known) < len(pairs):
+        return No("its addresses are not known to grow evenly", load)
+    if any(trip.at_first(poly) != trip.expanded(want) for poly, (_, want) in zip(known, pairs, strict=True)):
+        return No("the first load is not what the loop would have read one trip before", first)
+    of_dims: list[list[Poly]] = []
+    rest = known[3:]
+    for of_dim in own.bounds:
+        of_dims.append(rest[: len(of_dim)])
+        rest = rest[len(of_dim) :]
+    return Yes(_HandedOn(number, own, known[0], of_dims), "loaded where it is used")
+
+
+def _rewrite(loop: ForOp, found: list[_HandedOn]) -> None:
+    start, trip = loop.body.block.first_op, Trip(loop)
+    assert start is not None
+    follower = _follower(loop, [handed.number for handed in found])
+    for handed in found:
+        argument, result = loop.carried[handed.number], loop.results[handed.number]
+        here = load_at(handed.load, handed.offset, handed.bounds, start)
+        argument.replace_all_uses_with(here)
+        if follower is None and list(result.uses):
+            behind = loop.next_op
+            assert behind is not None
+            ends = {loop.induction_var: Poly.atom(_end(loop, behind)), **_results(loop)}
+            polys = [[trip.replaced(bound, ends) for bound in bounds] for bounds in handed.bounds]
+            after = load_at(handed.load, trip.replaced(handed.offset, ends), polys, behind)
+            result.replace_all_uses_with(after)
+    if follower is not None:
+        follower.results[0].replace_all_uses_with(follower.operands[2])
+        ahead = Ahead(loop, loop.lb.type)
+        loop.operands[1] = ahead.apply(AddIOp, _end(loop, loop), loop.step)
+
+
+def _results(loop: ForOp) -> dict[SSAValue, Poly]:
+    return {argument: Poly.atom(result) for argument, result in zip(loop.carried, loop.results, strict=True)}
+
+
+def _end(loop: ForOp, anchor: Operation) -> SSAValue:
+    """What the counter would be after the last trip; in front of `anchor`."""
+    ahead = Ahead(anchor, loop.lb.type)
+    room = ahead.apply(MaxSIOp, ahead.apply(SubIOp, loop.ub, loop.lb), 0)
+    trips = ahead.apply(DivSIOp, ahead.apply(AddIOp, room, ahead.apply(SubIOp, loop.step, 1)), loop.step)
+    return ahead.apply(AddIOp, loop.lb, ahead.apply(MulIOp, trips, loop.step))
+
+
+def _follower(loop: ForOp, numbers: list[int]) -> Operation | None:
+    """The product behind the loop, of tiles that it hands on, that is what one trip more would do."""
+    users = {use.operation for number in numbers for use in loop.results[number].uses}
+    if len(users) != 1:
+        return None
+    (after,) = users
+    body, last = loop.body.block, loop.body.block.last_op
+    assert last is not None
+    if not isinstance(after, DotOp) or after.parent is not loop.parent:
+        return None
+    sums = [n for n, result in enumerate(loop.results) if after.operands[2] is result]
+    inner = owner_of(last.operands[sums[0]]) if sums else None
+    if not isinstance(inner, DotOp) or inner.parent is not body or inner.properties != after.properties:
+        return None
+    handed = dict(zip(loop.carried, loop.results, strict=True))
+    if [handed.get(value) for value in inner.operands] != list(after.operands):
+        return None
+    read = {n for n, result in enumerate(loop.results) if list(result.uses)}
+    alone = read == {*numbers, sums[0]}
+    once = len(list(loop.results[sums[0]].uses)) == 1
+    tiles = {n for n, result in enumerate(loop.results) if is_tile(result)}
+    pure = all(op is last or is_removable(op) for op in body.ops)
+    return after if alone and once and pure and tiles == read else None

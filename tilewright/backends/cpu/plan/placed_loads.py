@@ -1,0 +1,104 @@
+"""Loads of two-dimensional tiles made anew at another place: in another trip of their loop, by another counter.
+
+A load whose addresses are base + i * stride + j * stride, with a mask of upper bounds, is known by these polynomials
+(`dot_operands.MemoryOperand`). The same load elsewhere has others in the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Poly
+from tilewright.backends.cpu.plan.demand import Demands
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, memory_operand
+from tilewright.backends.cpu.plan.steps import memory_bytes
+from tilewright.base import dtypes
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.options import Options
+from tilewright.base.target import NO_TARGET
+from tilewright.frontend.builder import IRBuilder, Position
+from tilewright.ir.effects import may_write
+from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, shape_of
+from tilewright.ir.walk import walk
+from tilewright.ops.builtin import BUILTINS
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.function import CallOp
+from tilewright.ops.functions.operators import add, less_than, logical_and, mul
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.values import tensor
+from tilewright.passes.counting import Ahead
+from tilewright.passes.rewriting import move_before, value_before
+
+
+def placed(load: LoadOp) -> Answer[MemoryOperand]:
+    """The polynomials of a load, if `load_at` can make it elsewhere."""
+    answer = memory_operand(load.results[0], Demands(), AffineAnalysis(lambda value: False))
+    if isinstance(answer, No):
+        return answer
+    found = answer.plan
+    base = found.base.type
+    if found.conditions or not isinstance(base, TilePointerType) or base.pointee != load.results[0].type.element_type:  # type: ignore[attr-defined]
+        return No("a scalar condition is a part of its mask, or its addresses are cast", load)
+    size = memory_bytes(found.elem)
+    polys = [found.offset, *found.strides, *(bound for bounds in found.bounds for bound in bounds)]
+    if any(atom.unsigned for poly in polys for monomial in poly.terms for atom in monomial):
+        return No("its addresses are made of unsigned numbers", load)
+    if any(number % size for poly in (found.offset, *found.strides) for number in poly.terms.values()):
+        return No("its addresses are no multiples of its elements", load)
+    return Yes(found)
+
+
+def load_at(found: MemoryOperand, offset: Poly, bounds: Sequence[Sequence[Poly]], anchor: Operation) -> SSAValue:
+    """The load of a tile with another offset, in bytes, and other bounds, in front of `anchor`."""
+    size, ahead = memory_bytes(found.elem), Ahead(anchor, i64)
+    shape = shape_of(found.load.results[0].type)
+
+    def number(poly: Poly) -> tensor:
+        return tensor(ahead.sum(poly), dtypes.int64)
+
+    start = number(_divided(offset, size))
+    strides = [None if stride == Poly.of(size) else number(_divided(stride, size)) for stride in found.strides]
+    limits = [[number(bound) for bound in of_dim] for of_dim in bounds]
+    b = IRBuilder(NO_TARGET, Options())
+    b.position, b.location = Position(Block()), found.load.location or b.location
+    assert isinstance(found.base.type, TilePointerType)
+    pointers = add.fn(b, tensor(found.base, dtypes.PointerType(dtype_of(found.base.type.pointee))), start)
+    mask: Any = None
+    for dim, extent in enumerate(shape):
+        place = BUILTINS["cast"].fn(b, BUILTINS["arange"].fn(b, 0, extent), dtypes.int64)
+        place = BUILTINS["expand_dims"].fn(b, place, 1 - dim)
+        stride = strides[dim]
+        pointers = add.fn(b, pointers, place if stride is None else mul.fn(b, place, stride))
+        for limit in limits[dim]:
+            inside = less_than.fn(b, place, limit)
+            mask = inside if mask is None else logical_and.fn(b, mask, inside)
+    loaded = BUILTINS["load"].fn(b, pointers, mask, None if mask is None else _zero(found, anchor))
+    for op in list(b.position.block.ops):
+        move_before(op, anchor)
+    return loaded.handle  # type: ignore[no-any-return]
+
+
+def _zero(found: MemoryOperand, anchor: Operation) -> tensor:
+    """What a mask leaves out."""
+    type_ = found.load.results[0].type
+    kind = dtype_of(element_type(type_))
+    zero = ConstantOp.of(0.0 if kind.is_floating() else 0, type_)
+    return tensor(value_before(zero, anchor), dtypes.BlockType(kind, shape_of(type_)))
+
+
+def _divided(poly: Poly, size: int) -> Poly:
+    return Poly({monomial: number // size for monomial, number in poly.terms.items()})
+
+
+def first_write(first: Operation, last: Operation) -> Operation | None:
+    """What may write memory from one operation to a later one of the same block, both with all that they hold."""
+    op: Operation | None = first
+    while op is not None:
+        for inner in walk(op):
+            if isinstance(inner, CallOp) or may_write(inner):
+                return inner
+        op = None if op is last else op.next_op
+    return None
