@@ -40,6 +40,7 @@ format: $(VENV)/.lint ## let ruff rewrite imports and layout
 bench: $(VENV)/.tour ## measure every row of the speed table against torch, and all forms; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH)
 	@$(BIN)/python -m benchmarks.forms
+	@$(BIN)/python -m benchmarks.hl_defaults
 
 docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the code
 	@$(BIN)/python -m tilewright.tools.docgen
@@ -62,6 +63,7 @@ test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its o
 
 test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.user_kernels
+	@TILEWRIGHT_STRESS=1 $(VENV)-inductor/bin/python -m pytest -q -p no:cacheprovider tests/triton_names/test_inductor.py -k workers
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
@@ -78,6 +80,7 @@ sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more un
 bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
 	@$(BIN)/python -m benchmarks.forms --cuda
+	@$(BIN)/python -m benchmarks.hl_defaults --device cuda
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -46,12 +46,13 @@ def _turned(x, cos, sin):
 def rotary_of_halves(new, b, t, hq, d) -> Pairs:
     q, k, angle = new.normal(b, t, hq, d), new.normal(b, t, 2, d), new.uniform(t, d // 2, high=6.0)
     cos, sin = angle.cos(), angle.sin()
-    want = [_turned(q, cos, sin), _turned(k, cos, sin)]
-    before = q.clone()
+    q64, k64 = leaves(q, k)
+    turned = [_turned(q64, cos, sin), _turned(k64, cos, sin)]
     rope_kernel[(b * t,)](q, k, cos, sin, t, HQ=hq, HK=2, D=d, BACK=False)
-    pairs = [(q.clone(), want[0]), (k.clone(), want[1])]
-    rope_kernel[(b * t,)](q, k, cos, sin, t, HQ=hq, HK=2, D=d, BACK=True)
-    return [*pairs, (q, before)]
+    dq, dk = new.normal(b, t, hq, d), new.normal(b, t, 2, d)
+    want = [*gradients(turned[0], dq, q64), *gradients(turned[1], dk, k64)]
+    rope_kernel[(b * t,)](dq, dk, cos, sin, t, HQ=hq, HK=2, D=d, BACK=True)
+    return [*zip((q, k, dq, dk), (*turned, *want), strict=True)]
 
 
 @triton.jit
@@ -69,12 +70,15 @@ def rope_pairs_kernel(x_ptr, y_ptr, f_ptr, rows, T, D: tl.constexpr, BLOCK: tl.c
 
 @case({"n": 11, "t": 4, "d": 8}, {"n": 65536, "t": 1024, "d": 64})
 def rotary_of_neighbours(new, n, t, d) -> Pairs:
-    x, factor = new.normal(n, d), new.normal(t, d)
-    y = torch.empty_like(x)
+    x, factor, dy = new.normal(n, d), new.normal(t, d), new.normal(n, d)
+    y, dx = torch.empty_like(x), torch.empty_like(x)
     rope_pairs_kernel[(triton.cdiv(n, 8),)](x, y, factor, n, t, D=d, BLOCK=8)
-    z = torch.view_as_complex(x.double().view(n, -1, 2))
+    conjugate = (factor.view(t, -1, 2) * torch.tensor([1.0, -1.0], device=x.device)).flatten(1)
+    rope_pairs_kernel[(triton.cdiv(n, 8),)](dy, dx, conjugate, n, t, D=d, BLOCK=8)
+    (x64,) = leaves(x)
     f = torch.view_as_complex(factor.double().view(t, -1, 2))[torch.arange(n, device=x.device) % t]
-    return [(y, torch.view_as_real(z * f).flatten(1))]
+    out = torch.view_as_real(torch.view_as_complex(x64.view(n, -1, 2)) * f).flatten(1)
+    return [(y, out), (dx, *gradients(out, dy, x64))]
 
 
 @triton.jit
@@ -201,7 +205,9 @@ def dropout_repeats_itself(new, n) -> Pairs:
     kept = y != 0
     share = kept.double().mean()
     assert abs(share.item() - 0.75) < 0.08
-    return [(z, y.clone()), (y[kept], x.double()[kept] / 0.75)]
+    dy, dx = new.normal(n), new.empty(n)
+    dropout_kernel[(triton.cdiv(n, 128),)](dy, dx, seed, n, 0.25, BLOCK=128)  # the gradient: what was kept, again
+    return [(z, y.clone()), (y[kept], x.double()[kept] / 0.75), (dx, dy.double() * kept / 0.75)]
 
 
 @triton.jit
@@ -220,7 +226,11 @@ def masked_fill_kernel(x, m, out, value, shape_1, stride_0, stride_1, n, BLOCK: 
 def masked_fill_of_a_transposed_tensor(new, m, n) -> Pairs:
     x, flag, out = new.normal(n, m).T, new.uniform(m, n) > 0.5, new.empty(m, n)
     masked_fill_kernel[(triton.cdiv(m * n, 32),)](x, flag, out, -5.0, n, *x.stride(), m * n, BLOCK=32)
-    return [(out, x.double().masked_fill(flag, -5.0))]
+    dy, dx = new.normal(n, m).T, new.empty(m, n)
+    masked_fill_kernel[(triton.cdiv(m * n, 32),)](dy, flag, dx, 0.0, n, *dy.stride(), m * n, BLOCK=32)
+    (a,) = leaves(x)
+    want = a.masked_fill(flag, -5.0)
+    return [(out, want), (dx, *gradients(want, dy, a))]
 
 
 @triton.jit

@@ -80,13 +80,36 @@ def layer_norm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, M, N, eps,
     tl.store(rstd_ptr + rows, rstd, rows < M)
 
 
+@triton.jit
+def layer_norm_backward_kernel(dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr, N, BN: tl.constexpr):
+    """A row a program; gradients of the weights are summed by atomics."""
+    row, cols = tl.program_id(0), tl.arange(0, BN)
+    mask = cols < N
+    x = tl.load(x_ptr + row * N + cols, mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + row * N + cols, mask, other=0.0).to(tl.float32)
+    rstd = tl.load(rstd_ptr + row)
+    hat = tl.where(mask, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
+    g = dy * tl.load(w_ptr + cols, mask, other=0.0)
+    dx = (g - tl.sum(g) / N - hat * (tl.sum(g * hat) / N)) * rstd
+    tl.store(dx_ptr + row * N + cols, dx.to(dx_ptr.dtype.element_ty), mask)
+    tl.atomic_add(dw_ptr + cols, dy * hat, mask)
+    tl.atomic_add(db_ptr + cols, dy, mask)
+
+
 @case({"m": 9, "n": 50}, {"m": 8192, "n": 1000}, 1e-2)
 def layer_norm_of_bfloat16_in_blocks_of_rows(new, m, n) -> Pairs:
     x, w, b = new.normal(m, n, dtype=torch.bfloat16), new.uniform(n), new.normal(n)
     y, mean, rstd = new.empty(m, n, dtype=torch.bfloat16), new.empty(m), new.empty(m)
     layer_norm_kernel[(triton.cdiv(m, 4),)](x, w, b, y, mean, rstd, m, n, 1e-5, 4, triton.next_power_of_2(n))
-    want = F.layer_norm(x.double(), (n,), w.double(), b.double())
-    return [(y, want), (mean, x.double().mean(1)), (rstd, (x.double().var(1, correction=0) + 1e-5).rsqrt())]
+    dy, dx = new.normal(m, n, dtype=torch.bfloat16), new.empty(m, n, dtype=torch.bfloat16)
+    dw, db = new.zeros(n), new.zeros(n)
+    layer_norm_backward_kernel[(m,)](dy, x, w, mean, rstd, dx, dw, db, n, triton.next_power_of_2(n))
+    x64, w64, b64 = leaves(x, w, b)
+    want = F.layer_norm(x64, (n,), w64, b64)
+    return [
+        (y, want), (mean, x.double().mean(1)), (rstd, (x.double().var(1, correction=0) + 1e-5).rsqrt()),
+        *zip((dx, dw, db), gradients(want, dy, x64, w64, b64), strict=True),
+    ]  # fmt: skip
 
 
 @triton.jit

@@ -398,6 +398,22 @@ def test_offsets_beyond_the_extent_read_zero():
     close(kernel, padded[2:] + padded[:-2], x, block_sizes=[32])
 
 
+@pytest.mark.parametrize("static", [True, False])
+def test_a_moved_tile_reads_nothing_beyond_one_row(static):
+    """A dimension of one element is there for every lane of a tile; for a moved one it is an extent like others."""
+
+    @hl.kernel(static_shapes=static, config=hl.Config(block_sizes=[2, 4]))
+    def kernel(x):
+        out = torch.empty_like(x)
+        for rows, columns in hl.tile(x.shape):
+            out[rows, columns] = x[rows, columns] + x[rows - 1, columns]
+        return out
+
+    x = torch.randn(1, 3)
+    torch.testing.assert_close(kernel(x), x)
+    torch.testing.assert_close(kernel.bind((x,)).run_ref(x, mode=hl.RefMode.TILED), x)
+
+
 def test_gathered_rows():
     @hl.kernel
     def kernel(table, which):

@@ -17,7 +17,7 @@ from tilewright.hl.rows.files import RECIPES
 from tilewright.hl.rows.files import ROWS as TABLE
 
 FILES = (operations_math, operations_nn, operations_rows)
-ROWS, COLUMNS = 7, 21
+ROWS, COLUMNS = 7, 18  # one whole vector and a rest: each form of code that is emitted once more costs time
 OWN = {
     "sym",
     "compare",

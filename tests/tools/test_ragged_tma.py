@@ -7,7 +7,7 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import ArgumentError
-from tilewright.tools.ragged_tma import create_ragged_descriptor, load_ragged, store_ragged
+from tilewright.tools.ragged_tma import atomic_add_ragged, create_ragged_descriptor, load_ragged, store_ragged
 
 torch = pytest.importorskip("torch")
 
@@ -47,6 +47,20 @@ def test_groups_do_not_touch_each_other(interpret, write_only):
     rows = int(offsets[-1])
     assert torch.equal(out[:rows], x[:rows] * 2 + 1)
     assert not out[rows:].any()
+
+
+@tilewright.jit
+def add_to_groups(target, start, length, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    atomic_add_ragged(target, start, length, [0, 0], tl.full((ROWS, COLUMNS), 1.0, tl.float32))
+
+
+@pytest.mark.parametrize("write_only", [False, True])
+def test_sums_stay_in_their_group(write_only):
+    out = torch.zeros(20, 16)
+    target = create_ragged_descriptor(out, [8, 16], write_only=write_only)
+    add_to_groups[(3,)](target, 4, 5, ROWS=8, COLUMNS=16)
+    rows = torch.arange(20)
+    assert torch.equal(out, 3.0 * ((rows >= 4) & (rows < 9)).float()[:, None].expand(20, 16))
 
 
 @pytest.mark.parametrize("interpret", [False, True])

@@ -132,13 +132,26 @@ def store_ragged(TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, data
         batch_offset, batch_size, coords, ragged_dim: as for `load_ragged`.
         data: the block.
     """
+    at = _written_at(TMA, batch_offset, batch_size, coords, ragged_dim)
+    TMA.store(at, reshape(data, TMA.block_shape))
+
+
+@jit
+def atomic_add_ragged(
+    TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, data: Any, ragged_dim: Any = 0
+) -> None:
+    """Add to a block of a group atomically; nothing behind the end of the group is changed. Else as `store_ragged`."""
+    at = _written_at(TMA, batch_offset, batch_size, coords, ragged_dim)
+    TMA.atomic_add(at, reshape(data, TMA.block_shape))
+
+
+@jit
+def _written_at(TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, ragged_dim: Any) -> Any:
+    """Where a block of a group begins in the descriptor."""
     front, end, row = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
     at = [end, *coords[:ragged_dim], row, *coords[ragged_dim + 1 :]]
-    if len(TMA.shape) == len(coords) + 1:
-        TMA.store(at, reshape(data, TMA.block_shape))
-    else:
-        static_assert(len(TMA.shape) == len(coords) + 2, "store_ragged takes a ragged descriptor")
-        TMA.store([front, *at], reshape(data, TMA.block_shape))
+    static_assert(len(TMA.shape) - len(coords) in (1, 2), "store_ragged takes a ragged descriptor")
+    return at if len(TMA.shape) == len(coords) + 1 else [front, *at]
 
 
-__all__ = ["create_ragged_descriptor", "load_ragged", "store_ragged", "to_ragged_indices"]
+__all__ = ["atomic_add_ragged", "create_ragged_descriptor", "load_ragged", "store_ragged", "to_ragged_indices"]

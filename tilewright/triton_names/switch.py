@@ -24,7 +24,8 @@ from tilewright.base.errors import PosingError
 FOLDER = str(Path(__file__).parent / "path")
 VARIABLE = "TILEWRIGHT_AS_TRITON"
 SHARED = (
-    "language", "compiler", "runtime", "testing", "tools.mxfp", "tools.ragged_tma", "tools.tensor_descriptor"
+    "language", "compiler", "runtime", "testing", "tools.disasm", "tools.mxfp", "tools.ragged_tma",
+    "tools.tensor_descriptor",
 )  # fmt: skip
 """Modules that Tilewright has as Triton has them, with all below them: under both names they are one object."""
 _RENAMED = {"tilewright.compiler.backends": "triton.backends.compiler"}

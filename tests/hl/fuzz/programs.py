@@ -194,7 +194,7 @@ class _Writer:
 def program(seed: int) -> Program:
     """The kernel with a number, and arguments for it."""
     rng = random.Random(seed)
-    m, n = rng.randint(1, 40), rng.choice((rng.randint(2, 40), 32, 64, rng.randint(16, 70)))
+    m, n = rng.randint(1, 14), rng.choice((rng.randint(2, 20), 32, rng.randint(17, 40)))
     static = rng.random() < 0.7
     writer = _Writer(rng, n if static else 0)
     writer.line(0, f"def kernel{seed}(x, y, w, u, k, out, sums):")

@@ -105,8 +105,12 @@ def _pointer(
 
 
 def is_one(entry: Subscript, reading: bool) -> bool:
-    """Whether a tile reads a dimension of one element: every lane gets it. Written it is by the first index alone."""
-    return reading and entry.kind == "tile" and type(entry.extent) is int and entry.extent == 1
+    """Whether a tile reads a dimension of one element: every lane gets it.
+
+    It is written by the first index alone, and a moved tile reads what is at its indices: nothing where that is beyond.
+    """
+    still = type(entry.offset) is int and entry.offset == 0
+    return reading and entry.kind == "tile" and still and type(entry.extent) is int and entry.extent == 1
 
 
 def index_text(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> str:

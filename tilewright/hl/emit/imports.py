@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import inspect
+import symtable
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -23,15 +23,21 @@ def imports(text: str, scope: Mapping[str, Any], captured: Mapping[str, Any]) ->
         scope: the names that the user's function sees.
         captured: tensors that the kernel found outside, by the names that the launcher has for them.
     """
-    tree = ast.parse(text)
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    own |= {argument.arg for argument in ast.walk(tree) if isinstance(argument, ast.arg)}
-    for name in sorted({node.id for node in names} - own - _THERE):
+    for name in sorted(set(_globals(symtable.symtable(text, "<host>", "exec"))) - _THERE):
         if name in captured:
             yield f"# {name}: a tensor from outside, {captured[name].dtype} {list(captured[name].shape)}"
         elif name in scope and scope[name] is not getattr(builtins, name, scope):
             yield from _definition(name, scope[name])
+
+
+def _globals(table: symtable.SymbolTable) -> Iterator[str]:
+    """Names that a module's code reads without giving them a value."""
+    outermost = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if not symbol.is_assigned() if outermost else symbol.is_global():
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from _globals(inner)
 
 
 def _definition(name: str, value: Any) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -143,22 +142,45 @@ class _Launcher(ast.NodeTransformer):
     def __init__(self, traced: Traced, launches: dict[int, str], decision: Decision) -> None:
         self.traced, self.launches, self.decision = traced, launches, decision
         self.constants = iter(traced.constants)
+        self.changed = False
+
+    def lines_of(self, statement: ast.stmt) -> tuple[list[str], bool]:
+        """(the lines that a statement of the host becomes, whether the function ends with it).
+
+        What no configuration changes is kept: of most kernels that is all but the loops.
+        """
+        kept = self.traced.kept
+        place = statement.lineno, statement.col_offset
+        if not self.decision.portable and place in kept:
+            return kept[place], isinstance(statement, ast.Return)
+        launched = isinstance(statement, ast.For) and statement.lineno in self.launches  # nothing of it is left
+        self.changed = False
+        visited = self.visit(statement if launched else _copied(statement))
+        made = visited if isinstance(visited, list) else [visited]
+        lines = "\n".join(map(ast.unparse, made)).splitlines()
+        if not self.changed:
+            kept[place] = lines
+        return lines, any(isinstance(one, ast.Return) for one in made)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         place = node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
         if place in self.traced.read:
+            self.changed = True
             target = ast.Name(self.traced.read[place], ast.Store())
             return ast.copy_location(ast.NamedExpr(target, node), node)
         replaced = self._named(node.func) if self.decision.portable else None
         if replaced is cdiv or replaced is next_power_of_2:
+            self.changed = True
             node.func = ast.parse(f"tilewright.{replaced.__name__}", mode="eval").body
         if self._marked(node.func, "host_constant"):
+            self.changed = True
             value = self._constant(next(self.constants))
             return ast.copy_location(ast.parse(value, mode="eval").body, node)
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         if isinstance(node.value, ast.Call) and self._marked(node.value.func, "host_nothing"):
+            self.changed = True
             return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
@@ -182,17 +204,30 @@ class _Launcher(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST:
         launch = self.launches.get(node.lineno)
-        return ast.copy_location(ast.parse(launch).body[0], node) if launch is not None else self.generic_visit(node)
+        if launch is None:
+            return self.generic_visit(node)
+        self.changed = True
+        return ast.copy_location(ast.parse(launch).body[0], node)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        arm = copy.deepcopy(self.traced.folded.get(node.lineno))
+        arm = self.traced.folded.get(node.lineno)
         if arm is None:
             return self.generic_visit(node)
+        self.changed = True
         made: list[ast.stmt] = []
         for statement in arm:
-            visited = self.visit(statement)
+            visited = self.visit(_copied(statement))
             made += visited if isinstance(visited, list) else [visited]
         return made
+
+
+def _copied(node: Any) -> Any:
+    """A statement's tree once more; `copy.deepcopy` takes five times as long."""
+    if isinstance(node, ast.AST):
+        made = type(node)()
+        made.__dict__.update((name, _copied(value)) for name, value in node.__dict__.items())
+        return made
+    return [_copied(item) for item in node] if isinstance(node, list) else node
 
 
 def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[Line]:
@@ -203,13 +238,11 @@ def _host(traced: Traced, launches: dict[int, str], decision: Decision) -> list[
     lines.write(f"def {tree.name}({parameters}):")
     with lines.indented():
         for statement in tree.body:
-            launched = isinstance(statement, ast.For) and statement.lineno in launches  # nothing of it is left
-            visited = launcher.visit(statement if launched else copy.deepcopy(statement))
-            made = visited if isinstance(visited, list) else [visited]
             lines.origin = statement.lineno
-            for text in "\n".join(map(ast.unparse, made)).splitlines():
+            texts, last = launcher.lines_of(statement)
+            for text in texts:
                 lines.write(text)
-            if any(isinstance(one, ast.Return) for one in made):
+            if last:
                 break
     return lines.lines
 

@@ -143,21 +143,22 @@ class Graph:
 def leaves(tree: Any) -> list[Any]:
     """Everything in nested lists, tuples and dictionaries, subscripts opened."""
     found: list[Any] = []
-    _gather(tree, found)
+    _gather((tree,), found)
     return found
 
 
+_TREES = (list, tuple, dict, Subscript)
+
+
 def _gather(tree: Any, found: list[Any]) -> None:
-    if isinstance(tree, (list, tuple)):
-        for item in tree:
-            _gather(item, found)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            _gather(item, found)
-    elif isinstance(tree, Subscript):
+    if isinstance(tree, Subscript):
         found += (tree.what, tree.offset)
-    else:
-        found.append(tree)
+        return
+    for item in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(item, _TREES):
+            _gather(item, found)
+        else:
+            found.append(item)
 
 
 def values(tree: Any) -> list[Value]:
@@ -167,7 +168,7 @@ def values(tree: Any) -> list[Value]:
 
 def operands(node: Node) -> list[Value]:
     """The values that a node reads, without those of its regions."""
-    return [*values(node.args), *values(node.kwargs)]
+    return values((node.args, node.kwargs))
 
 
 def accessed(node: Node) -> tuple[Dim, ...]:
@@ -193,8 +194,9 @@ EFFECTS = frozenset(("store", "print", "assert", "call"))
 
 def has_effect(node: Node) -> bool:
     """Whether a node does something besides computing its results."""
-    inner = any(has_effect(item) for region in node.regions for item in region.nodes)
-    return node.op in EFFECTS or node.op.startswith("atomic") or inner
+    if node.op in EFFECTS or node.op.startswith("atomic"):
+        return True
+    return any(has_effect(item) for region in node.regions for item in region.nodes)
 
 
 def replace(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -40,12 +40,12 @@ class RefTile(int):
     end: int
     block_size: int
     range: tuple[int, int]
-    _offset: int
+    offset: int
 
     def __new__(cls, begin: int, end: int, block: int, range: tuple[int, int], offset: int = 0) -> RefTile:
         self = int.__new__(cls, end - begin)
         self.begin, self.end, self.block_size, self.range = begin + offset, end + offset, block, range
-        self._offset = offset
+        self.offset = offset
         return self
 
     @property
@@ -56,7 +56,7 @@ class RefTile(int):
     @property
     def first(self) -> int:
         """The first index, without what was added."""
-        return self.begin - self._offset
+        return self.begin - self.offset
 
     @property
     def id(self) -> int:
@@ -69,8 +69,8 @@ class RefTile(int):
         return -(-(self.range[1] - self.range[0]) // self.block_size)
 
     def __add__(self, other: Any) -> Any:
-        moved = self._offset + int(other)
-        return RefTile(self.first, self.end - self._offset, self.block_size, self.range, moved)
+        moved = self.offset + int(other)
+        return RefTile(self.first, self.end - self.offset, self.block_size, self.range, moved)
 
     __radd__ = __add__
 
@@ -282,7 +282,8 @@ def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:
 
 def _positions(entry: Any, extent: int) -> Any:
     if isinstance(entry, RefTile):
-        return torch.zeros(int(entry), dtype=torch.int64) if extent == 1 else entry.index.long()
+        broadcast = extent == 1 and not entry.offset
+        return torch.zeros(int(entry), dtype=torch.int64) if broadcast else entry.index.long()
     if isinstance(entry, slice):
         return torch.arange(extent)[entry]
     if isinstance(entry, torch.Tensor):

@@ -54,6 +54,7 @@ class Traced:
         why_constant: why floating-point arguments are constants of the code, or "" where they are arguments.
         read: names of the numbers that the host reads from tensors, by the place of the expression.
         actual: what symbols of the host are in the call that binds.
+        kept: lines of the statements of the host that are the same for every configuration, by their place.
     """
 
     source: Source
@@ -71,6 +72,7 @@ class Traced:
     why_constant: str = ""
     read: dict[Place, str] = field(default_factory=dict)
     actual: dict[Atom, int | None] = field(default_factory=dict)
+    kept: dict[tuple[int, int], list[str]] = field(default_factory=dict)
 
 
 class _Equal(Exception):
