@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tests.launch.warming import warm
+from tilewright.backends.cpu.device.memory import spare
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 torch = pytest.importorskip("torch")
@@ -245,6 +247,42 @@ def test_half_scalars_booleans_and_assertions(out):
     assert out[0] == 6
     with pytest.raises(tilewright.errors.DeviceAssertionError, match="too large"):
         kernel[(1,)](out, 11)
+
+
+def gram(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :] + tl.program_id(0) * N * N
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, tl.dot(x, tl.trans(x)))
+
+
+def test_scratch_is_taken_by_machine_code(untraced):
+    def arrays(grid):
+        x = torch.randn(grid, 16, 16)
+        return x, torch.empty_like(x)
+
+    kernel = tilewright.jit(gram)
+    for grid in (1, 40):
+        kernel[(grid,)](*arrays(grid), 16)
+    kernel = warm(kernel, *arrays(1), 16)
+    assert kernel[(1,)](*arrays(1), 16).metadata["scratch_bytes"]
+
+    def launches():
+        for grid in (1, 40) * 20:
+            x, out = arrays(grid)
+            kernel[(grid,)](x, out, 16)
+            wrong.extend([grid] * (not torch.allclose(out, x @ x.mT, atol=1e-4)))
+
+    wrong = []
+    threads = [threading.Thread(target=launches) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and not spare.words[2]
+    spare.words[2] = 1  # another launch has it
+    launches()
+    spare.words[2] = 0
+    assert not wrong
 
 
 def test_equal_constants_need_not_be_one_object(out):

@@ -42,6 +42,9 @@ class Packing:
         teller: gives the second word of others.
         streams: (address, GPU) of a C function, `int f(int gpu, void **out)`, that is asked instead of `teller`.
         mark: (address, value) of a word that is written ahead of each launch; address 0 for none.
+        scratch: (address of three words, bytes, borrow) of what each thread needs; None if nothing. The words are the
+            address and the bytes of a block, and whether a launch has it; `borrow(bytes)` gives the address of another,
+            which lasts as long as that object.
         cluster: blocks of a cluster of a GPU; 0 for a CPU.
         explain: called with the code and the grid where the driver refuses; raises.
         owner: kept alive.
@@ -58,6 +61,7 @@ class Packing:
     owner: Any = None
     streams: tuple[int, int] = (0, 0)
     mark: tuple[int, int] = (0, 0)
+    scratch: tuple[int, int, Callable[[int], int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,12 @@ def test_an_operand_is_converted_before_it_is_widened():
     same_meaning(source, module, product_arguments(64, 64, 64, b="int8"))
 
 
+def test_a_converted_operand_is_loaded_as_suits_its_type():
+    """The store of the result, of the same shape, has a layout of its own."""
+    module = lay(product(64, 128, 64, b="i8", out=tl.float32), capability=90)
+    assert vector(ops(module, "tt.load", inside="scf.for")[1].operands[0]) == 16
+
+
 def test_a_tile_that_several_operands_are_computed_from_is_converted_once():
     source = tile_ir(kernels.nibbles, {"x_ptr": "*fp16!", "w_ptr": "*i8!", "out_ptr": "*fp32!"}, DEPTH=32, N=128)
     module = lay(source)

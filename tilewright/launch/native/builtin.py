@@ -130,6 +130,9 @@ def _pack(entry: Any, packing: Packing) -> None:
     entry[t.ENTRY_EXPLAIN] = id(packing.explain)
     entry[t.ENTRY_STREAMS], entry[t.ENTRY_GPU] = packing.streams
     entry[t.ENTRY_MARK], entry[t.ENTRY_MARKED] = packing.mark
+    if packing.scratch is not None:
+        entry[t.ENTRY_SPARE], entry[t.ENTRY_SCRATCH], borrow = packing.scratch
+        entry[t.ENTRY_BORROW] = id(borrow)
 
 
 def _holds(known: t.Known, packing: Packing) -> bool:

@@ -7,6 +7,7 @@ slots. The block is an immutable object of that launch, so launches from several
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import struct
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from tilewright.backends.cpu.device import ir
 from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
-from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas
+from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas, spare
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm.slots import coerce
@@ -87,13 +88,20 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
     record.word(ir.RECORD_STRIDE).value = stride
     record.word(ir.RECORD_RUNTIME).value = team.start(loaded)
     launch = _launch_function(code, loaded.launch, _packers(code.types), record, stride, num_threads)
-    if not stride and not _HALVES.intersection(code.types):
-        teller = functools.partial(team.threads, num_threads)
+    if not _HALVES.intersection(code.types):
+        teller = functools.partial(_members if stride else team.threads, num_threads)
         slots = tuple((ir.BLOCK_ARGS + 8 * index, 8) for index in range(len(code.types)))
         serial = max(code.serial_below, 2)
-        packing = Packing(loaded.launch_address, record.address, slots, serial, 1, teller, owner=launch)
+        scratch = (ctypes.addressof(spare.words), stride, spare.borrow) if stride else None
+        packing = Packing(
+            loaded.launch_address, record.address, slots, serial, 1, teller, owner=launch, scratch=scratch
+        )
         launch.packing = packing  # type: ignore[attr-defined]
     return launch
+
+
+def _members(wanted: int | None) -> int:
+    return min(team.threads(wanted), ir.MAX_TEAM)
 
 
 Pack = Callable[..., bytes]
@@ -132,7 +140,7 @@ def _launch_function(
         run(block)
 
     def launch_with_scratch(gx: int, gy: int, gz: int, *values: Any) -> None:
-        count = 1 if gx * gy * gz < serial_below else min(threads(wanted), ir.MAX_TEAM)
+        count = 1 if gx * gy * gz < serial_below else _members(wanted)
         arena = take(stride * count)
         try:
             block = pack(address, count, arena.address, *values, gx, gy, gz)

@@ -100,3 +100,37 @@ class ArenaPool:
 
 
 arenas = ArenaPool()
+
+
+class Borrowed(int):
+    """The address of a block of the pool, which is given back with the last reference."""
+
+    arena: Memory
+
+    def __del__(self) -> None:
+        arenas.give(self.arena)
+
+
+class Spare:
+    """The block that machine code takes by itself while it holds the lock of the interpreter.
+
+    Attributes:
+        words: address, bytes, whether a launch has it.
+    """
+
+    def __init__(self) -> None:
+        self.words = (ctypes.c_int64 * 3)()
+        self._block: Memory | None = None
+
+    def borrow(self, size: int) -> Borrowed:
+        """Another block, for a launch that cannot have this one; the next that wants so much can."""
+        if size > self.words[1] and not self.words[2]:
+            self._block = Memory(size)
+            self.words[0], self.words[1] = self._block.address, size
+        arena = arenas.take(size)
+        borrowed = Borrowed(arena.address)
+        borrowed.arena = arena
+        return borrowed
+
+
+spare = Spare()

@@ -33,9 +33,9 @@ some:
   %has.queue = icmp ne i64 %queued, 0
   %named = icmp ne i64 %stream.given, -1
   %chosen = and i1 %has.queue, %named
-  br i1 %chosen, label %pack, label %unnamed
+  br i1 %chosen, label %scratch, label %unnamed
 unnamed:
-  br i1 %alone, label %pack, label %whose
+  br i1 %alone, label %scratch, label %whose
 whose:
   %streams = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_STREAMS})
   %in.python = icmp eq ptr %streams, null
@@ -46,7 +46,7 @@ stream:
   %code.s = call i32 %streams(i32 %gpu.32, ptr %stream.at)
   %stream.n = load i64, ptr %stream.at
   %no.stream = icmp ne i32 %code.s, 0
-  br i1 %no.stream, label %ask, label %pack
+  br i1 %no.stream, label %ask, label %scratch
 ask:
   %teller = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_TELLER})
   %told = call ptr @PyObject_CallNoArgs(ptr %teller)
@@ -55,15 +55,47 @@ ask:
 number:
   %told.n = call i64 @PyLong_AsUnsignedLongLongMask(ptr %told)
   call void @Py_DecRef(ptr %told)
+  br label %scratch
+scratch:
+  %second = phi i64 [ %stream.given, %some ], [ %fixed, %unnamed ], [ %stream.n, %stream ], [ %told.n, %number ]
+  %each = call i64 @word(ptr %entry.t, i64 {t.ENTRY_SCRATCH})
+  %spare = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SPARE})
+  %none.needed = icmp eq i64 %each, 0
+  br i1 %none.needed, label %pack, label %spared
+spared:                                   ; with the lock of the interpreter held
+  %need = mul i64 %each, %second
+  %spare.bytes = call i64 @word(ptr %spare, i64 {t.SPARE_BYTES})
+  %spare.taken = call i64 @word(ptr %spare, i64 {t.SPARE_TAKEN})
+  %spare.taken.at = getelementptr i64, ptr %spare, i64 {t.SPARE_TAKEN}
+  %large = icmp uge i64 %spare.bytes, %need
+  %idle = icmp eq i64 %spare.taken, 0
+  %own = and i1 %large, %idle
+  br i1 %own, label %take, label %borrow
+take:
+  %spare.address = call i64 @word(ptr %spare, i64 {t.SPARE_ADDRESS})
+  store i64 1, ptr %spare.taken.at
+  br label %pack
+borrow:
+  %lender = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_BORROW})
+  %need.o = call ptr @PyLong_FromUnsignedLongLong(i64 %need)
+  store ptr %need.o, ptr %argv
+  %lent = call ptr @PyObject_Vectorcall(ptr %lender, ptr %argv, i64 1, ptr null)
+  call void @Py_DecRef(ptr %need.o)
+  %unlent = icmp eq ptr %lent, null
+  br i1 %unlent, label %fail, label %lend
+lend:
+  %lent.address = call i64 @PyLong_AsUnsignedLongLongMask(ptr %lent)
   br label %pack
 pack:
-  %second = phi i64 [ %stream.given, %some ], [ %fixed, %unnamed ], [ %stream.n, %stream ], [ %told.n, %number ]
+  %arena = phi i64 [ 0, %scratch ], [ %spare.address, %take ], [ %lent.address, %lend ]
+  %held = phi ptr [ null, %scratch ], [ null, %take ], [ %lent, %lend ]
+  %taken = phi i1 [ false, %scratch ], [ true, %take ], [ false, %lend ]
   %record = call i64 @word(ptr %entry.t, i64 {t.ENTRY_RECORD})
   store i64 %record, ptr %block
   %b.1 = getelementptr i64, ptr %block, i64 1
   store i64 %second, ptr %b.1
   %b.2 = getelementptr i64, ptr %block, i64 2
-  store i64 0, ptr %b.2
+  store i64 %arena, ptr %b.2
   %nslots = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSLOTS})
   %slots = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_SLOTS})
   br label %slot
@@ -139,6 +171,18 @@ launch:
   %thread = call ptr @PyEval_SaveThread()
   %code = call i32 %run(ptr %block)
   call void @PyEval_RestoreThread(ptr %thread)
+  br i1 %taken, label %return, label %borrowed
+return:
+  %spare.free = getelementptr i64, ptr %spare, i64 {t.SPARE_TAKEN}
+  store i64 0, ptr %spare.free
+  br label %back
+borrowed:
+  %is.held = icmp ne ptr %held, null
+  br i1 %is.held, label %drop, label %back
+drop:                                     ; which gives it back
+  call void @Py_DecRef(ptr %held)
+  br label %back
+back:
   %raised = call ptr @PyErr_Occurred()    ; by a signal handler, which ended the grid
   %quiet = icmp eq ptr %raised, null
   br i1 %quiet, label %judge, label %fail

@@ -35,13 +35,14 @@ ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENT
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
 ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WATCH = range(15, 22)
 ENTRY_LEAVE, ENTRY_STREAMS, ENTRY_GPU, ENTRY_MARK, ENTRY_MARKED = range(22, 27)
-ENTRY_NWRITTEN, ENTRY_WRITTEN, ENTRY_WORDS = range(27, 30)
+ENTRY_NWRITTEN, ENTRY_WRITTEN, ENTRY_SCRATCH, ENTRY_SPARE, ENTRY_BORROW, ENTRY_WORDS = range(27, 33)
 """BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
 that launches; else RUN is called with a block that begins with RECORD and the answer of STREAMS for GPU, or of TELLER
 (threads, or the stream), or FIXED for grids of fewer than SERIAL programs; the word at MARK becomes MARKED. EXPLAIN
 raises the error of a code that is not zero. META is a dictionary of arguments by name and META_NAMES which are filled
 in, for grids that are functions and for WATCH, which is called with them and the grid ahead of a launch; what it gives
-LEAVE, if there is one, is called with behind it. WRITTEN are the columns of tensors that the kernel writes."""
+LEAVE, if there is one, is called with behind it. WRITTEN are the columns of tensors that the kernel writes. SCRATCH is
+what a thread needs, taken from the block that SPARE tells of, or else from BORROW, a Python function."""
 
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY, COLUMN_WORDS = range(8)
 
@@ -61,6 +62,8 @@ FACT_ALIGNED = 1 << 32
 SHIFT_KIND, SHIFT_INDEX = 33, 41
 FACT_GRADIENT = 1 << 62
 """Of a tensor: it requires a gradient, and autograd is recording."""
+
+SPARE_ADDRESS, SPARE_BYTES, SPARE_TAKEN = range(3)
 
 SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 """Size 0, for CALL: the object itself; else its value, of so many bytes."""

@@ -128,12 +128,20 @@ FLEXIBLE = State(None, 0)
 
 
 def _is_only_multiplied(values: Sequence[SSAValue]) -> bool:
-    """Whether what is loaded goes to products alone: it is converted anyway, and need not suit other accesses."""
+    """Whether what is loaded goes to products alone: it is converted anyway, and need not suit other accesses.
+
+    It may be transposed before, or become another type.
+    """
     users = [(use.operation, use.index) for value in values for use in value.uses]
     return bool(users) and all(
-        _is_only_multiplied(user.results) if isinstance(user, TransOp) else isinstance(user, DotOp) and index < 2
+        _is_only_multiplied(user.results) if _hands_on(user) else isinstance(user, DotOp) and index < 2
         for user, index in users
     )
+
+
+def _hands_on(op: Operation) -> bool:
+    """Whether an operation makes a tile of one other alone, element by element."""
+    return isinstance(op, TransOp) or (len(op.operands) == len(op.results) == 1 and follows_result(op))
 
 
 class _States:
