@@ -40,8 +40,10 @@ KNOWN: dict[str, str] = {
         for kind in ("float32", "float64", "float16", "bfloat16", "int64", "bool")
     },
     **{
-        f"__rmod__ {kind} backward": "Inductor reads a number through the pointer of the result that takes its place"
+        f"{name} {kind} backward": "Inductor reads a number through the pointer of the result that takes its place"
+        for name in ("__rmod__", "index_reduce.amax", "masked.logsumexp")
         for kind in ("float32", "float64", "float16", "bfloat16")
+        if kind.endswith("16") or not name.startswith("index")
     },
 }
 """Case, as "name type direction", -> why it fails."""
