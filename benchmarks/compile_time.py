@@ -49,6 +49,11 @@ def _branches(length: int) -> list[str]:
     return ["a = n", *steps, "tl.store(q, a.to(tl.float32))"]
 
 
+def _returns(length: int) -> list[str]:
+    """Each stands in the `else` of the one before."""
+    return [line for i in range(length) for line in (f"if n == {i}:", f"    tl.store(q, {i}.0)", "    return")]
+
+
 def _unrolled(length: int) -> list[str]:
     access = "tl.store(q + j * 64 + i, tl.load(p + j * 64 + i) * 2.0)"
     return [_TILE[0], f"for j in tl.static_range({length}):", f"    {access}"]
@@ -70,6 +75,7 @@ SHAPES = {
     ),
     "unrolled tiles": Shape(_unrolled, _MANY, 1.0, 200),
     "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
+    "early returns": Shape(_returns, (50, 200, 800), 1.0, 100),
     "sort": Shape(_sort, (32, 128, 512), 1.0, 128),
 }
 

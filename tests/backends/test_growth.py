@@ -45,6 +45,12 @@ def test_four_times_as_many_statements_take_about_four_times_as_long(shape: str,
     assert long < 4.8 * short
 
 
+def test_so_do_four_times_as_many_branches_inside_one_another(tmp_path: Path) -> None:
+    calls_of("early returns", 4, "avx2", tmp_path)
+    short, long = (calls_of("early returns", length, "avx2", tmp_path) for length in (20, 80))
+    assert long < 4.8 * short
+
+
 @pytest.mark.parametrize("target", ["avx2", "cuda90"])
 def test_a_chain_of_two_thousand_operations(target: str, tmp_path: Path) -> None:
     text = emitted(tile_ir(kernel_of("tile chain", 2000, tmp_path), TYPES), Options(), target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -372,4 +373,9 @@ def test_recording_can_be_switched_off() -> None:
     with tt.set_wrap_triton_enabled(False):
         assert not tt.is_wrap_triton_enabled()
         graph = make_fx(kernels.plain)(*pair())
+        elsewhere: list[bool] = []
+        thread = threading.Thread(target=lambda: elsewhere.append(tt.is_wrap_triton_enabled()))
+        thread.start()
+        thread.join()
+        assert elsewhere == [True]  # it is this thread's alone
     assert tt.is_wrap_triton_enabled() and not launches(graph.graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.constant import ConstantOp
@@ -11,10 +11,12 @@ from tilewright.ops.folds import Number
 
 def constant_of(value: SSAValue) -> Number | None:
     """The number that every element of `value` is, when its definition says so."""
-    owner = value.owner
-    if isinstance(owner, SplatOp):
-        return constant_of(owner.operands[0])
-    return owner.splat_value if isinstance(owner, ConstantOp) else None
+    if not isinstance(value, OpResult):
+        return None
+    kind = type(value.op)  # by far the most values are neither, and `isinstance` is slow for classes of xDSL
+    if kind is SplatOp:
+        return constant_of(value.op.operands[0])
+    return value.op.splat_value if kind is ConstantOp else None  # type: ignore[attr-defined]
 
 
 def constant_elements(op: Operation) -> list[int | float]:

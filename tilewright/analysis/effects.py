@@ -12,17 +12,18 @@ computed from an integer argument, no parameter is known to be its home: such an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region, SSAValue
-from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind, get_effects
+from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind
 
 from tilewright.analysis.flow import sources_of
 from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
+from tilewright.ir.effects import effects
 from tilewright.ir.op import location_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp
@@ -31,6 +32,8 @@ from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 _K = TypeVar("_K")
 _N = TypeVar("_N")
 Edge = tuple[SSAValue, SSAValue]
+Accesses = Mapping[Operation, Sequence[EffectInstance]]
+"""Of every operation that accesses memory itself."""
 Origin = int | Operation
 """Number of a parameter of the kernel, or an operation that read the value from memory."""
 
@@ -88,11 +91,12 @@ def effects_of(module: ModuleOp) -> Effects[int]:
     functions = {op.symbol: op for op in module.ops if isinstance(op, FuncOp)}
     kernel = next(op for op in functions.values() if op.is_kernel)
     operations = [op for function in functions.values() for op in walk(function)]
-    origins = _origins(kernel, operations, functions)
+    accesses = {op: there for op in operations if (there := _accesses(op))}
+    origins = _origins(kernel, operations, accesses, functions)
     found: tuple[dict[int, Location | None], dict[int, Location | None]] = {}, {}
     unsure: dict[Unsure, None] = {}  # a set that keeps its order
-    for op in operations:
-        for effect in sorted(_accesses(op), key=lambda effect: effect.kind.name):
+    for op, there in accesses.items():
+        for effect in sorted(there, key=lambda effect: effect.kind.name):
             writes = effect.kind is MemoryEffectKind.WRITE
             assert isinstance(effect.value, SSAValue)
             homes = origins.get(effect.value, set())
@@ -112,10 +116,9 @@ def stores_of(module: ModuleOp) -> dict[str, Any]:
     return {"stored": sorted(found.writes), "stores_anywhere": found.unsure_write is not None}
 
 
-def _accesses(op: Operation) -> Iterator[EffectInstance]:
+def _accesses(op: Operation) -> list[EffectInstance]:
     """Effects of `op` itself on the memory at one of its operands."""
-    if not op.regions:
-        yield from (effect for effect in get_effects(op) or () if effect.value is not None)
+    return [] if op.regions else [effect for effect in effects(op) or () if effect.value is not None]
 
 
 def _describe(origin: Origin | None) -> str:
@@ -131,18 +134,19 @@ def _describe(origin: Origin | None) -> str:
 
 
 def _origins(
-    kernel: FuncOp, operations: Sequence[Operation], functions: Mapping[str, FuncOp]
+    kernel: FuncOp, operations: Sequence[Operation], accesses: Accesses, functions: Mapping[str, FuncOp]
 ) -> Mapping[SSAValue, set[Origin]]:
     """The origins of every value that has any."""
     following: defaultdict[SSAValue, list[SSAValue]] = defaultdict(list)
     found: defaultdict[SSAValue, set[Origin]] = defaultdict(set)
     for number, argument in enumerate(kernel.body.blocks[0].args):
         found[argument].add(number)
-    for op in operations:
-        if op.results and any(effect.kind is MemoryEffectKind.READ for effect in _accesses(op)):
+    for op, there in accesses.items():
+        if any(effect.kind is MemoryEffectKind.READ for effect in there):
             for result in op.results:
                 found[result].add(op)
-        for source, target in _edges(op, functions):
+    for op in operations:
+        for source, target in _edges(op, accesses, functions):
             following[source].append(target)
     pending = list(found)
     while pending:
@@ -154,10 +158,11 @@ def _origins(
     return found
 
 
-def _edges(op: Operation, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
+def _edges(op: Operation, accesses: Accesses, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
     """What flows where at `op`; loops go around through the edges of their carried values."""
-    for value in (*op.results, *(argument for region in op.regions for argument in _arguments(region))):
-        yield from ((source, value) for source in sources_of(value) or ())
+    if op.regions:
+        for value in (*op.results, *(argument for region in op.regions for argument in _arguments(region))):
+            yield from ((source, value) for source in sources_of(value) or ())
     if isinstance(op, ForOp):
         yield from ((bound, op.induction_var) for bound in (op.lb, op.step))
     elif isinstance(op, CallOp):
@@ -166,17 +171,16 @@ def _edges(op: Operation, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
         for block in callee.body.blocks:
             if isinstance(block.last_op, ReturnOp):
                 yield from zip(block.last_op.operands, op.results, strict=True)
-    elif not isinstance(op, FuncOp | IfOp | WhileOp) and not op.has_trait(IsTerminator):
-        yield from _through(op)
+    elif not isinstance(op, FuncOp | IfOp | WhileOp) and not (op.next_op is None and op.has_trait(IsTerminator)):
+        yield from _through(op, {effect.value for effect in accesses.get(op, ())})
 
 
-def _through(op: Operation) -> Iterator[Edge]:
+def _through(op: Operation, accessed: Set[object]) -> Iterator[Edge]:
     """From the operands of an operation without control flow to its results; bodies of reductions and scans included.
 
     An address is moved by its offsets, not made of them: where an operand is an address, only addresses flow. What was
     read from memory is not the address that it was read from.
     """
-    accessed = {effect.value for effect in _accesses(op)}
     bodies = [block for region in op.regions for block in region.blocks]
     arguments = [argument for block in bodies for argument in block.args]
     yields = [value for block in bodies for value in _last(block).operands]

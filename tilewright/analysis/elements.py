@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from tilewright.analysis.index import ZERO, Index, bits_of, constant, cut, keeps_bits, normal, reshape
 from tilewright.ir.types import shape_of
@@ -31,9 +31,9 @@ def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index
     For join and cat both sides are given; the evaluator picks by the bit of the index that tells them apart. For
     gather, the source is not among them.
     """
-    op = value.owner
-    assert isinstance(op, Operation)
-    if isinstance(op, GatherOp):
+    assert isinstance(value, OpResult)
+    op = value.op
+    if type(op) is GatherOp:
         return [(op.operands[1], index)]
     rule = _RULES.get(type(op))
     if rule is not None:

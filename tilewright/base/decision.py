@@ -12,7 +12,7 @@ beside the source:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeAlias, TypeVar
 
 P = TypeVar("P", covariant=True)
@@ -98,7 +98,10 @@ class Decision:
 
     def record(self) -> dict[str, Any]:
         """The decision as data that JSON holds."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _FIELDS}
+
+
+_FIELDS = tuple(field.name for field in fields(Decision))
 
 
 def from_records(records: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.cache_layers import disk_cache
+from tilewright.base.collecting import uncollected
 from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
@@ -186,6 +187,7 @@ def _run(request: Request, key: str) -> CompiledKernel:
     name, types = request.name, list(request.specialization.runtime_types)
     metadata: dict[str, Any] = {"name": name, "types": types}
     stages = request.source.stages(request, backend_of(request.target).stages(request.options, request.target))
-    outcome = run_stages(stages, request.source, metadata, name, knobs.compilation, key)
+    with uncollected():
+        outcome = run_stages(stages, request.source, metadata, name, knobs.compilation, key)
     request.check()
     return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

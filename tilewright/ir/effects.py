@@ -7,11 +7,11 @@ else: the order of accesses, the output of the process. `analysis/effects.py` fi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from xdsl.ir import Operation
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, get_effects
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, NoMemoryEffect
 
 _READ, _WRITE = MemoryEffectKind.READ, MemoryEffectKind.WRITE
 
@@ -41,6 +41,39 @@ class Accesses(MemoryEffect):
         return frozenset(found)
 
 
+_NOTHING: frozenset[EffectInstance] = frozenset()
+
+
+def effects(op: Operation) -> Set[EffectInstance] | None:
+    """What `op` does, its regions included; None if that is not known.
+
+    xDSL's `get_effects`, which looks through all traits of an operation again each time.
+    """
+    traits = _effect_traits(type(op))
+    if not traits:
+        return None if traits is None else _NOTHING
+    found: set[EffectInstance] = set()
+    for trait in traits:
+        more = trait.get_effects(op)
+        if more is None:
+            return None
+        found |= more
+    return found
+
+
+def is_without_effects(op: Operation) -> bool:
+    """Whether `op` surely does nothing but give its results."""
+    found = effects(op)
+    return found is not None and not found
+
+
+@functools.cache
+def _effect_traits(kind: type[Operation]) -> tuple[MemoryEffect, ...] | None:
+    """The traits that say what operations of a class do, empty for those that do nothing; None for unknown effects."""
+    traits = kind.get_traits_of_type(MemoryEffect)  # type: ignore[type-abstract]
+    return tuple(trait for trait in traits if not isinstance(trait, NoMemoryEffect)) if traits else None
+
+
 def access_of(op: Operation) -> Accesses | None:
     """How `op` accesses the memory at its first operand; None if it does not."""
     return _access_of(type(op))
@@ -61,7 +94,7 @@ def is_atomic(op: Operation) -> bool:
 
 def may_write(op: Operation) -> bool:
     """Whether `op` itself, without its regions, may write what others see: memory, or the output of the process."""
-    return not op.regions and any(effect.kind is _WRITE for effect in get_effects(op) or ())
+    return not op.regions and any(effect.kind is _WRITE for effect in effects(op) or ())
 
 
 @dataclass(frozen=True)

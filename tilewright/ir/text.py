@@ -92,7 +92,13 @@ def _render(text: str, name: str, start: int, end: int, message: str) -> str:
 
 
 class _Printer(Printer):
-    """xDSL's printer, but that it quotes a text once: every location names the file again."""
+    """xDSL's printer, but that it quotes a text once: every location names the file again; and counts no columns."""
+
+    def print_string(self, text: str, *, indent: int | None = None) -> None:
+        if "\n" in text or self.stream is None:
+            super().print_string(text, indent=indent)
+        else:
+            self.stream.write(text)
 
     def print_bytes_literal(self, bytestring: bytes) -> None:
         self.print_string(_quoted(bytestring))

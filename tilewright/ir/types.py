@@ -82,12 +82,12 @@ def tile_type(shape: tuple[int, ...], element: Attribute) -> Attribute:
 
 def element_type(type_: Attribute) -> Attribute:
     """Element type of a tile; a scalar type is its own element."""
-    return type_.element_type if isinstance(type_, TensorType) else type_
+    return type_.element_type if type(type_) is TensorType else type_
 
 
 def shape_of(type_: Attribute) -> tuple[int, ...]:
     """Shape of a tile; () for a scalar."""
-    return tuple([size.data for size in type_.shape.data]) if isinstance(type_, TensorType) else ()
+    return tuple([size.data for size in type_.shape.data]) if type(type_) is TensorType else ()
 
 
 def with_element(type_: Attribute, element: Attribute) -> Attribute:
@@ -114,14 +114,14 @@ def is_integer(element: Attribute) -> bool:
 
 def is_pointer(element: Attribute) -> bool:
     """Whether a scalar type is a pointer."""
-    return isinstance(element, TilePointerType)
+    return type(element) is TilePointerType
 
 
 def bit_width(element: Attribute) -> int:
     """Bits of one element; pointers have 64."""
-    if isinstance(element, TilePointerType):
+    if type(element) is TilePointerType:
         return 64
-    if isinstance(element, IntegerType):
+    if type(element) is IntegerType:
         return int(element.width.data)
     return _FLOAT_DTYPES[_NAMES[element]].primitive_bitwidth
 

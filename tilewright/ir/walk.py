@@ -17,20 +17,22 @@ def walk(root: Operation | Region | Block) -> Iterator[Operation]:
     """
     if isinstance(root, Operation):
         yield root
-    stack = [_inside(root)]
-    while stack:
-        op = next(stack[-1], None)
-        if op is None:
-            stack.pop()
-            continue
-        yield op
-        if op.regions:
-            stack.append(_inside(op))
+    waiting: list[Operation | Block] = [root] if isinstance(root, Block) else _blocks(root)
+    while waiting:
+        node = waiting.pop()
+        op = node.first_op if isinstance(node, Block) else node
+        while op is not None:
+            following = op.next_op
+            yield op
+            if op.regions:
+                if following is not None:
+                    waiting.append(following)
+                waiting += _blocks(op)
+                break
+            op = following
 
 
-def _inside(node: Operation | Region | Block) -> Iterator[Operation]:
-    """The operations of its blocks."""
-    if isinstance(node, Block):
-        return iter(node.ops)
+def _blocks(node: Operation | Region) -> list[Operation | Block]:
+    """Its blocks, the last one first."""
     regions = node.regions if isinstance(node, Operation) else (node,)
-    return (op for region in regions for block in region.blocks for op in block.ops)
+    return [block for region in reversed(regions) for block in reversed(region.blocks)]

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.traits import is_side_effect_free
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
+from tilewright.ir.effects import is_without_effects
 from tilewright.ir.types import i1, i32, i64
 from tilewright.ir.values import is_inside, is_tile, owner_of
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
@@ -134,7 +134,7 @@ def stays(root: SSAValue, block: Block) -> bool:
 
 def is_free(op: Operation) -> bool:
     """Whether an operation may run anywhere, and any number of times."""
-    return not op.regions and is_side_effect_free(op)
+    return not op.regions and is_without_effects(op)
 
 
 def conjuncts(root: SSAValue, *, negated: bool = False) -> Iterator[tuple[SSAValue, bool]]:

@@ -6,43 +6,46 @@ enclosing one, which dominates it because tile IR has only structured control fl
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Hashable
 
 from xdsl.ir import Block, Operation
-from xdsl.traits import is_side_effect_free
 
+from tilewright.ir.effects import is_without_effects
 from tilewright.passes.rewriting import replace
 
 
 def eliminate_common_subexpressions(root: Operation) -> bool:
     """Merge equal pure operations below `root`; says whether anything changed."""
-    return _visit_regions(root, ChainMap())
+    return _visit_regions(root, {})
 
 
-def _visit_regions(op: Operation, known: ChainMap[Hashable, Operation]) -> bool:
+def _visit_regions(op: Operation, known: dict[Hashable, Operation]) -> bool:
     changed = False
     for region in op.regions:
         for block in region.blocks:
-            changed |= _visit_block(block, known.new_child())
+            changed |= _visit_block(block, known)
     return changed
 
 
-def _visit_block(block: Block, known: ChainMap[Hashable, Operation]) -> bool:
-    changed = False
+def _visit_block(block: Block, known: dict[Hashable, Operation]) -> bool:
+    """Merge operations of a block with earlier ones and with those `known` of blocks around it."""
+    changed, own = False, list[Hashable]()
     for op in list(block.ops):
         if op.regions:
             changed |= _visit_regions(op, known)
             continue
-        if not op.results or not is_side_effect_free(op):
+        if not op.results or not is_without_effects(op):
             continue
         key = _key(op)
         twin = known.get(key)
         if twin is None:
             known[key] = op
+            own.append(key)
             continue
         replace(op, twin.results)
         changed = True
+    for key in own:
+        del known[key]
     return changed
 
 

@@ -9,45 +9,66 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import IsTerminator, MemoryEffectKind, get_effects
+from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
+from tilewright.ir.effects import effects
 from tilewright.ops.control import ForOp
 from tilewright.passes.rewriting import erase, insert_before
 
 
 def is_removable(op: Operation) -> bool:
     """Whether erasing `op` can be noticed only through its results: it writes nothing and ends no block."""
-    if op.has_trait(IsTerminator):
-        return False
-    effects = get_effects(op)
-    if effects is None:
-        return False
-    return all(effect.kind in (MemoryEffectKind.READ, MemoryEffectKind.ALLOC) for effect in effects)
+    return not op.has_trait(IsTerminator) and _changes_nothing(op, {})
+
+
+Known = dict[Operation, bool]
+"""Whether an operation with regions changes nothing. What is erased changes nothing, so an answer stays true."""
+
+
+def _changes_nothing(op: Operation, known: Known) -> bool:
+    if op.regions and op.has_trait(RecursiveMemoryEffect):
+        found = known.get(op)
+        if found is None:
+            inner = (child for region in op.regions for block in region.blocks for child in block.ops)
+            found = known[op] = all(_changes_nothing(child, known) for child in inner)
+        return found
+    done = effects(op)
+    return done is not None and all(effect.kind in (MemoryEffectKind.READ, MemoryEffectKind.ALLOC) for effect in done)
 
 
 def eliminate_dead_code(root: Operation) -> bool:
     """Erase dead operations below `root`, innermost and last first; says whether anything changed."""
+    return _sweep_inside(root, {})
+
+
+def _sweep_inside(root: Operation, known: Known) -> bool:
     changed = False
     for region in root.regions:
         for block in region.blocks:
-            changed |= _sweep(block)
+            changed |= _sweep(block, known)
     return changed
 
 
-def _sweep(block: Block) -> bool:
+def _sweep(block: Block, known: Known) -> bool:
     changed = False
     op = block.last_op
     while op is not None:
         before = op.prev_op
-        if all(result.first_use is None for result in op.results) and is_removable(op):
+        if _is_dead(op, known):
             erase(op)
             changed = True
         elif op.regions:
             if isinstance(op, ForOp):
                 changed |= _drop_dead_carried(op)
-            changed |= eliminate_dead_code(op)
+            changed |= _sweep_inside(op, known)
         op = before
     return changed
+
+
+def _is_dead(op: Operation, known: Known) -> bool:
+    if any(result.first_use is not None for result in op.results) or op.has_trait(IsTerminator):
+        return False
+    return _changes_nothing(op, known)
 
 
 def _drop_dead_carried(loop: ForOp) -> bool:

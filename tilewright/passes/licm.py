@@ -7,8 +7,9 @@ defined result), so moving one out of a loop that runs zero times is safe.
 from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import IsTerminator, is_side_effect_free
+from xdsl.traits import IsTerminator
 
+from tilewright.ir.effects import is_without_effects
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.passes.rewriting import move_before
 
@@ -40,7 +41,7 @@ def _hoist(loop: Operation) -> bool:
 
 
 def _invariant(op: Operation, loop: Operation) -> bool:
-    if op.regions or op.has_trait(IsTerminator) or not is_side_effect_free(op):
+    if op.regions or op.has_trait(IsTerminator) or not is_without_effects(op):
         return False
     return all(_defined_outside(operand, loop) for operand in op.operands)
 

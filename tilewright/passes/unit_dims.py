@@ -28,11 +28,12 @@ from tilewright.passes.rewriting import erase, insert_before, replace
 
 def drop_unit_dims(root: Operation) -> bool:
     """Rewrite all of them below `root`, in place; says whether there was one."""
-    changed = False
-    for op in list(walk(root)):
-        if isinstance(op, DotOp) and len(shape_of(op.d.type)) == 3 and shape_of(op.d.type)[0] == 1:
-            _multiply_matrices(op)
-            changed = True
+    dots = [op for op in walk(root) if isinstance(op, DotOp) and _is_of_one_batch(op)]
+    if not dots and not any(isinstance(op, ReshapeOp) for op in walk(root)):
+        return False
+    changed = bool(dots)
+    for dot in dots:
+        _multiply_matrices(dot)
     for op in list(walk(root)):
         if isinstance(op, ForOp):
             changed |= _carry_in_shape_of_use(op)
@@ -43,6 +44,11 @@ def drop_unit_dims(root: Operation) -> bool:
     if changed:
         canonicalize(root)
     return changed
+
+
+def _is_of_one_batch(dot: DotOp) -> bool:
+    shape = shape_of(dot.d.type)
+    return len(shape) == 3 and shape[0] == 1
 
 
 def _is_by_ones(op: ReshapeOp) -> bool:

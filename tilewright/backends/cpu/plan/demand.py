@@ -83,7 +83,7 @@ class Demands:
         op = owner_of(value)
         if op is None or not is_lazy(op):
             raise InternalError(f"the tile {value} of {op.name if op else 'a block'} has no place in scratch")
-        return list(op.operands[1:] if isinstance(op, GatherOp) else op.operands)
+        return list(op.operands[1:] if type(op) is GatherOp else op.operands)
 
     def cost(self, value: SSAValue) -> float:
         """Cost of computing one element of `value` anew (shared parts are counted each time), capped."""

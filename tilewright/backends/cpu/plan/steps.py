@@ -13,7 +13,7 @@ the plan for people:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -212,21 +212,21 @@ def render(plan: FunctionPlan, names: dict[SSAValue, str] | None = None) -> str:
         lines.append(f"  s{number}: {extents}x{buffer.elem} at {buffer.offset}")
     for block in plan.blocks:
         lines.append("for program")
-        lines.extend(_render_block(block, "  "))
+        _render_block(block, "  ", lines)
     return "\n".join(lines) + "\n"
 
 
-def _render_block(plan: BlockPlan, indent: str) -> Iterable[str]:
+def _render_block(plan: BlockPlan, indent: str, lines: list[str]) -> None:
     for step in plan.steps:
         if step.kind == "scalar":
             continue
         if step.kind == "group":
             extents = "x".join(map(str, step.shape))
-            yield f"{indent}group [{extents}]: " + "; ".join(_render_sink(sink) for sink in step.sinks)
+            lines.append(f"{indent}group [{extents}]: " + "; ".join(_render_sink(sink) for sink in step.sinks))
         else:
-            yield f"{indent}{step.op.name if step.op is not None else step.kind}{_render_detail(step)}"
+            lines.append(f"{indent}{step.op.name if step.op is not None else step.kind}{_render_detail(step)}")
         for body in step.bodies:
-            yield from _render_block(body, indent + "  ")
+            _render_block(body, indent + "  ", lines)
 
 
 def _render_sink(sink: Sink) -> str:

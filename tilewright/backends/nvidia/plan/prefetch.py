@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import is_side_effect_free
 
 from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
@@ -27,6 +26,7 @@ from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, W
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
+from tilewright.ir.effects import is_without_effects
 from tilewright.ir.types import element_type, is_pointer, shape_of
 from tilewright.ir.walk import walk
 from tilewright.layouts.linear import LinearLayout
@@ -151,7 +151,7 @@ def _may_write(op: Operation) -> bool:
     if isinstance(op, _HARMLESS):
         return isinstance(op, LoadOp) and bool(op.attr_values()["isVolatile"])
     internal = isinstance(op, LocalAllocOp | WarpGroupDotOp)
-    return isinstance(op, BarrierOp) or not (internal or is_side_effect_free(op))
+    return isinstance(op, BarrierOp) or not (internal or is_without_effects(op))
 
 
 def _reaches_product(load: Load) -> bool:
@@ -204,7 +204,7 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
                 carried.add(index - 1)
                 todo.append(end.operands[index - 1])
         elif isinstance(owner, Operation) and owner.parent_block() is body and owner not in ops:
-            if owner.regions or isinstance(owner, _DEAR) or not is_side_effect_free(owner):
+            if owner.regions or isinstance(owner, _DEAR) or not is_without_effects(owner):
                 return No(f"its address or mask needs {spoken(owner)}, too dear to be done for a trip ahead", owner)
             ops.add(owner)
             todo += owner.operands
