@@ -1,4 +1,4 @@
-"""Kernels in unusual places: redefined, called by threads and forked children, with outputs that are inputs, elsewhere."""
+"""Kernels in unusual places: redefined, called by threads and forked children, with outputs that are inputs."""
 
 from __future__ import annotations
 
