@@ -40,6 +40,7 @@ format: $(VENV)/.lint ## let ruff rewrite imports and layout
 bench: $(VENV)/.tour ## measure every row of the speed table against torch, and all forms; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH)
 	@$(BIN)/python -m benchmarks.forms
+	@$(BIN)/python -m benchmarks.hl_defaults
 
 docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the code
 	@$(BIN)/python -m tilewright.tools.docgen
@@ -79,6 +80,7 @@ sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more un
 bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
 	@$(BIN)/python -m benchmarks.forms --cuda
+	@$(BIN)/python -m benchmarks.hl_defaults --device cuda
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -361,16 +361,21 @@ def warm_up(console: Console) -> None:
 
 
 def launch_seconds(rounds: int) -> dict[str, float]:
-    """Median seconds that the caller spends on a launch of an empty kernel with six tensors, for both sides."""
+    """Median seconds that the caller spends on a launch of an empty kernel with six tensors, for both sides, and on
+    `torch.add(out=)`."""
     tensors = [torch.empty(16, device="cuda") for _ in range(6)]
-    kernels = {name: flavour("kernels", name == "ours", Path(__file__).parent) for name in ("ours", "triton")}
-    times: dict[str, list[float]] = {name: [] for name in kernels}
+    first, second, third = tensors[:3]
+    calls: dict[str, Callable[[], Any]] = {"torch": lambda: torch.add(first, second, out=third)}
+    for name in ("ours", "triton"):
+        kernel = flavour("kernels", name == "ours", Path(__file__).parent).empty_kernel
+        calls[name] = lambda kernel=kernel: kernel[(1,)](*tensors)
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 1):
-        for name, module in kernels.items():
+        for name, call in calls.items():
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(200):
-                module.empty_kernel[(1,)](*tensors)
+                call()
             seconds = (time.perf_counter() - begin) / 200
             times[name] += [seconds] if number else []  # the first compiles
     return {name: statistics.median(found) for name, found in times.items()}
@@ -448,7 +453,7 @@ def main(only: str, rounds: int, out: Path | None) -> None:
     found = list(rows(only, rounds, console))
     draw(console, found)
     launches = launch_seconds(rounds)
-    console.print(f"launch: {_us(launches['ours'])}, Triton {_us(launches['triton'])}")
+    console.print(f"launch: {', '.join(f'{name} {_us(seconds)}' for name, seconds in launches.items())}")
     path = out or RESULTS / f"{torch.cuda.get_device_name().lower().replace(' ', '-')}.json"
     path.write_text(json.dumps(document(found, launches, rounds), indent=1).replace("NaN", "null") + "\n")
     console.print(f"written to {path}", markup=False)

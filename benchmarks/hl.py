@@ -74,17 +74,18 @@ def _beside_tl(name: str) -> Callable[[], Prepared]:
     """A generated kernel and the one of `examples/` that is written by hand, with the same blocks."""
 
     def prepare() -> Prepared:
-        example = examples.load(name)
-        if name == "softmax":
-            x, out, theirs = torch.randn(_ROWS, _COLUMNS), torch.zeros(_ROWS, _COLUMNS), torch.zeros(_ROWS, _COLUMNS)
-            args: tuple[Any, ...] = (x, out)
-            config = hl.Config(block_sizes=[1])
-            rival = lambda: example.softmax(x, out=theirs)  # noqa: E731
-        else:
-            a, b, out, theirs = (torch.randn(1024, 1024) for _ in range(4))
-            args = (a, b, out)
-            config = hl.Config(block_sizes=[128, 128, 64], l2_groupings=[8])
-            rival = lambda: example.matmul(a, b, out=theirs, tile=(128, 128, 64))  # noqa: E731
+        example, wide = examples.load(name), torch.randn(_ROWS, _COLUMNS)
+        out, theirs = torch.empty_like(wide), torch.empty_like(wide)
+        weight, bias, (q, k, v, heads) = torch.rand(_COLUMNS), torch.randn(_COLUMNS), torch.randn(4, 8, 1024, 64)
+        heads = heads.unsqueeze(0)
+        cases: dict[str, tuple[tuple[Any, ...], list[int], Function]] = {
+            "softmax": ((wide, out), [1], lambda: example.softmax(wide, out=theirs)),
+            "layer_norm": ((wide, weight, bias), [1], lambda: example.layer_norm(wide, weight, bias)),
+            "matmul": ((wide, wide, out), [128, 128, 64], lambda: example.matmul(wide, wide, theirs)),
+            "attention": ((q, k, v), [1, 64, 64], lambda: example.attention(q[None], k[None], v[None], out=heads)[0]),
+        }
+        args, blocks, rival = cases[name]
+        config = hl.Config(block_sizes=blocks, l2_groupings=[8] if name == "matmul" else [])
         run = getattr(hl_kernels, name).bind(args).compile_config(config)
         return {"same blocks": lambda: run(*args)}, rival
 
@@ -94,8 +95,8 @@ def _beside_tl(name: str) -> Callable[[], Prepared]:
 def _contests() -> Iterator[Contest]:
     for name in ("softmax", "layer_norm", "rms_norm", "cross_entropy", "geglu", "jagged_softmax"):
         yield Contest(f"hl {name.replace('_', ' ')}", "f32, default configuration", 0.9, _rows(name), 1e-4)
-    for name in ("softmax", "matmul"):
-        yield Contest(f"hl {name} beside tl", "f32 1024²", 0.97, _beside_tl(name), 1e-4)
+    for name in ("softmax", "layer_norm", "matmul", "attention"):
+        yield Contest(f"hl {name.replace('_', ' ')} beside tl", "f32 1024²", 0.97, _beside_tl(name), 1e-4)
 
 
 CONTESTS = tuple(_contests())

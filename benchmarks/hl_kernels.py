@@ -87,17 +87,17 @@ def matmul(x, y, out):  # type: ignore[no-untyped-def]
 def attention(q, k, v):  # type: ignore[no-untyped-def]
     """Attention of one head after another, rows of keys visited once."""
     out = torch.empty_like(q)
-    scale = q.size(-1) ** -0.5
+    scale = q.size(-1) ** -0.5 * 1.4426950408889634  # powers of 2 instead of e
     for tile_b, tile_m in hl.tile([q.size(0), q.size(1)]):
         largest = hl.full([tile_b, tile_m], float("-inf"))
         total = hl.zeros([tile_b, tile_m])
         acc = hl.zeros([tile_b, tile_m, q.size(2)])
         rows = q[tile_b, tile_m, :]
         for tile_n in hl.tile(k.size(1)):
-            scores = torch.bmm(rows, k[tile_b, tile_n, :].transpose(1, 2)) * scale
-            new = torch.maximum(largest, torch.amax(scores, -1))
-            weights = torch.exp(scores - new[:, :, None])
-            kept = torch.exp(largest - new)
+            scores = torch.bmm(rows, k[tile_b, tile_n, :].transpose(1, 2))
+            new = torch.maximum(largest, torch.amax(scores, -1) * scale)
+            weights = torch.exp2(scores * scale - new[:, :, None])
+            kept = torch.exp2(largest - new)
             total = total * kept + weights.sum(-1)
             acc = torch.baddbmm(acc * kept[:, :, None], weights, v[tile_b, tile_n, :])
             largest = new

@@ -208,22 +208,6 @@ def test_operands_that_are_computed_have_a_ring(stages: int, trips: int) -> None
     assert np.abs(c - numbers("fp16", a) @ numbers("i8", b)).max() < 1e-2
 
 
-@pytest.mark.parametrize("trips", [1, 2, 3, 6])
-def test_computed_operands_have_two_buffers_where_there_is_no_room_for_more(
-    trips: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeliner, "_has_room", lambda arch, before, after: after - before <= 32 * 32 * 2)
-    types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
-    made = whole(kernels.converted, types, {"M_BLOCK": 64, "N_BLOCK": 32, "K_BLOCK": 32}, 90, num_warps=4, num_stages=3)
-    assert sorted(rings(made)) == [2, 3, 3]
-    assert [op.isAsync is not None for op in ops(made.module, "ttng.warp_group_dot")] == [True]
-    depth = 32 * trips
-    (a,), (b,) = matrices("fp16", (64, depth)), matrices("i8", (depth, 64))
-    c = np.zeros((64, 64), np.float32)
-    made.run((1, 2), a, b, c, 64, depth, depth, 64)
-    assert np.abs(c - numbers("fp16", a) @ numbers("i8", b)).max() < 1e-2
-
-
 def test_computed_operands_without_room_for_a_ring_are_waited_for() -> None:
     types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
     blocks = {"M_BLOCK": 128, "N_BLOCK": 256, "K_BLOCK": 128}

@@ -110,14 +110,9 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
     barrier = make_barrier(function, room.plan, blocks) if blocks else None
     computed = _computed_operands(loop, prefetches)
     taken = _taken(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
-    size = sum(memdesc_bytes(op.result.type) for op in computed)
-    numbers = [n for n in (room.plan, 2) if _has_room(arch, taken, taken + (n - 1) * size)]
-    _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if numbers else [], *numbers[:1]).run()
-
-
-def _has_room(arch: Arch, before: int, after: int) -> bool:
-    """Whether a block may take more bytes of shared memory, and shares its multiprocessor if it did before."""
-    return after <= arch.shared_limit and (_alone(arch, before) or not _alone(arch, after))
+    more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
+    fits = taken + more <= arch.shared_limit and (_alone(arch, taken) or not _alone(arch, taken + more))
+    _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
 
 
 def _alone(arch: Arch, shared_bytes: int) -> bool:
@@ -193,7 +188,6 @@ class _Pipeliner:
         decisions: of the compilation.
         barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
         computed: buffers of operands that a trip computes, for each of which there is room for a ring.
-        numbers: of buffers that each of those rings has.
     """
 
     def __init__(
@@ -204,9 +198,7 @@ class _Pipeliner:
         decisions: Decisions,
         barrier: SSAValue | None = None,
         computed: Sequence[LocalAllocOp] = (),
-        numbers: int = 0,
     ) -> None:
-        self.numbers = numbers
         self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
         self.decisions, self.computed = decisions, computed
         self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
@@ -226,18 +218,17 @@ class _Pipeliner:
             outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
-        index = self._carry(first, outside, self.stages)
+        index = self._carry(first, outside)
         stored = self._product_of_stored()
         self._wait_for_copies(rings, index, fenced=stored is not None)
         stages = self._read(rings, index)
+        if asynchronous:
+            self._store_in_rings(index)
         place = self._start_products(asynchronous)
         if stored is not None and not asynchronous:
             self._start_products([stored], pendings=0)
             place = stored  # copies are started while it runs
         self._copy_ahead(place or max(stages, key=list(self.body.ops).index), rings, index, reach)
-        if asynchronous and self.computed:
-            same = self.numbers == self.stages
-            self._store_in_rings(index if same else self._carry([], Builder(self.loop), self.numbers))
         self._finish(asynchronous)
 
     # -- copies ------------------------------------------------------------------------------------------
@@ -327,8 +318,8 @@ class _Pipeliner:
 
     # -- the body ----------------------------------------------------------------------------------------
 
-    def _carry(self, first: Sequence[SSAValue], outside: Builder, count: int) -> SSAValue:
-        """Make the loop carry some values, and the number of a buffer in rings of `count`, which is returned."""
+    def _carry(self, first: Sequence[SSAValue], outside: Builder) -> SSAValue:
+        """Make the loop carry what the copies need, and the number of the buffer to read, which is returned."""
         old, end = self.loop, self.body.last_op
         assert end is not None
         extra = [*first, outside.number(0)]
@@ -336,7 +327,7 @@ class _Pipeliner:
         index = arguments[-1]
         b = Builder(end)
         following = b.binary(AddIOp, index, b.number(1))
-        wraps = b.compare("eq", following, b.number(count))
+        wraps = b.compare("eq", following, b.number(self.stages))
         wrapped = b.make(SelectOp, [wraps, b.number(0), following], i32)
         # The ahead values are yielded as they are until the copies are written.
         end.operands = [*end.operands, *arguments[:-1], wrapped]
@@ -388,7 +379,7 @@ class _Pipeliner:
     def _store_in_rings(self, index: SSAValue) -> None:
         """Put what a trip computes for its products where those of the trip before do not read."""
         for alloc in self.computed:
-            ring = Builder(self.loop).make(LocalAllocOp, [], _ring_type(alloc.result.type, self.numbers))
+            ring = Builder(self.loop).make(LocalAllocOp, [], _ring_type(alloc.result.type, self.stages))
             b = Builder(alloc)
             buffer = b.make(MemDescIndexOp, [ring, index], alloc.result.type)
             b.effect(LocalStoreOp, [alloc.operands[0], buffer])
