@@ -8,7 +8,7 @@ import torch
 
 import tilewright as tw
 import tilewright.language as tl
-from tests.corpus.case import New, Pairs, case
+from tests.corpus.case import New, Pairs, case, gradients, leaves
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -112,13 +112,27 @@ def merge_under_lock(x_ptr, lock_ptr, state_ptr, n, BLOCK: tl.constexpr):
     tl.atomic_xchg(lock_ptr, 0)
 
 
+@tw.jit
+def softmax_of_merged(x_ptr, state_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(dx_ptr + at, tl.exp(x - tl.load(state_ptr)) / tl.load(state_ptr + 1), mask=at < n)
+
+
 @case({"n": 1000}, {"n": 300_001})
 def log_sum_exp_under_a_lock(new: New, n: int) -> Pairs:
     """Two numbers that belong together, merged by one program at a time."""
     x, lock = new.normal(n), new.zeros(1, dtype=torch.int32)
     state = torch.tensor([-1e30, 0.0], device=x.device)
     merge_under_lock[(tw.cdiv(n, 256),)](x, lock, state, n, BLOCK=256)
-    return [(state[0] + state[1].log(), x.double().logsumexp(0)), (lock, torch.zeros_like(lock))]
+    dx = new.empty(n)
+    softmax_of_merged[(tw.cdiv(n, 256),)](x, state, dx, n, BLOCK=256)
+    (a,) = leaves(x)
+    want = a.logsumexp(0)
+    return [
+        (state[0] + state[1].log(), want), (lock, torch.zeros_like(lock)),
+        (dx, *gradients(want, torch.ones_like(want), a)),
+    ]  # fmt: skip
 
 
 @tw.jit
@@ -151,10 +165,20 @@ def product_split_along_k(new: New, m: int, n: int, k: int) -> Pairs:
     """Whoever comes last adds up what the others left: stores that an atomic publishes."""
     a, b = new.normal(m, k, dtype=torch.float16), new.normal(k, n, dtype=torch.float16)
     block = 16 if m < 100 else 64
-    grid = (tw.cdiv(m, block), tw.cdiv(n, block), 3)
-    c, parts, arrived = new.empty(m, n), new.empty(3, m, n), new.zeros(grid[0] * grid[1], dtype=torch.int32)
-    part_of_product[grid](a, b, c, parts, arrived, m, n, k, PARTS=3, BLOCK=block, STEP=32)
-    return [(c, a.double() @ b.double()), (arrived, torch.full_like(arrived, 3))]
+    dc, results = new.normal(m, n, dtype=torch.float16), []
+    for x, y in ((a, b), (dc, b.T.contiguous()), (a.T.contiguous(), dc)):
+        (rows, inner), columns = x.shape, y.shape[1]
+        grid = (tw.cdiv(rows, block), tw.cdiv(columns, block), 3)
+        c, parts = new.empty(rows, columns), new.empty(3, rows, columns)
+        arrived = new.zeros(grid[0] * grid[1], dtype=torch.int32)
+        part_of_product[grid](x, y, c, parts, arrived, rows, columns, inner, PARTS=3, BLOCK=block, STEP=32)
+        results.append(c)
+    p, q = leaves(a, b)
+    want = p @ q
+    return [
+        (results[0], want), *zip(results[1:], gradients(want, dc, p, q), strict=True),
+        (arrived, torch.full_like(arrived, 3)),
+    ]  # fmt: skip
 
 
 @tw.jit
