@@ -215,9 +215,7 @@ def attention_of_variable_lengths_with_grouped_heads(new, lengths, d) -> Pairs:
     varlen_kernel[grid](q, k, v, o, lse, cu_q, cu_k, d**-0.5, H=heads, GROUP=group, D=d, BM=16, BN=16)
     do, dq, dk, dv = new.normal(*q.shape, dtype=q.dtype), new.zeros(*q.shape), new.empty(*k.shape), new.empty(*k.shape)
     grid = (triton.cdiv(max(more), 16), len(lengths), heads // group)
-    varlen_backward_kernel[grid](
-        q, k, v, o, do, lse, dq, dk, dv, cu_q, cu_k, d**-0.5, H=heads, GROUP=group, D=d, B=16
-    )
+    varlen_backward_kernel[grid](q, k, v, o, do, lse, dq, dk, dv, cu_q, cu_k, d**-0.5, H=heads, GROUP=group, D=d, B=16)
     q64, k64, v64 = leaves(q, k, v)
     parts, a, b = [], 0, 0
     for n, m in zip(lengths, more, strict=True):

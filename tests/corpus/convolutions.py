@@ -208,7 +208,9 @@ def depthwise_kernel(x, w, y, H: tl.constexpr, W: tl.constexpr, C, KS: tl.conste
 
 
 @triton.jit
-def depthwise_weight_gradient_kernel(x, dy, dw, H: tl.constexpr, W: tl.constexpr, C, KS: tl.constexpr, BW: tl.constexpr):
+def depthwise_weight_gradient_kernel(
+    x, dy, dw, H: tl.constexpr, W: tl.constexpr, C, KS: tl.constexpr, BW: tl.constexpr
+):
     plane, tap = tl.program_id(0), tl.program_id(1)
     col = tl.arange(0, BW)
     j = col + tap % KS - KS // 2

@@ -209,9 +209,7 @@ def grouped_kernel(A, B, C, starts, G: tl.constexpr, N, K, BM: tl.constexpr, BN:
 
 
 @triton.jit
-def grouped_weight_gradient_kernel(
-    A, DC, DB, starts, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
+def grouped_weight_gradient_kernel(A, DC, DB, starts, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """A tile of the matrix of one group: sums over its rows; a group of none gets zeros."""
     g = tl.program_id(0)
     rk = tl.program_id(1) * BK + tl.arange(0, BK)

@@ -170,9 +170,7 @@ def recurrent_kernel(
 
 
 @triton.jit
-def recurrent_backward_kernel(
-    q, k, v, g, do, dq, dk, dv, T, K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr
-):
+def recurrent_backward_kernel(q, k, v, g, do, dq, dk, dv, T, K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr):
     """From the start with the state, for queries, then from the end with its gradient, for keys and values."""
     i_v, i_h = tl.program_id(0), tl.program_id(1)
     o_k = tl.arange(0, K)
