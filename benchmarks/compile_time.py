@@ -63,6 +63,27 @@ def _sort(length: int) -> list[str]:
     return [f"i = tl.arange(0, {length})", "tl.store(q + i, tl.sort(tl.load(p + i)))"]
 
 
+def _product(length: int) -> list[str]:
+    rows, columns = "m[:, None] * n", "m[None, :]"
+    return [
+        f"m, k = tl.arange(0, {length}), tl.arange(0, 64)",
+        f"x, y = tl.load(p + {rows} + k[None, :]), tl.load(p + k[:, None] * n + {columns})",
+        f"tl.store(q + {rows} + {columns}, tl.dot(x, y, input_precision='ieee'))",
+    ]
+
+
+def _block(length: int) -> list[str]:
+    return [
+        f"i = tl.arange(0, {length})",
+        "top, total = tl.full(i.shape, -1e30, tl.float32), tl.zeros(i.shape, tl.float32)",
+        f"for j in range(0, n, {length}):",
+        "    x = tl.load(p + j + i, mask=j + i < n, other=-1e30)",
+        "    new = tl.maximum(top, x)",
+        "    total, top = total * tl.exp(top - new) + tl.exp(x - new), new",
+        "tl.store(q + i, total)",
+    ]
+
+
 _MANY = (50, 200, 800, 2000)
 SHAPES = {
     "loads and stores": Shape(
@@ -77,6 +98,14 @@ SHAPES = {
     "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
     "early returns": Shape(_returns, (50, 200, 800), 1.0, 100),
     "sort": Shape(_sort, (32, 128, 512), 1.0, 128),
+    "sort f16": Shape(
+        lambda n: [line.replace("tl.load(p + i)", "tl.load(p + i).to(tl.float16)") for line in _sort(n)],
+        (32, 128, 512),
+        1.0,
+        128,
+    ),
+    "exact product": Shape(_product, (32, 64, 128), 2.0, 128),
+    "large block": Shape(_block, (1024, 8192, 65536), 2.0, 8192),
 }
 
 

@@ -41,7 +41,7 @@ from tilewright.torch.mutation import Writes, writes_in_trial
 from tilewright.torch.overload import make_quick
 from tilewright.torch.schemas import check_results, make_schema
 from tilewright.torch.signature import base_of
-from tilewright.torch.state import Doing, doing, state
+from tilewright.torch.state import doing
 
 try:  # private: without it operators stay whole where they might be opened, which is correct too
     from torch.export._trace import custom_triton_ops_decomposition_disabled as _stays_whole
@@ -94,14 +94,13 @@ class TileOp:
         self._registrations: list[Callable[[str], None]] = []
         self._backward_fn: Callable[..., Any] | None = None  # these two are what torch's autograd.Function asks for
         self._setup_context_fn: Callable[..., Any] | None = None
-        self._running = Doing(False, self)  # launches are made at once, without a look at who traces
         self._checked = False  # whether it has run
         parsed = torch._C.parse_schema(f"{name}{self.schema}")
         self._floats = [(at, a.name) for at, a in enumerate(parsed.arguments) if "float" in str(a.type)]
         self._replaced = False  # whether some device has another function
         self._direct = False  # whether it has run, and is the same for all devices
         floats = [at for at, _ in self._floats]
-        self._unobserved = Unobserved(fn, self._observed, floats, (state, "doing", self._running))
+        self._unobserved = Unobserved(fn, self._observed, floats)
         self._call: Callable[..., Any] = self._unobserved.call or self._observed
         self.overload: Any = None
         self._autograd: Callable[..., Any]
@@ -157,14 +156,11 @@ class TileOp:
         for at, name in self._floats:  # the dispatcher makes floats of integers
             if (args[at] if at < len(args) else kwargs.get(name)).__class__ is int:
                 return otherwise(*args, **kwargs)
-        before = state.doing
-        state.doing = self._running
         if gradients:  # of its tensors none wants one, and others that it reads get none through an operator
             _set_grad_enabled(False)
         try:
             return self.fn(*args, **kwargs)
         finally:
-            state.doing = before
             if gradients:
                 _set_grad_enabled(True)
 

@@ -1,4 +1,4 @@
-"""Tiles that a loop loads for its next trip, and products of transposed matrices, give what is written."""
+"""Loops of products that are rewritten (loads ahead, transposed sums, loops in loops) give what is written."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
@@ -67,7 +67,7 @@ def _run(kernel: Any, m: int, n: int, k: int, *, tiles: int = 1) -> tuple[Any, A
     a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m + B, max(k, 1)), (k + B, n)))
     first, c = a.copy(), np.zeros((m, n), np.float32)
     compiled((-(-m // B), -(-n // B)), a, b, c, m, n, k)
-    subjects = ("loads ahead", "turned product")
+    subjects = ("loads ahead", "turned product", "one loop of products")
     return first, b, c, [d["taken"] for d in compiled.program.decisions if d["subject"] in subjects]
 
 
@@ -85,6 +85,67 @@ def test_of_a_product(kernel: Any, k: int) -> None:
     a, b, c, taken = _run(kernel, 20, 37, k)
     np.testing.assert_array_equal(c, a[:20, :k] @ b[:k])
     assert taken and all(taken)
+
+
+@tilewright.jit
+def two_a_trip(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = matmul.rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for o in range(0, K, 2 * BK):
+        for i in tl.static_range(2):
+            k = o + i * BK + tl.arange(0, BK)
+            x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+            acc = tl.dot(x, y, acc)
+    matmul.write(c_ptr, acc, m, n, M, N)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes"),
+    [
+        (two_a_trip, (0, 96)),
+        (matmul.in_two_loops, (0, 32, 96)),
+        (matmul.in_blocks_of_k, (0, 16, 80)),
+        (matmul.unrolled, (512,)),
+    ],
+    ids=lambda value: str(getattr(getattr(value, "fn", None), "__name__", "")),
+)
+def test_of_one_loop(kernel: Any, sizes: tuple[int, ...]) -> None:
+    for k in sizes:
+        a, b, c, taken = _run(kernel, 20, 37, k)
+        np.testing.assert_array_equal(c, a[:20, :k] @ b[:k])
+        assert taken and all(taken)
+
+
+@tilewright.jit
+def uneven(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The third product has not the columns that follow."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in tl.static_range(3):
+        at = k + (i * BK if i < 2 else 3)
+        acc = tl.dot(tl.load(a_ptr + m[:, None] * K + at[None, :]), tl.load(b_ptr + at[:, None] * N + n[None, :]), acc)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], acc)
+
+
+@tilewright.jit
+def changed_between(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in tl.static_range(3):
+        at = k + i * BK
+        x, y = tl.load(a_ptr + m[:, None] * K + at[None, :]), tl.load(b_ptr + at[:, None] * N + n[None, :])
+        acc = tl.dot(x, y, acc)
+        tl.store(b_ptr + (at + BK)[:, None] * N + n[None, :], y)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], acc)
+
+
+@pytest.mark.parametrize("kernel", [uneven, changed_between], ids=lambda kernel: str(kernel.fn.__name__))
+def test_of_products_that_stay(kernel: Any) -> None:
+    a, b, c, taken = _run(kernel, B, B, 64)
+    places = [slice(0, 16), slice(16, 32), slice(3, 19) if kernel is uneven else slice(32, 48)]
+    right = [b[place] for place in places] if kernel is uneven else [b[:16]] * 3
+    np.testing.assert_array_equal(c, sum(a[:B, place] @ y for place, y in zip(places, right, strict=True)))
+    assert taken == [False]
 
 
 def test_what_may_not_be_loaded_later() -> None:

@@ -30,7 +30,6 @@ class Unobserved:
         observed: called with the same arguments where somebody looks on, an argument is of another class, or gradients
             are to be recorded.
         floats: numbers of the arguments that PyTorch makes floats of.
-        during: (holder, name, value): an attribute while the function runs.
 
     Attributes:
         call: both of them in one built-in function; None where it cannot be made.
@@ -41,7 +40,6 @@ class Unobserved:
         function: Callable[..., Any],
         observed: Callable[..., Any],
         floats: Iterable[int],
-        during: tuple[Any, str, Any],
     ) -> None:
         self.call: Callable[..., Any] | None = None
         code = machine(SmallObjects())
@@ -50,8 +48,6 @@ class Unobserved:
         words = answers()
         if words is None:
             return
-        holder, name, value = during
-        name = sys.intern(name)
         torch = sys.modules["torch"]
         classes = (torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None), torch.dtype, torch.device)
         assert tuple(kind.__name__ for kind in classes) == t.OPERATOR_KINDS
@@ -59,11 +55,9 @@ class Unobserved:
         for word, number in words.items():
             self._words[word] = number
         state = _State(ctypes.addressof(self._words))
-        state.kept = [self._words, code, function, observed, holder, name, value]
-        things = {
-            t.OPERATOR_OBSERVED: observed, t.OPERATOR_FUNCTION: function, t.OPERATOR_HOLDER: holder,
-            t.OPERATOR_NAME: name, t.OPERATOR_DURING: value,
-        } | {t.OPERATOR_CLASSES + index: kind for index, kind in enumerate(classes)}  # fmt: skip
+        state.kept = [self._words, code, function, observed]
+        things: dict[int, Any] = {t.OPERATOR_OBSERVED: observed, t.OPERATOR_FUNCTION: function}
+        things |= {t.OPERATOR_CLASSES + index: kind for index, kind in enumerate(classes)}
         for word, thing in things.items():
             self._words[word] = id(thing)
         self._words[t.OPERATOR_SHARED] = ctypes.addressof(code.shared)

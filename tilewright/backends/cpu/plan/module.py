@@ -11,6 +11,7 @@ from tilewright.backends.cpu.plan.handed_on import load_where_used
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
+from tilewright.backends.cpu.plan.rolled import roll_products
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.turned import turn_products
 from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
@@ -50,6 +51,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         leave_out_unread_rows(function, decisions)
         make_offsets_scalar(function, decisions)
         load_where_used(function, decisions)
+        roll_products(function, decisions)
         turn_products(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)

@@ -11,7 +11,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Poly
+from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, memory_operand
 from tilewright.backends.cpu.plan.steps import memory_bytes
@@ -60,7 +60,8 @@ def load_at(found: MemoryOperand, offset: Poly, bounds: Sequence[Sequence[Poly]]
         return tensor(ahead.sum(poly), dtypes.int64)
 
     start = number(_divided(offset, size))
-    strides = [None if stride == Poly.of(size) else number(_divided(stride, size)) for stride in found.strides]
+    steps = [expanded(stride) for stride in found.strides]  # what they are made of is outside of the load's loop
+    strides = [None if step == Poly.of(size) else number(_divided(step, size)) for step in steps]
     limits = [[number(bound) for bound in of_dim] for of_dim in bounds]
     b = IRBuilder(NO_TARGET, Options())
     b.position, b.location = Position(Block()), found.load.location or b.location

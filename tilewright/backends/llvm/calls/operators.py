@@ -8,12 +8,6 @@ from __future__ import annotations
 
 from tilewright.backends.llvm.calls import tables as t
 
-_EXTERNALS = """
-declare i32 @PyObject_SetAttr(ptr, ptr, ptr)
-declare void @PyErr_Fetch(ptr, ptr, ptr)
-declare void @PyErr_Restore(ptr, ptr, ptr)
-"""
-
 _WHO = f"""
 ; Whether somebody sees more of a call in this thread: a dispatch mode or function mode, a transform, or autocast.
 define internal i1 @is_seen(ptr %state) alwaysinline {{
@@ -91,9 +85,6 @@ no:
 _CALL = f"""
 define ptr @tw_operator(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
 entry:
-  %class.at = alloca ptr
-  %value.at = alloca ptr
-  %trace.at = alloca ptr
   %state = call ptr @PyLong_AsVoidPtr(ptr %self)
   %shared = call ptr @pointer(ptr %state, i64 {t.OPERATOR_SHARED})
   %ready = call i64 @word(ptr %state, i64 {t.OPERATOR_READY})
@@ -123,53 +114,21 @@ miss:
   ret ptr %slowly
 
 enter:
-  %holder = call ptr @pointer(ptr %state, i64 {t.OPERATOR_HOLDER})
-  %name = call ptr @pointer(ptr %state, i64 {t.OPERATOR_NAME})
-  %during = call ptr @pointer(ptr %state, i64 {t.OPERATOR_DURING})
-  %before = call ptr @PyObject_GetAttr(ptr %holder, ptr %name)
-  %unknown = icmp eq ptr %before, null
-  br i1 %unknown, label %fail, label %set
-set:
-  %code = call i32 @PyObject_SetAttr(ptr %holder, ptr %name, ptr %during)
-  %refused = icmp slt i32 %code, 0
-  br i1 %refused, label %drop, label %off
-off:
   %set.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_SET_RECORDS})
-  br i1 %records, label %switch, label %call
-switch:
+  br i1 %records, label %off, label %call
+off:
   call void %set.f(i1 zeroext false)
   br label %call
 call:
   %function = call ptr @pointer(ptr %state, i64 {t.OPERATOR_FUNCTION})
   %result = call ptr @PyObject_Vectorcall(ptr %function, ptr %args, i64 %nargs, ptr %kwnames)
-  br i1 %records, label %back, label %leave
-back:
+  br i1 %records, label %on, label %done
+on:
   call void %set.f(i1 zeroext true)
-  br label %leave
-leave:
-  %angry = icmp eq ptr %result, null
-  br i1 %angry, label %hold, label %restore
-hold:                                     ; its exception must outlive what follows
-  call void @PyErr_Fetch(ptr %class.at, ptr %value.at, ptr %trace.at)
-  br label %restore
-restore:
-  %ignored = call i32 @PyObject_SetAttr(ptr %holder, ptr %name, ptr %before)
-  call void @Py_DecRef(ptr %before)
-  br i1 %angry, label %raise, label %good
-raise:
-  %class = load ptr, ptr %class.at
-  %value = load ptr, ptr %value.at
-  %trace = load ptr, ptr %trace.at
-  call void @PyErr_Restore(ptr %class, ptr %value, ptr %trace)
-  br label %fail
-good:
+  br label %done
+done:
   ret ptr %result
-drop:
-  call void @Py_DecRef(ptr %before)
-  br label %fail
-fail:
-  ret ptr null
 }}
 """
 
-OPERATORS = "".join((_EXTERNALS, _WHO, _ARGUMENTS, _CALL))
+OPERATORS = "".join((_WHO, _ARGUMENTS, _CALL))

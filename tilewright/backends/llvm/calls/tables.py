@@ -75,12 +75,11 @@ MOST_COLUMNS, MOST_BYTES = 96, 1024
 
 OPERATOR_KINDS = ("Tensor", "Parameter", "int", "float", "bool", "str", "NoneType", "dtype", "device")
 OPERATOR_OBSERVED, OPERATOR_FUNCTION, OPERATOR_SHARED, OPERATOR_READY, OPERATOR_FLOATS = range(5)
-OPERATOR_HOLDER, OPERATOR_NAME, OPERATOR_DURING, OPERATOR_SET_RECORDS = range(5, 9)
-OPERATOR_MODES, OPERATOR_FUNCTIONS, OPERATOR_INCLUDED, OPERATOR_EXCLUDED = range(9, 13)
-OPERATOR_TRANSFORM, OPERATOR_AUTOCAST, OPERATOR_CLASSES = range(13, 16)
+OPERATOR_SET_RECORDS, OPERATOR_MODES, OPERATOR_FUNCTIONS, OPERATOR_INCLUDED, OPERATOR_EXCLUDED = range(5, 10)
+OPERATOR_TRANSFORM, OPERATOR_AUTOCAST, OPERATOR_CLASSES = range(10, 13)
 OPERATOR_WORDS = OPERATOR_CLASSES + len(OPERATOR_KINDS)
 """Of an operator: what it calls where somebody looks on, and where nobody does, and whether it may do that at all; bits
-of the arguments that are floats; the attribute NAME of HOLDER is DURING meanwhile. Functions of torch: whether to
+of the arguments that are floats. Functions of torch: whether to
 record gradients, how many dispatch modes and function modes are on, whether the key of a TRANSFORM is INCLUDED and
 those of AUTOCAST are EXCLUDED. Classes of its arguments, of KINDS, those of tensors first."""
 
