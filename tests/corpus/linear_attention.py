@@ -14,10 +14,10 @@ def recurrent(q, k, v, decay):
     q, k, v, decay = (t.double() for t in (q, k, v, decay))
     state = q.new_zeros(q.shape[0], q.shape[2], v.shape[2])
     out = []
-    for t in range(q.shape[1]):
-        factor = decay[:, t, :, None] if decay.dim() == 3 else decay[:, t, None, None]
-        state = factor * state + k[:, t, :, None] * v[:, t, None, :]
-        out.append((q[:, t, None, :] @ state)[:, 0])
+    decay = decay if decay.dim() == 3 else decay[..., None]
+    for q_t, k_t, v_t, factor in zip(*(x.unbind(1) for x in (q, k, v, decay)), strict=True):
+        state = factor[..., None] * state + k_t[..., None] * v_t[:, None]
+        out.append((q_t[:, None] @ state)[:, 0])
     return torch.stack(out, 1), state
 
 
