@@ -113,16 +113,23 @@ def flash_attention(new, h, t, d, causal) -> Pairs:
 
 @case({"h": 2, "t": 33, "d": 32, "causal": False}, {"h": 16, "t": 2048, "d": 128, "causal": False}, 1e-2)
 def flash_attention_of_everything(new, h, t, d, causal) -> Pairs:
-    q, k, v = (new.normal(h, t, d, dtype=torch.bfloat16) for _ in range(3))
-    o, lse = new.empty(h, t, d, dtype=torch.bfloat16), new.empty(h, t)
+    q, k, v, do = (new.normal(h, t, d, dtype=torch.bfloat16) for _ in range(4))
+    o, lse, delta = new.empty(h, t, d, dtype=torch.bfloat16), new.empty(h, t), new.empty(h, t)
+    dq, dk, dv = new.zeros(h, t, d), new.empty(h, t, d), new.empty(h, t, d)
     flash_kernel[(triton.cdiv(t, 32), h)](q, k, v, o, lse, d**-0.5, t * d, t, CAUSAL=causal, D=d, BM=32, BN=16)
+    blocks = triton.cdiv(t, 16)
+    delta_kernel[(blocks, h)](o, do, delta, t, D=d, BM=16)
+    flash_backward_kernel[(blocks, h)](q, k, v, do, lse, delta, dq, dk, dv, d**-0.5, t, CAUSAL=causal, D=d, B=16)
     scores = q.double() @ k.double().transpose(1, 2) * d**-0.5
-    return [(o, exact(q, k, v, d**-0.5)), (lse, scores.logsumexp(-1))]
+    a, b, c = leaves(q, k, v)
+    want = exact(a, b, c, d**-0.5)
+    grads = zip((dq, dk, dv), gradients(want, do, a, b, c), strict=True)
+    return [(o, want), (lse, scores.logsumexp(-1)), *grads]
 
 
 @triton.jit
 def varlen_kernel(
-    Q, K, V, O, cu_q, cu_k, scale, H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
+    Q, K, V, O, LSE, cu_q, cu_k, scale, H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
     BN: tl.constexpr,
 ):  # fmt: skip
     """Sequences one after another; a key head for GROUP query heads; the last query sees the last key."""
@@ -156,6 +163,45 @@ def varlen_kernel(
         m_i = new
     o = acc / tl.where(l_i == 0, 1.0, l_i)[:, None]
     tl.store(O + ((q0 + rm) * H + head)[:, None] * D + rd, o.to(O.dtype.element_ty), mask=rm[:, None] < len_q)
+    tl.store(LSE + (q0 + rm) * H + head, m_i + tl.log2(tl.where(l_i == 0, 1.0, l_i)), mask=rm < len_q)
+
+
+@triton.jit
+def varlen_backward_kernel(
+    Q, K, V, O, DO, LSE, DQ, DK, DV, cu_q, cu_k, scale, H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr,
+    B: tl.constexpr,
+):  # fmt: skip
+    """A block of keys of one key head against the queries of its group."""
+    seq, kv_head = tl.program_id(1), tl.program_id(2)
+    q0, len_q = tl.load(cu_q + seq), tl.load(cu_q + seq + 1) - tl.load(cu_q + seq)
+    k0, len_k = tl.load(cu_k + seq), tl.load(cu_k + seq + 1) - tl.load(cu_k + seq)
+    rn = tl.program_id(0) * B + tl.arange(0, B)
+    rd = tl.arange(0, D)
+    kv = ((k0 + rn) * (H // GROUP) + kv_head)[:, None] * D + rd[None, :]
+    k = tl.load(K + kv, mask=rn[:, None] < len_k, other=0.0)
+    v = tl.load(V + kv, mask=rn[:, None] < len_k, other=0.0)
+    dk = tl.zeros([B, D], tl.float32)
+    dv = tl.zeros([B, D], tl.float32)
+    shift = len_k - len_q
+    first = tl.maximum(0, tl.program_id(0) * B - shift) // B * B
+    for head in range(kv_head * GROUP, (kv_head + 1) * GROUP):
+        for m in range(first, len_q, B):
+            rm = m + tl.arange(0, B)
+            seen = rm < len_q
+            at = ((q0 + rm) * H + head)[:, None] * D + rd[None, :]
+            q = tl.load(Q + at, mask=seen[:, None], other=0.0)
+            do = tl.load(DO + at, mask=seen[:, None], other=0.0)
+            o = tl.load(O + at, mask=seen[:, None], other=0.0)
+            delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
+            lse = tl.load(LSE + (q0 + rm) * H + head, mask=seen, other=0.0)
+            keep = (rn[None, :] <= rm[:, None] + shift) & (rn[None, :] < len_k) & seen[:, None]
+            p = tl.where(keep, tl.exp2(tl.dot(q, k.T) * (scale * 1.44269504) - lse[:, None]), 0.0)
+            dv = tl.dot(p.T.to(do.dtype), do, dv)
+            ds = (p * (tl.dot(do, v.T) - delta[:, None]) * scale).to(q.dtype)
+            dk = tl.dot(ds.T, q, dk)
+            tl.atomic_add(DQ + at, tl.dot(ds, k), mask=seen[:, None])
+    tl.store(DK + kv, dk, mask=rn[:, None] < len_k)
+    tl.store(DV + kv, dv, mask=rn[:, None] < len_k)
 
 
 @case({"lengths": (5, 21, 0, 17), "d": 16}, {"lengths": (1000, 37, 513, 2048), "d": 64}, 1e-2)
@@ -165,17 +211,21 @@ def attention_of_variable_lengths_with_grouped_heads(new, lengths, d) -> Pairs:
     q = new.normal(sum(lengths), heads, d, dtype=torch.float16)
     k, v = (new.normal(sum(more), heads // group, d, dtype=torch.float16) for _ in range(2))
     o, cu_q, cu_k = torch.zeros_like(q), new.offsets(list(lengths)), new.offsets(more)
-    grid = (triton.cdiv(max(lengths), 16), len(lengths), heads)
-    varlen_kernel[grid](q, k, v, o, cu_q, cu_k, d**-0.5, H=heads, GROUP=group, D=d, BM=16, BN=16)
-    pairs, a, b = [], 0, 0
+    grid, lse = (triton.cdiv(max(lengths), 16), len(lengths), heads), new.empty(sum(lengths), heads)
+    varlen_kernel[grid](q, k, v, o, lse, cu_q, cu_k, d**-0.5, H=heads, GROUP=group, D=d, BM=16, BN=16)
+    do, dq, dk, dv = new.normal(*q.shape, dtype=q.dtype), new.zeros(*q.shape), new.empty(*k.shape), new.empty(*k.shape)
+    grid = (triton.cdiv(max(more), 16), len(lengths), heads // group)
+    varlen_backward_kernel[grid](q, k, v, o, do, lse, dq, dk, dv, cu_q, cu_k, d**-0.5, H=heads, GROUP=group, D=d, B=16)
+    q64, k64, v64 = leaves(q, k, v)
+    parts, a, b = [], 0, 0
     for n, m in zip(lengths, more, strict=True):
         if n:
-            keys, values = (t[b : b + m].repeat_interleave(group, 1).transpose(0, 1) for t in (k, v))
+            keys, values = (t[b : b + m].repeat_interleave(group, 1).transpose(0, 1) for t in (k64, v64))
             keep = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
-            want = exact(q[a : a + n].transpose(0, 1), keys, values, d**-0.5, keep)
-            pairs.append((o[a : a + n], want.transpose(0, 1)))
+            parts.append(exact(q64[a : a + n].transpose(0, 1), keys, values, d**-0.5, keep).transpose(0, 1))
         a, b = a + n, b + m
-    return pairs
+    want = torch.cat(parts)
+    return [(o, want), *zip((dq, dk, dv), gradients(want, do, q64, k64, v64), strict=True)]
 
 
 @triton.jit
@@ -243,7 +293,7 @@ def paged_attention_in_splits(new, lengths, d) -> Pairs:
 
 @triton.jit
 def biased_kernel(
-    Q, K, V, BIAS, O, T, scale, slope_base, WINDOW: tl.constexpr, ALIBI: tl.constexpr, HAS_BIAS: tl.constexpr,
+    Q, K, V, BIAS, O, LSE, T, scale, slope_base, WINDOW: tl.constexpr, ALIBI: tl.constexpr, HAS_BIAS: tl.constexpr,
     D: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     h = tl.program_id(1)
@@ -281,22 +331,71 @@ def biased_kernel(
         k_block = tl.advance(k_block, (0, B))
         v_block = tl.advance(v_block, (B, 0))
     tl.store(o_block, acc / tl.maximum(l_i, 1e-20)[:, None], boundary_check=(0,))
+    tl.store(LSE + h * T + rm, m_i + tl.log(l_i), mask=rm < T)
+
+
+@triton.jit
+def biased_backward_kernel(
+    Q, K, V, BIAS, O, DO, LSE, DQ, DK, DV, DBIAS, T, scale, slope_base, WINDOW: tl.constexpr, ALIBI: tl.constexpr,
+    HAS_BIAS: tl.constexpr, D: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """A block of keys; atomics sum the gradients of queries, and over heads that of the bias."""
+    h = tl.program_id(1)
+    rn = tl.program_id(0) * B + tl.arange(0, B)
+    rd = tl.arange(0, D)
+    kv = (h * T + rn)[:, None] * D + rd[None, :]
+    k = tl.load(K + kv, mask=rn[:, None] < T, other=0.0)
+    v = tl.load(V + kv, mask=rn[:, None] < T, other=0.0)
+    slope = tl.exp2(-slope_base * (h + 1))
+    dk = tl.zeros((B, D), tl.float32)
+    dv = tl.zeros((B, D), tl.float32)
+    first = tl.program_id(0) * B if WINDOW > 0 else 0
+    last = tl.minimum(T, tl.program_id(0) * B + B + WINDOW) if WINDOW > 0 else T
+    for m in range(first, last, B):
+        rm = m + tl.arange(0, B)
+        at = (h * T + rm)[:, None] * D + rd[None, :]
+        q = tl.load(Q + at, mask=rm[:, None] < T, other=0.0)
+        do = tl.load(DO + at, mask=rm[:, None] < T, other=0.0)
+        delta = tl.sum(do * tl.load(O + at, mask=rm[:, None] < T, other=0.0), 1)
+        s = tl.dot(q, k.T, input_precision="ieee") * scale
+        away = rm[:, None] - rn[None, :]
+        inside = (rm[:, None] < T) & (rn[None, :] < T)
+        if ALIBI:
+            s -= slope * tl.abs(away).to(tl.float32)
+        if HAS_BIAS:
+            s += tl.load(BIAS + rm[:, None] * T + rn[None, :], mask=inside, other=0.0)
+        keep = inside & (away >= 0) & (away <= WINDOW) if WINDOW > 0 else inside
+        p = tl.where(keep, tl.exp(s - tl.load(LSE + h * T + rm, mask=rm < T, other=0.0)[:, None]), 0.0)
+        dv = tl.dot(p.T, do, dv, input_precision="ieee")
+        ds = p * (tl.dot(do, v.T, input_precision="ieee") - delta[:, None])
+        dk = tl.dot(ds.T, q * scale, dk, input_precision="ieee")
+        if HAS_BIAS:
+            tl.atomic_add(DBIAS + rm[:, None] * T + rn[None, :], ds, mask=inside)
+        tl.atomic_add(DQ + at, tl.dot(ds, k, input_precision="ieee") * scale, mask=rm[:, None] < T)
+    tl.store(DK + kv, dk, mask=rn[:, None] < T)
+    tl.store(DV + kv, dv, mask=rn[:, None] < T)
 
 
 def _biased(new, h, t, d, *, window=0, alibi=False, biased=False):
-    q, k, v, o = *(new.normal(h, t, d) for _ in range(3)), new.empty(h, t, d)
-    bias = new.normal(t, t) if biased else None
-    biased_kernel[(triton.cdiv(t, 16), h)](
-        q, k, v, bias, o, t, d**-0.5, 0.5, WINDOW=window, ALIBI=alibi, HAS_BIAS=biased, D=d, B=16
-    )
+    q, k, v, do = (new.normal(h, t, d) for _ in range(4))
+    o, lse, dq, dk, dv = new.empty(h, t, d), new.empty(h, t), new.zeros(h, t, d), new.empty(h, t, d), new.empty(h, t, d)
+    bias, dbias = (new.normal(t, t), new.zeros(t, t)) if biased else (None, None)
+    grid, kind = (triton.cdiv(t, 16), h), {"WINDOW": window, "ALIBI": alibi, "HAS_BIAS": biased, "D": d, "B": 16}
+    biased_kernel[grid](q, k, v, bias, o, lse, t, d**-0.5, 0.5, **kind)
+    biased_backward_kernel[grid](q, k, v, bias, o, do, lse, dq, dk, dv, dbias, t, d**-0.5, 0.5, **kind)
+    made, inputs = [dq, dk, dv], [*leaves(q, k, v)]
     i = torch.arange(t, device=q.device)
     away = i[:, None] - i[None, :]
     keep = (away >= 0) & (away <= window) if window else None
-    extra = bias.double() if biased else None
+    extra = None
+    if biased:
+        (extra,) = leaves(bias)
+        made, inputs = [*made, dbias], [*inputs, extra]
     if alibi:
         slopes = 2.0 ** (-0.5 * torch.arange(1, h + 1, device=q.device, dtype=torch.float64))
         extra = -slopes[:, None, None] * away.abs()
-    return [(o, exact(q, k, v, d**-0.5, keep, extra))]
+    want = exact(*inputs[:3], d**-0.5, keep, extra)
+    return [(o, want), *zip(made, gradients(want, do, *inputs), strict=True)]
 
 
 @case({"h": 2, "t": 45, "d": 16}, {"h": 4, "t": 700, "d": 64}, 1e-4)
@@ -315,7 +414,7 @@ def attention_with_a_bias_matrix(new, h, t, d) -> Pairs:
 
 
 @triton.jit
-def descriptor_attention_kernel(Q, K, V, O, T, D: tl.constexpr, B: tl.constexpr):
+def descriptor_attention_kernel(Q, K, V, O, LSE, T, D: tl.constexpr, B: tl.constexpr):
     """Two passes over the keys: row maxima and sums, then the result; all blocks by descriptors."""
     start = tl.program_id(0) * B
     q_desc = tl.make_tensor_descriptor(Q, [T, D], [D, 1], [B, D])
@@ -337,18 +436,53 @@ def descriptor_attention_kernel(Q, K, V, O, T, D: tl.constexpr, B: tl.constexpr)
         s = tl.where((n + tl.arange(0, B))[None, :] < T, s, float("-inf"))
         acc += tl.dot(tl.exp(s - top[:, None]) / total[:, None], v_desc.load([n, 0]), input_precision="ieee")
     o_desc.store([start, 0], acc)
+    rows = start + tl.arange(0, B)
+    tl.store(LSE + rows, top + tl.log(total), mask=rows < T)
+
+
+@triton.jit
+def descriptor_attention_backward_kernel(Q, K, V, O, DO, LSE, DQ, DK, DV, T, D: tl.constexpr, B: tl.constexpr):
+    """A block of queries; descriptors add to the gradients of keys and values."""
+    start = tl.program_id(0) * B
+    rows = start + tl.arange(0, B)
+    k_desc = tl.make_tensor_descriptor(K, [T, D], [D, 1], [B, D])
+    v_desc = tl.make_tensor_descriptor(V, [T, D], [D, 1], [B, D])
+    dk_desc = tl.make_tensor_descriptor(DK, [T, D], [D, 1], [B, D])
+    dv_desc = tl.make_tensor_descriptor(DV, [T, D], [D, 1], [B, D])
+    q = tl.make_tensor_descriptor(Q, [T, D], [D, 1], [B, D]).load([start, 0])
+    o = tl.make_tensor_descriptor(O, [T, D], [D, 1], [B, D]).load([start, 0])
+    do = tl.make_tensor_descriptor(DO, [T, D], [D, 1], [B, D]).load([start, 0])
+    delta = tl.sum(o * do, 1)
+    lse = tl.load(LSE + rows, mask=rows < T, other=0.0)
+    dq = tl.zeros([B, D], tl.float32)
+    for n in range(0, T, B):
+        k = k_desc.load([n, 0])
+        keep = (rows < T)[:, None] & ((n + tl.arange(0, B))[None, :] < T)
+        p = tl.where(keep, tl.exp(tl.dot(q, k.T, input_precision="ieee") - lse[:, None]), 0.0)
+        ds = p * (tl.dot(do, v_desc.load([n, 0]).T, input_precision="ieee") - delta[:, None])
+        dq = tl.dot(ds, k, dq, input_precision="ieee")
+        dk_desc.atomic_add([n, 0], tl.dot(ds.T, q, input_precision="ieee"))
+        dv_desc.atomic_add([n, 0], tl.dot(p.T, do, input_precision="ieee"))
+    tl.make_tensor_descriptor(DQ, [T, D], [D, 1], [B, D]).store([start, 0], dq)
 
 
 @case({"t": 24, "d": 16}, {"t": 900, "d": 64}, 1e-4)
 def attention_by_descriptors(new, t, d) -> Pairs:
-    q, k, v, o = *(new.normal(t, d) for _ in range(3)), new.empty(t, d)
+    q, k, v, do = (new.normal(t, d) for _ in range(4))
+    o, lse, dq, dk, dv = new.empty(t, d), new.empty(t), new.empty(t, d), new.zeros(t, d), new.zeros(t, d)
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=new.device))
-    descriptor_attention_kernel[(triton.cdiv(t, 16),)](q, k, v, o, t, D=d, B=16)
-    return [(o, exact(q, k, v, 1.0))]
+    grid = (triton.cdiv(t, 16),)
+    descriptor_attention_kernel[grid](q, k, v, o, lse, t, D=d, B=16)
+    descriptor_attention_backward_kernel[grid](q, k, v, o, do, lse, dq, dk, dv, t, D=d, B=16)
+    inputs = [*leaves(q, k, v)]
+    want = exact(*inputs, 1.0)
+    return [(o, want), *zip((dq, dk, dv), gradients(want, do, *inputs), strict=True)]
 
 
 @triton.jit
-def latent_kernel(Q, KV, O, T, scale, HEADS: tl.constexpr, RANK: tl.constexpr, ROPE: tl.constexpr, B: tl.constexpr):
+def latent_kernel(
+    Q, KV, O, LSE, T, scale, HEADS: tl.constexpr, RANK: tl.constexpr, ROPE: tl.constexpr, B: tl.constexpr
+):
     """All heads of one token share one latent: keys are latent and rotary part, values are the latent."""
     token = tl.program_id(0)
     h = tl.arange(0, HEADS)
@@ -372,12 +506,50 @@ def latent_kernel(Q, KV, O, T, scale, HEADS: tl.constexpr, RANK: tl.constexpr, R
         l_i, m_i = l_i * a + tl.sum(w, 1), new
         acc = tl.dot(w, c, acc * a[:, None], input_precision="ieee")
     tl.store(O + (token * HEADS + h)[:, None] * RANK + r, acc / l_i[:, None])
+    tl.store(LSE + token * HEADS + h, m_i + tl.log(l_i))
+
+
+@triton.jit
+def latent_backward_kernel(
+    Q, KV, O, DO, LSE, DQ, DKV, scale, HEADS: tl.constexpr, RANK: tl.constexpr, ROPE: tl.constexpr, B: tl.constexpr
+):
+    """A token; the latents before it get what they gave as keys and as values."""
+    token = tl.program_id(0)
+    h = tl.arange(0, HEADS)
+    r, p = tl.arange(0, RANK), tl.arange(0, ROPE)
+    width: tl.constexpr = RANK + ROPE
+    q = tl.load(Q + (token * HEADS + h)[:, None] * width + r)
+    qp = tl.load(Q + (token * HEADS + h)[:, None] * width + RANK + p)
+    do = tl.load(DO + (token * HEADS + h)[:, None] * RANK + r)
+    delta = tl.sum(do * tl.load(O + (token * HEADS + h)[:, None] * RANK + r), 1)
+    lse = tl.load(LSE + token * HEADS + h)
+    dq = tl.zeros([HEADS, RANK], tl.float32)
+    dqp = tl.zeros([HEADS, ROPE], tl.float32)
+    for n in tl.range(0, token + 1, B):
+        rn = n + tl.arange(0, B)
+        seen = rn <= token
+        c = tl.load(KV + rn[:, None] * width + r[None, :], mask=seen[:, None], other=0.0)
+        kp = tl.load(KV + rn[:, None] * width + RANK + p[None, :], mask=seen[:, None], other=0.0)
+        s = tl.dot(qp, kp.T, tl.dot(q, c.T, input_precision="ieee"), input_precision="ieee") * scale
+        w = tl.where(seen[None, :], tl.exp(s - lse[:, None]), 0.0)
+        ds = w * (tl.dot(do, c.T, input_precision="ieee") - delta[:, None]) * scale
+        dq = tl.dot(ds, c, dq, input_precision="ieee")
+        dqp = tl.dot(ds, kp, dqp, input_precision="ieee")
+        dc = tl.dot(w.T, do, tl.dot(ds.T, q, input_precision="ieee"), input_precision="ieee")
+        tl.atomic_add(DKV + rn[:, None] * width + r[None, :], dc, mask=seen[:, None])
+        dkp = tl.dot(ds.T, qp, input_precision="ieee")
+        tl.atomic_add(DKV + rn[:, None] * width + RANK + p[None, :], dkp, mask=seen[:, None])
+    tl.store(DQ + (token * HEADS + h)[:, None] * width + r, dq)
+    tl.store(DQ + (token * HEADS + h)[:, None] * width + RANK + p, dqp)
 
 
 @case({"t": 9, "rank": 32}, {"t": 300, "rank": 128}, 1e-4)
 def latent_attention(new, t, rank) -> Pairs:
     q, kv, o = new.normal(t, 16, rank + 16), new.normal(t, rank + 16), new.empty(t, 16, rank)
-    latent_kernel[(t,)](q, kv, o, t, 0.1, HEADS=16, RANK=rank, ROPE=16, B=16)
+    lse, do, dq, dkv = new.empty(t, 16), new.normal(t, 16, rank), new.empty(*q.shape), new.zeros(*kv.shape)
+    latent_kernel[(t,)](q, kv, o, lse, t, 0.1, HEADS=16, RANK=rank, ROPE=16, B=16)
+    latent_backward_kernel[(t,)](q, kv, o, do, lse, dq, dkv, 0.1, HEADS=16, RANK=rank, ROPE=16, B=16)
+    a, b = leaves(q, kv)
     keep = torch.ones(t, t, dtype=torch.bool, device=q.device).tril()
-    want = exact(q.transpose(0, 1), kv[None], kv[None, :, :rank], 0.1, keep)
-    return [(o, want.transpose(0, 1))]
+    want = exact(a.transpose(0, 1), b[None], b[None, :, :rank], 0.1, keep).transpose(0, 1)
+    return [(o, want), *zip((dq, dkv), gradients(want, do, a, b), strict=True)]

@@ -8,7 +8,7 @@ import torch
 
 import tilewright as tw
 import tilewright.language as tl
-from tests.corpus.case import New, Pairs, case
+from tests.corpus.case import New, Pairs, case, gradients, leaves
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -83,16 +83,28 @@ def add_rows(row_ptr, x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     tl.atomic_add(out_ptr + tl.load(row_ptr + tl.program_id(0)) * columns + at, x, mask=inside)
 
 
+@tw.jit
+def take_rows(row_ptr, x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    inside = at < columns
+    x = tl.load(x_ptr + tl.load(row_ptr + tl.program_id(0)) * columns + at, mask=inside)
+    tl.store(out_ptr + tl.program_id(0) * columns + at, x, mask=inside)
+
+
 @case({"rows": 11, "columns": 37, "into": 3}, {"rows": 5000, "columns": 1001, "into": 400}, tolerance=0)
 def scattered_rows_of_small_floats(new: New, rows: int, columns: int, into: int) -> Pairs:
     """Sums in f16 and bf16 at addresses of odd alignment; whole numbers, so that no order rounds."""
     pairs = []
-    row = new.integers(into, rows)
+    row, grid, block = new.integers(into, rows), (rows,), tw.next_power_of_2(columns)
     for dtype in (torch.float16, torch.bfloat16):
         x = new.integers(3, rows, columns, low=-2).to(dtype)
         out = new.zeros(into, columns, dtype=dtype)
-        add_rows[(rows,)](row, x, out, columns, BLOCK=tw.next_power_of_2(columns))
-        pairs.append((out, torch.zeros(into, columns, device=x.device).index_add_(0, row, x.float()).to(dtype)))
+        add_rows[grid](row, x, out, columns, BLOCK=block)
+        dout, dx = new.integers(3, into, columns, low=-2).to(dtype), new.empty(rows, columns, dtype=dtype)
+        take_rows[grid](row, dout, dx, columns, BLOCK=block)
+        (a,) = leaves(x)
+        want = torch.zeros(into, columns, device=x.device, dtype=a.dtype).index_add(0, row, a)
+        pairs += [(out, want.to(dtype)), (dx, *gradients(want, dout, a))]
     return pairs
 
 
@@ -112,13 +124,27 @@ def merge_under_lock(x_ptr, lock_ptr, state_ptr, n, BLOCK: tl.constexpr):
     tl.atomic_xchg(lock_ptr, 0)
 
 
+@tw.jit
+def softmax_of_merged(x_ptr, state_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(dx_ptr + at, tl.exp(x - tl.load(state_ptr)) / tl.load(state_ptr + 1), mask=at < n)
+
+
 @case({"n": 1000}, {"n": 300_001})
 def log_sum_exp_under_a_lock(new: New, n: int) -> Pairs:
     """Two numbers that belong together, merged by one program at a time."""
     x, lock = new.normal(n), new.zeros(1, dtype=torch.int32)
     state = torch.tensor([-1e30, 0.0], device=x.device)
     merge_under_lock[(tw.cdiv(n, 256),)](x, lock, state, n, BLOCK=256)
-    return [(state[0] + state[1].log(), x.double().logsumexp(0)), (lock, torch.zeros_like(lock))]
+    dx = new.empty(n)
+    softmax_of_merged[(tw.cdiv(n, 256),)](x, state, dx, n, BLOCK=256)
+    (a,) = leaves(x)
+    want = a.logsumexp(0)
+    return [
+        (state[0] + state[1].log(), want), (lock, torch.zeros_like(lock)),
+        (dx, *gradients(want, torch.ones_like(want), a)),
+    ]  # fmt: skip
 
 
 @tw.jit
@@ -151,10 +177,20 @@ def product_split_along_k(new: New, m: int, n: int, k: int) -> Pairs:
     """Whoever comes last adds up what the others left: stores that an atomic publishes."""
     a, b = new.normal(m, k, dtype=torch.float16), new.normal(k, n, dtype=torch.float16)
     block = 16 if m < 100 else 64
-    grid = (tw.cdiv(m, block), tw.cdiv(n, block), 3)
-    c, parts, arrived = new.empty(m, n), new.empty(3, m, n), new.zeros(grid[0] * grid[1], dtype=torch.int32)
-    part_of_product[grid](a, b, c, parts, arrived, m, n, k, PARTS=3, BLOCK=block, STEP=32)
-    return [(c, a.double() @ b.double()), (arrived, torch.full_like(arrived, 3))]
+    dc, results = new.normal(m, n, dtype=torch.float16), []
+    for x, y in ((a, b), (dc, b.T.contiguous()), (a.T.contiguous(), dc)):
+        (rows, inner), columns = x.shape, y.shape[1]
+        grid = (tw.cdiv(rows, block), tw.cdiv(columns, block), 3)
+        c, parts = new.empty(rows, columns), new.empty(3, rows, columns)
+        arrived = new.zeros(grid[0] * grid[1], dtype=torch.int32)
+        part_of_product[grid](x, y, c, parts, arrived, rows, columns, inner, PARTS=3, BLOCK=block, STEP=32)
+        results.append(c)
+    p, q = leaves(a, b)
+    want = p @ q
+    return [
+        (results[0], want), *zip(results[1:], gradients(want, dc, p, q), strict=True),
+        (arrived, torch.full_like(arrived, 3)),
+    ]  # fmt: skip
 
 
 @tw.jit
@@ -172,13 +208,21 @@ def product_of_many_tiles(a, b, c, tiles, columns, steps, STAGES: tl.constexpr):
 def persistent_product(new: New, m: int, n: int, k: int) -> Pairs:
     """A ring of buffers that is filled again for the next tile, and more stages than steps."""
     a, b = new.normal(m, k, dtype=torch.float16), new.normal(k, n, dtype=torch.float16)
+    dc = new.normal(m, n, dtype=torch.float16)
+    x, y = leaves(a, b)
+    want = x @ y
+    da, db = gradients(want, dc, x, y)
     pairs: list[Any] = []
-    for programs, stages in ((3, 3), (2, 4)):
-        c = new.zeros(m, n, dtype=torch.float16)
-        blocks = [TensorDescriptor.from_tensor(t, list(s)) for t, s in ((a, (64, 32)), (b, (32, 64)), (c, (64, 64)))]
-        tiles = tw.cdiv(m, 64) * tw.cdiv(n, 64)
-        product_of_many_tiles[(programs,)](*blocks, tiles, tw.cdiv(n, 64), tw.cdiv(k, 32), STAGES=stages)
-        pairs.append((c, a.double() @ b.double()))
+    for left, right, result, programs, stages in (
+        (a, b, want, 3, 3), (a, b, want, 2, 4), (dc, b.T.contiguous(), da, 2, 3), (a.T.contiguous(), dc, db, 3, 3),
+    ):  # fmt: skip
+        c = new.zeros(*result.shape, dtype=torch.float16)
+        shapes = ((left, (64, 32)), (right, (32, 64)), (c, (64, 64)))
+        blocks = [TensorDescriptor.from_tensor(t, list(s)) for t, s in shapes]
+        down, across = tw.cdiv(c.shape[0], 64), tw.cdiv(c.shape[1], 64)
+        steps = tw.cdiv(left.shape[1], 32)
+        product_of_many_tiles[(programs,)](*blocks, down * across, across, steps, STAGES=stages)
+        pairs.append((c, result))
     return pairs
 
 
@@ -194,15 +238,34 @@ def scores_of_rows(x_ptr, w_ptr, out_ptr, columns, BLOCK: tl.constexpr, WIDTH: t
     tl.store(out_ptr + row[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :], tl.cumsum(y, axis=1))
 
 
+@tw.jit
+def scores_of_rows_backward(x_ptr, w_ptr, dout_ptr, dx_ptr, columns, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    row, at = tl.program_id(0) * 16 + tl.arange(0, 16), tl.arange(0, BLOCK)
+    inside = (at < columns)[None, :]
+    x = tl.load(x_ptr + row[:, None] * columns + at[None, :], mask=inside, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=1)[:, None])
+    p = e / tl.sum(e, axis=1)[:, None]
+    dout = tl.load(dout_ptr + row[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :])
+    w = tl.load(w_ptr + at[None, :] * WIDTH + tl.arange(0, WIDTH)[:, None], mask=inside, other=0.0)
+    dp = tl.dot(tl.cumsum(dout, axis=1, reverse=True).to(w.dtype), w)
+    tl.store(dx_ptr + row[:, None] * columns + at[None, :], p * (dp - tl.sum(p * dp, axis=1)[:, None]), mask=inside)
+
+
 @case({"columns": 50, "groups": 1}, {"columns": 500, "groups": 200}, tolerance=2e-3)
 def rows_with_options_of_clusters(new: New, columns: int, groups: int) -> Pairs:
     """Reductions, a product and a scan with `num_ctas`, and with many and few warps."""
     x, w = new.normal(16 * groups, columns), new.normal(columns, 32, dtype=torch.float16)
+    (a,), dout = leaves(x), new.normal(16 * groups, 32)
+    want = (a.softmax(1) @ w.double()).cumsum(1)
     pairs: list[Any] = []
     for warps, ctas in ((4, 2), (8, 1), (1, 4)):
         out = new.empty(16 * groups, 32)
         scores_of_rows[(groups,)](
             x, w, out, columns, BLOCK=tw.next_power_of_2(columns), WIDTH=32, num_warps=warps, num_ctas=ctas
         )
-        pairs.append((out, (x.double().softmax(1) @ w.double()).cumsum(1)))
-    return pairs
+        pairs.append((out, want))
+    dx = new.empty(16 * groups, columns)
+    scores_of_rows_backward[(groups,)](
+        x, w, dout, dx, columns, BLOCK=tw.next_power_of_2(columns), WIDTH=32, num_warps=4, num_ctas=2
+    )
+    return [*pairs, (dx, *gradients(want, dout, a))]

@@ -111,34 +111,69 @@ def conv2d_kernel(
 @case({"n": 2, "c": 3, "h": 9, "oc": 5, "stride": 2}, {"n": 8, "c": 64, "h": 56, "oc": 128, "stride": 1}, 1e-4)
 def convolution_by_gathered_product(new, n, c, h, oc, stride) -> Pairs:
     x, w, b = new.normal(n, c, h, h), new.normal(oc, c, 3, 3), new.normal(oc)
-    want = F.conv2d(x.double(), w.double(), b.double(), stride=stride, padding=1)
-    y = new.empty(*want.shape)
+    x64, w64 = leaves(x, w)
+    want = F.conv2d(x64, w64, b.double(), stride=stride, padding=1)
+    y, dy, dx, dw = new.empty(*want.shape), new.normal(*want.shape), new.empty(n, c, h, h), new.empty(oc, c, 3, 3)
     oh, ow = want.shape[2:]
     total = n * oh * ow
     conv2d_kernel[(triton.cdiv(total, 32), triton.cdiv(oc, 16))](
         x, w, b, y, c, h, h, oc, oh, ow, total, stride=stride, pad=1, KH=3, KW=3, BM=32, BN=16, BK=16
     )
-    return [(y, want)]
+    conv2d_input_gradient_kernel[(triton.cdiv(n * h * h, 32), triton.cdiv(c, 16))](
+        dy, w, dx, c, h, h, oc, oh, ow, n * h * h, stride=stride, pad=1, KH=3, KW=3, BM=32, BN=16, BK=16
+    )
+    conv2d_weight_gradient_kernel[(triton.cdiv(oc, 16), triton.cdiv(c * 9, 16))](
+        x, dy, dw, n, c, h, h, oc, oh, ow, stride=stride, pad=1, KH=3, KW=3, BM=16, BK=16, BP=32
+    )
+    return [(y, want), *zip((dx, dw), gradients(want, dy, x64, w64), strict=True)]
+
+
+@triton.jit
+def conv2d_input_gradient_kernel(
+    dy, w, dx, C, H, W, OC, OH, OW, total, stride: tl.constexpr, pad: tl.constexpr, KH: tl.constexpr,
+    KW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The same product over (o, r, s): an input pixel takes from those outputs that a whole step leads to."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    image, pixel = m // (H * W), m % (H * W)
+    K = OC * KH * KW
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        o, rs = k // (KH * KW), k % (KH * KW)
+        up = (pixel // W)[:, None] + pad - (rs // KW)[None, :]
+        left = (pixel % W)[:, None] + pad - (rs % KW)[None, :]
+        oh, ow = up // stride, left // stride
+        inside = (up >= 0) & (left >= 0) & (up % stride == 0) & (left % stride == 0) & (oh < OH) & (ow < OW)
+        inside = inside & (k < K)[None, :] & (m < total)[:, None]
+        a = tl.load(dy + ((image[:, None] * OC + o[None, :]) * OH + oh) * OW + ow, mask=inside, other=0.0)
+        at = (o[:, None] * C + n[None, :]) * (KH * KW) + rs[:, None]
+        v = tl.load(w + at, mask=(n < C)[None, :] & (k < K)[:, None], other=0.0)
+        acc = tl.dot(a, v, acc, input_precision="ieee")
+    at = (image[:, None] * C + n[None, :]) * (H * W) + pixel[:, None]
+    tl.store(dx + at, acc, mask=(m < total)[:, None] & (n < C)[None, :])
 
 
 @triton.jit
 def conv2d_weight_gradient_kernel(
-    x, dy, dw, NB, C, H, W, OC, KH: tl.constexpr, KW: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, BP: tl.constexpr
-):
-    """Sums over all pixels of a 'same' convolution."""
+    x, dy, dw, NB, C, H, W, OC, OH, OW, stride: tl.constexpr, pad: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    BM: tl.constexpr, BK: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """Sums over all pixels of the output."""
     oc = tl.program_id(0) * BM + tl.arange(0, BM)
     k = tl.program_id(1) * BK + tl.arange(0, BK)
     c, r, s = k // (KH * KW), k // KW % KH, k % KW
     acc = tl.zeros((BM, BK), tl.float32)
-    for start in range(0, NB * H * W, BP):
+    for start in range(0, NB * OH * OW, BP):
         p = start + tl.arange(0, BP)
-        image, h, v = p // (H * W), p // W % H, p % W
-        live = p < NB * H * W
+        image, h, v = p // (OH * OW), p // OW % OH, p % OW
+        live = p < NB * OH * OW
         g = tl.load(
-            dy + (image[None, :] * OC + oc[:, None]) * (H * W) + (p % (H * W))[None, :],
+            dy + (image[None, :] * OC + oc[:, None]) * (OH * OW) + (p % (OH * OW))[None, :],
             mask=live[None, :] & (oc < OC)[:, None], other=0.0,
         )  # fmt: skip
-        ih, iw = h[:, None] + r[None, :] - KH // 2, v[:, None] + s[None, :] - KW // 2
+        ih, iw = h[:, None] * stride + r[None, :] - pad, v[:, None] * stride + s[None, :] - pad
         ok = live[:, None] & (c < C)[None, :] & (ih >= 0) & (ih < H) & (iw >= 0) & (iw < W)
         a = tl.load(x + ((image[:, None] * C + c[None, :]) * H + ih) * W + iw, mask=ok, other=0.0)
         acc += tl.dot(g, a, input_precision="ieee")
@@ -150,9 +185,11 @@ def conv2d_weight_gradient_kernel(
 def gradient_of_convolution_weights(new, n, c, h, oc) -> Pairs:
     x, dy, dw = new.normal(n, c, h, h), new.normal(n, oc, h, h), new.empty(oc, c, 3, 3)
     grid = (triton.cdiv(oc, 16), triton.cdiv(c * 9, 16))
-    conv2d_weight_gradient_kernel[grid](x, dy, dw, n, c, h, h, oc, KH=3, KW=3, BM=16, BK=16, BP=32)
-    want = torch.nn.grad.conv2d_weight(x.double(), (oc, c, 3, 3), dy.double(), padding=1)
-    return [(dw, want)]
+    conv2d_weight_gradient_kernel[grid](
+        x, dy, dw, n, c, h, h, oc, h, h, stride=1, pad=1, KH=3, KW=3, BM=16, BK=16, BP=32
+    )
+    (w,) = leaves(torch.zeros_like(dw))
+    return [(dw, *gradients(F.conv2d(x.double(), w, padding=1), dy, w))]
 
 
 @triton.jit
@@ -170,11 +207,32 @@ def depthwise_kernel(x, w, y, H: tl.constexpr, W: tl.constexpr, C, KS: tl.conste
     tl.store(y + (plane * H + row) * W + col, acc, mask=col < W)
 
 
+@triton.jit
+def depthwise_weight_gradient_kernel(
+    x, dy, dw, H: tl.constexpr, W: tl.constexpr, C, KS: tl.constexpr, BW: tl.constexpr
+):
+    plane, tap = tl.program_id(0), tl.program_id(1)
+    col = tl.arange(0, BW)
+    j = col + tap % KS - KS // 2
+    acc = tl.zeros((BW,), tl.float32)
+    for row in range(H):
+        i = row + tap // KS - KS // 2
+        v = tl.load(x + (plane * H + i) * W + j, mask=(i >= 0) & (i < H) & (j >= 0) & (j < W), other=0.0)
+        acc += v * tl.load(dy + (plane * H + row) * W + col, mask=col < W, other=0.0)
+    tl.atomic_add(dw + (plane % C) * KS * KS + tap, tl.sum(acc))
+
+
 @case({"n": 2, "c": 3, "h": 7}, {"n": 8, "c": 128, "h": 56})
 def depthwise_convolution(new, n, c, h) -> Pairs:
     x, w, y = new.normal(n, c, h, h), new.normal(c, 1, 3, 3), new.empty(n, c, h, h)
     depthwise_kernel[(n * c, h)](x, w, y, h, h, c, KS=3, BW=triton.next_power_of_2(h))
-    return [(y, F.conv2d(x.double(), w.double(), padding=1, groups=c))]
+    dy, dx, dw = new.normal(n, c, h, h), new.empty(n, c, h, h), new.zeros(c, 1, 3, 3)
+    turned = w.flip(2, 3).contiguous()
+    depthwise_kernel[(n * c, h)](dy, turned, dx, h, h, c, KS=3, BW=triton.next_power_of_2(h))
+    depthwise_weight_gradient_kernel[(n * c, 9)](x, dy, dw, h, h, c, KS=3, BW=triton.next_power_of_2(h))
+    a, b = leaves(x, w)
+    want = F.conv2d(a, b, padding=1, groups=c)
+    return [(y, want), *zip((dx, dw), gradients(want, dy, a, b), strict=True)]
 
 
 @triton.jit
@@ -221,8 +279,8 @@ def max_pooling_with_places(new, p, h) -> Pairs:
 
 
 @triton.jit
-def upsample_kernel(x, y, H, W, OH, OW, total, BLOCK: tl.constexpr):
-    """Bilinear, corners not aligned."""
+def upsample_kernel(x, y, H, W, OH, OW, total, BACK: tl.constexpr, BLOCK: tl.constexpr):
+    """Bilinear, corners not aligned; back, each pixel of `y` adds its share to four of `x`."""
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = o < total
     plane, oh, ow = o // (OH * OW), o // OW % OH, o % OW
@@ -232,16 +290,27 @@ def upsample_kernel(x, y, H, W, OH, OW, total, BLOCK: tl.constexpr):
     y1, x1 = tl.minimum(y0 + 1, H - 1), tl.minimum(x0 + 1, W - 1)
     ty, tx = fy - y0, fx - x0
     base = x + plane * H * W
-    top = tl.load(base + y0 * W + x0, live, 0.0) * (1 - tx) + tl.load(base + y0 * W + x1, live, 0.0) * tx
-    low = tl.load(base + y1 * W + x0, live, 0.0) * (1 - tx) + tl.load(base + y1 * W + x1, live, 0.0) * tx
-    tl.store(y + o, top * (1 - ty) + low * ty, live)
+    if BACK:
+        d = tl.load(y + o, live, 0.0)
+        tl.atomic_add(base + y0 * W + x0, d * (1 - ty) * (1 - tx), live)
+        tl.atomic_add(base + y0 * W + x1, d * (1 - ty) * tx, live)
+        tl.atomic_add(base + y1 * W + x0, d * ty * (1 - tx), live)
+        tl.atomic_add(base + y1 * W + x1, d * ty * tx, live)
+    else:
+        top = tl.load(base + y0 * W + x0, live, 0.0) * (1 - tx) + tl.load(base + y0 * W + x1, live, 0.0) * tx
+        low = tl.load(base + y1 * W + x0, live, 0.0) * (1 - tx) + tl.load(base + y1 * W + x1, live, 0.0) * tx
+        tl.store(y + o, top * (1 - ty) + low * ty, live)
 
 
 @case({"p": 2, "h": 5, "oh": 12}, {"p": 64, "h": 64, "oh": 128}, 1e-4)
 def bilinear_resampling(new, p, h, oh) -> Pairs:
     x, y = new.normal(1, p, h, h), new.empty(1, p, oh, oh)
-    upsample_kernel[(triton.cdiv(y.numel(), 64),)](x, y, h, h, oh, oh, y.numel(), BLOCK=64)
-    return [(y, F.interpolate(x.double(), size=(oh, oh), mode="bilinear"))]
+    dy, dx, grid = new.normal(*y.shape), new.zeros(*x.shape), (triton.cdiv(y.numel(), 64),)
+    upsample_kernel[grid](x, y, h, h, oh, oh, y.numel(), BACK=False, BLOCK=64)
+    upsample_kernel[grid](dx, dy, h, h, oh, oh, y.numel(), BACK=True, BLOCK=64)
+    (a,) = leaves(x)
+    want = F.interpolate(a, size=(oh, oh), mode="bilinear")
+    return [(y, want), (dx, *gradients(want, dy, a))]
 
 
 @triton.jit
@@ -265,7 +334,16 @@ def transposed_kernel(x, w, y, C, OC, H, W, STRIDE: tl.constexpr, K: tl.constexp
 @case({"n": 2, "c": 3, "oc": 4, "h": 5}, {"n": 4, "c": 32, "oc": 16, "h": 32}, 1e-4)
 def transposed_convolution_by_atomics(new, n, c, oc, h) -> Pairs:
     x, w = new.normal(n, c, h, h), new.normal(c, oc, 3, 3)
-    want = F.conv_transpose2d(x.double(), w.double(), stride=2)
+    a, b = leaves(x, w)
+    want = F.conv_transpose2d(a, b, stride=2)
     y = new.zeros(*want.shape)
     transposed_kernel[(h * h, n)](x, w, y, c, oc, h, h, STRIDE=2, K=3, BLOCK=triton.next_power_of_2(oc * 9))
-    return [(y, want)]
+    # The gradients are those of a convolution with input and output exchanged, and its forward.
+    dy, dx, dw, no_bias = new.normal(*want.shape), new.empty(*x.shape), new.empty(*w.shape), new.zeros(c)
+    conv2d_kernel[(triton.cdiv(n * h * h, 32), triton.cdiv(c, 16))](
+        dy, w, no_bias, dx, oc, *dy.shape[2:], c, h, h, n * h * h, stride=2, pad=0, KH=3, KW=3, BM=32, BN=16, BK=16
+    )
+    conv2d_weight_gradient_kernel[(triton.cdiv(c, 16), triton.cdiv(oc * 9, 16))](
+        dy, x, dw, n, oc, *dy.shape[2:], c, h, h, stride=2, pad=0, KH=3, KW=3, BM=16, BK=16, BP=32
+    )
+    return [(y, want), *zip((dx, dw), gradients(want, dy, a, b), strict=True)]

@@ -159,12 +159,32 @@ def geglu_kernel(X, OUT, N, H, TANH: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(OUT + offs, gelu(a, TANH) * b, mask=valid)
 
 
+@triton.jit
+def geglu_backward_kernel(X, DOUT, DX, N, H, TANH: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
+    row, col = offs // H, offs % H
+    valid = row < N
+    a = tl.load(X + row * 2 * H + col, mask=valid, other=0.0)
+    b = tl.load(X + row * 2 * H + H + col, mask=valid, other=0.0)
+    d = tl.load(DOUT + offs, mask=valid, other=0.0)
+    if TANH:
+        t = libdevice.tanh(0.7978845608028654 * (a + 0.044715 * a * a * a))
+        slope = 0.5 * (1 + t) + 0.5 * a * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * a * a)
+    else:
+        slope = 0.5 * (1 + tl.erf(a * 0.7071067811865476)) + a * tl.exp(-0.5 * a * a) * 0.3989422804014327
+    tl.store(DX + row * 2 * H + col, d * b * slope, mask=valid)
+    tl.store(DX + row * 2 * H + H + col, d * gelu(a, TANH), mask=valid)
+
+
 @case({"n": 5, "h": 30, "tanh": True}, {"n": 4096, "h": 4096, "tanh": False})
 def geglu_of_halves(new, n, h, tanh) -> Pairs:
-    x, out = new.normal(n, 2 * h), new.empty(n, h)
+    x, out, dout, dx = new.normal(n, 2 * h), new.empty(n, h), new.normal(n, h), new.empty(n, 2 * h)
+    geglu_backward_kernel[(triton.cdiv(n * h, 64),)](x, dout, dx, n, h, TANH=tanh, BLOCK=64)
     geglu_kernel[(triton.cdiv(n * h, 64),)](x, out, n, h, TANH=tanh, BLOCK=64)
-    a, b = x.double().chunk(2, -1)
-    return [(out, F.gelu(a, approximate="tanh" if tanh else "none") * b)]
+    (x64,) = leaves(x)
+    a, b = x64.chunk(2, -1)
+    want = F.gelu(a, approximate="tanh" if tanh else "none") * b
+    return [(out, want), (dx, *gradients(want, dout, x64))]
 
 
 @triton.jit
@@ -207,7 +227,9 @@ def dropout_repeats_itself(new, n) -> Pairs:
     assert abs(share.item() - 0.75) < 0.08
     dy, dx = new.normal(n), new.empty(n)
     dropout_kernel[(triton.cdiv(n, 128),)](dy, dx, seed, n, 0.25, BLOCK=128)  # the gradient: what was kept, again
-    return [(z, y.clone()), (y[kept], x.double()[kept] / 0.75), (dx, dy.double() * kept / 0.75)]
+    (a,) = leaves(x)
+    want = a * kept / 0.75
+    return [(z, y.clone()), (y, want), (dx, *gradients(want, dy, a))]
 
 
 @triton.jit
@@ -272,35 +294,51 @@ def relu_squared_kernel(x_ptr, y_ptr, n: tl.int32, BLOCK: tl.constexpr = 128):
                 tl.store(y_ptr + k, 0.0)
 
 
+@triton.jit
+def relu_squared_backward_kernel(x_ptr, dy_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(dx_ptr + at, 2 * tl.maximum(x, 0.0) * tl.load(dy_ptr + at, mask=at < n), mask=at < n)
+
+
 @case({"n": 300}, {"n": (1 << 20) + 37})
 def relu_squared_with_a_scalar_tail(new, n) -> Pairs:
-    x, y = new.normal(n), new.empty(n)
+    x, y, dy, dx = new.normal(n), new.empty(n), new.normal(n), new.empty(n)
     relu_squared_kernel[(triton.cdiv(n, 128),)](x, y, n)
-    return [(y, x.double().relu() ** 2)]
+    relu_squared_backward_kernel[(triton.cdiv(n, 128),)](x, dy, dx, n, BLOCK=128)
+    (a,) = leaves(x)
+    want = a.relu() ** 2
+    return [(y, want), (dx, *gradients(want, dy, a))]
 
 
 @triton.jit
-def mish_selu_kernel(X, OUT, n, WHICH: tl.constexpr, BLOCK: tl.constexpr):
+def mish_selu_kernel(X, OUT, DY, DX, n, WHICH: tl.constexpr, BLOCK: tl.constexpr):
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(X + o, mask=o < n, other=0.0)
     if WHICH == "mish":
-        y = x * libdevice.tanh(libdevice.log1p(tl.exp(tl.minimum(x, 20.0))))
-        y = tl.where(x > 20.0, x, y)
+        t = libdevice.tanh(libdevice.log1p(tl.exp(tl.minimum(x, 20.0))))
+        y = tl.where(x > 20.0, x, x * t)
+        slope = t + x * (1 - t * t) * tl.sigmoid(x)
     elif WHICH == "selu":
         y = 1.0507009873554805 * tl.where(x > 0, x, 1.6732632423543772 * libdevice.expm1(x))
+        slope = 1.0507009873554805 * tl.where(x > 0, 1.0, 1.6732632423543772 * tl.exp(x))
     else:
         tl.static_assert(WHICH == "hardswish")
         y = x * tl.clamp(x + 3, 0.0, 6.0) / 6
+        slope = tl.where(tl.abs(x) < 3, x / 3 + 0.5, (x > 0).to(tl.float32))
     tl.store(OUT + o, y, mask=o < n)
+    tl.store(DX + o, slope * tl.load(DY + o, mask=o < n), mask=o < n)
 
 
 @case({"n": 100}, {"n": 1 << 20})
 def activations_by_name(new, n) -> Pairs:
-    x = new.normal(n) * 4
+    x, dy = new.normal(n) * 4, new.normal(n)
+    (a,) = leaves(x)
     functions = {"mish": F.mish, "selu": F.selu, "hardswish": F.hardswish}
     pairs = []
     for name, function in functions.items():
-        out = new.empty(n)
-        mish_selu_kernel[(triton.cdiv(n, 64),)](x, out, n, WHICH=name, BLOCK=64)
-        pairs.append((out, function(x.double())))
+        out, dx = new.empty(n), new.empty(n)
+        mish_selu_kernel[(triton.cdiv(n, 64),)](x, out, dy, dx, n, WHICH=name, BLOCK=64)
+        want = function(a)
+        pairs += [(out, want), (dx, *gradients(want, dy, a))]
     return pairs

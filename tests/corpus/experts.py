@@ -6,7 +6,7 @@ import torch
 
 import tilewright as triton
 import tilewright.language as tl
-from tests.corpus.case import Pairs, case
+from tests.corpus.case import Pairs, case, gradients, leaves
 
 
 @triton.jit
@@ -31,12 +31,29 @@ def gate_kernel(logits, weights, ids, tokens, E: tl.constexpr, K: tl.constexpr, 
         tl.store(weights + t * K + k, tl.load(weights + t * K + k) / total)
 
 
+@triton.jit
+def gate_backward_kernel(weights, ids, dweights, dlogits, E: tl.constexpr, K: tl.constexpr):
+    """Weights that sum to one are a softmax of the chosen logits; the others get nothing."""
+    t = tl.program_id(0)
+    e = tl.arange(0, triton.next_power_of_2(E))
+    k = tl.arange(0, K)
+    w = tl.load(weights + t * K + k)
+    d = tl.load(dweights + t * K + k)
+    d = w * (d - tl.sum(w * d))
+    chosen = e[:, None] == tl.load(ids + t * K + k)[None, :]
+    tl.store(dlogits + t * E + e, tl.sum(tl.where(chosen, d[None, :], 0.0), 1), mask=e < E)
+
+
 @case({"t": 9, "e": 6, "k": 2}, {"t": 4096, "e": 60, "k": 4})
 def gates_of_the_best_experts(new, t, e, k) -> Pairs:
     x, w, ids = new.normal(t, e), new.empty(t, k), new.empty(t, k, dtype=torch.int32)
     gate_kernel[(t,)](x, w, ids, t, E=e, K=k, NORMALISE=True)
-    values, order = x.double().softmax(-1).topk(k)
-    return [(ids, order.to(torch.int32)), (w, values / values.sum(-1, keepdim=True))]
+    dw, dx = new.normal(t, k), new.empty(t, e)
+    gate_backward_kernel[(t,)](w, ids, dw, dx, E=e, K=k)
+    (a,) = leaves(x)
+    values, order = a.softmax(-1).topk(k)
+    want = values / values.sum(-1, keepdim=True)
+    return [(ids, order.to(torch.int32)), (w, want), (dx, *gradients(want, dw, a))]
 
 
 @triton.jit
@@ -112,6 +129,23 @@ def fused_moe_kernel(
     tl.store(c_ptr + ids[:, None] * N + on[None, :], acc, mask=real[:, None] & (on[None, :] < N))
 
 
+@triton.jit
+def fused_moe_weight_gradient_kernel(
+    a_ptr, dc_ptr, db_ptr, weights, sorted_ids, expert_ids, N, K, count, TOP: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """A block of pairs adds to a tile of its expert's matrix."""
+    ids = tl.load(sorted_ids + tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
+    real = ids < count
+    rk = tl.program_id(1) * BK + tl.arange(0, BK)
+    rn = tl.program_id(2) * BN + tl.arange(0, BN)
+    a = tl.load(a_ptr + (ids // TOP)[None, :] * K + rk[:, None], mask=real[None, :] & (rk < K)[:, None], other=0.0)
+    dc = tl.load(dc_ptr + ids[:, None] * N + rn[None, :], mask=real[:, None] & (rn < N)[None, :], other=0.0)
+    dc = (dc * tl.load(weights + ids, mask=real, other=0.0)[:, None]).to(a.dtype)
+    at = db_ptr + tl.load(expert_ids + tl.program_id(0)).to(tl.int64) * K * N + rk[:, None] * N + rn[None, :]
+    tl.atomic_add(at, tl.dot(a, dc), mask=(rk < K)[:, None] & (rn < N)[None, :])
+
+
 def _aligned(ids: torch.Tensor, experts: int, block: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Pairs sorted by expert, each expert's padded to whole blocks; the expert of each block."""
     flat, rows, owners = ids.flatten().tolist(), [], []
@@ -132,8 +166,19 @@ def product_of_tokens_with_their_experts(new, t, n, k, e) -> Pairs:
     fused_moe_kernel[(len(owners) * triton.cdiv(n, 16),)](
         a, b, c, w, rows, owners, n, k, t * 2, b.stride(0), TOP=2, WEIGHTED=True, BM=16, BN=16, BK=16
     )
-    want = torch.einsum("tk,tjkn->tjn", a.double(), b.double()[ids]) * w.double()[..., None]
-    return [(c.view(t, 2, n), want)]
+    # Rows get back the products of their pairs with the turned matrices: the same kernel, a pair a row.
+    dc, da, db = new.normal(t * 2, n, dtype=torch.float16), new.empty(t * 2, k), new.zeros(e, k, n)
+    back = b.transpose(1, 2).contiguous()
+    fused_moe_kernel[(len(owners) * triton.cdiv(k, 16),)](
+        dc, back, da, w, rows, owners, k, n, t * 2, back.stride(0), TOP=1, WEIGHTED=True, BM=16, BN=16, BK=16
+    )
+    fused_moe_weight_gradient_kernel[(len(owners), triton.cdiv(k, 16), triton.cdiv(n, 16))](
+        a, dc, db, w, rows, owners, n, k, t * 2, TOP=2, BM=16, BN=16, BK=16
+    )
+    x, y = leaves(a, b)
+    want = torch.einsum("tk,tjkn->tjn", x, y[ids]) * w.double()[..., None]
+    dx, dy = gradients(want, dc.view(t, 2, n), x, y)
+    return [(c.view(t, 2, n), want), (da.view(t, 2, k).sum(1), dx), (db, dy)]
 
 
 @triton.jit
@@ -163,13 +208,34 @@ def grouped_kernel(A, B, C, starts, G: tl.constexpr, N, K, BM: tl.constexpr, BN:
         done += tiles
 
 
+@triton.jit
+def grouped_weight_gradient_kernel(A, DC, DB, starts, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A tile of the matrix of one group: sums over its rows; a group of none gets zeros."""
+    g = tl.program_id(0)
+    rk = tl.program_id(1) * BK + tl.arange(0, BK)
+    rn = tl.program_id(2) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BK, BN), tl.float32)
+    end = tl.load(starts + g + 1)
+    for m in range(tl.load(starts + g), end, BM):
+        rm = m + tl.arange(0, BM)
+        x = tl.load(A + rm[None, :] * K + rk[:, None], mask=(rm < end)[None, :] & (rk < K)[:, None], other=0.0)
+        y = tl.load(DC + rm[:, None] * N + rn[None, :], mask=(rm < end)[:, None] & (rn < N)[None, :], other=0.0)
+        acc = tl.dot(x, y, acc, input_precision="ieee")
+    tl.store(DB + g * K * N + rk[:, None] * N + rn[None, :], acc, mask=(rk < K)[:, None] & (rn < N)[None, :])
+
+
 @case({"sizes": (5, 0, 33, 16), "n": 20, "k": 18}, {"sizes": (500, 3, 0, 1000), "n": 384, "k": 256}, 1e-4)
 def grouped_product_by_persistent_programs(new, sizes, n, k) -> Pairs:
     a, b, c = new.normal(sum(sizes), k), new.normal(len(sizes), k, n), new.empty(sum(sizes), n)
     starts = new.offsets(list(sizes))
     grouped_kernel[(3,)](a, b, c, starts, len(sizes), n, k, BM=16, BN=16, BK=16)
-    parts = zip(a.double().split(list(sizes)), b.double(), strict=True)
-    return [(c, torch.cat([x @ y for x, y in parts]))]
+    dc, da, db = new.normal(*c.shape), new.empty(*a.shape), new.empty(*b.shape)
+    grouped_kernel[(3,)](dc, b.transpose(1, 2).contiguous(), da, starts, len(sizes), k, n, BM=16, BN=16, BK=16)
+    grid = (len(sizes), triton.cdiv(k, 16), triton.cdiv(n, 16))
+    grouped_weight_gradient_kernel[grid](a, dc, db, starts, n, k, BM=16, BN=16, BK=16)
+    p, q = leaves(a, b)
+    want = torch.cat([x @ y for x, y in zip(p.split(list(sizes)), q, strict=True)])
+    return [(c, want), *zip((da, db), gradients(want, dc, p, q), strict=True)]
 
 
 @triton.jit
@@ -197,6 +263,19 @@ def unpermute_kernel(y_ptr, x_ptr, places, weights, D: tl.constexpr, TOP: tl.con
     tl.store(x_ptr + token * D + c, acc, mask=c < D)
 
 
+@triton.jit
+def unpermute_backward_kernel(y_ptr, dx_ptr, dy_ptr, places, weights, dweights, D: tl.constexpr, TOP: tl.constexpr):
+    token = tl.program_id(0)
+    c = tl.arange(0, triton.next_power_of_2(D))
+    d = tl.load(dx_ptr + token * D + c, mask=c < D, other=0.0)
+    for j in range(TOP):
+        place = tl.load(places + token * TOP + j)
+        real = (place >= 0) & (c < D)
+        tl.store(dy_ptr + place * D + c, d * tl.load(weights + token * TOP + j), mask=real)
+        y = tl.load(y_ptr + place * D + c, mask=real, other=0.0)
+        tl.store(dweights + token * TOP + j, tl.sum(y * d))
+
+
 @case({"t": 7, "d": 20}, {"t": 4096, "d": 1000})
 def tokens_to_their_places_and_back(new, t, d) -> Pairs:
     x, w, places = new.normal(t, d), new.uniform(t, 2), new.permutation(2 * t).view(t, 2)
@@ -207,11 +286,17 @@ def tokens_to_their_places_and_back(new, t, d) -> Pairs:
     moved = torch.zeros(2 * t, d, dtype=torch.float64, device=x.device)
     keep = places.flatten() >= 0
     moved[places.flatten()[keep]] = x.double().repeat_interleave(2, 0)[keep]
-    return [(y, moved), (back, x.double() * (w.double() * (places >= 0)).sum(1, keepdim=True))]
+    # The way there is undone by the sum on the way back, with weights of one.
+    dback, dy, dw, dx = new.normal(t, d), new.zeros(2 * t, d), new.empty(t, 2), new.empty(t, d)
+    unpermute_backward_kernel[(t,)](y, dback, dy, places, w, dw, D=d, TOP=2)
+    unpermute_kernel[(t,)](dy, dx, places, torch.ones_like(w), D=d, TOP=2)
+    a, b = leaves(x, w)
+    want = a * (b * (places >= 0)).sum(1, keepdim=True)
+    return [(y, moved), (back, want), *zip((dx, dw), gradients(want, dback, a, b), strict=True)]
 
 
 @triton.jit
-def balance_kernel(probs, ids, out, T, E: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+def balance_kernel(probs, ids, out, shares, T, E: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
     """E times the sum over experts of (share of tokens) x (mean probability)."""
     e = tl.arange(0, E)
     share = tl.zeros((E,), tl.float32)
@@ -225,15 +310,25 @@ def balance_kernel(probs, ids, out, T, E: tl.constexpr, K: tl.constexpr, BLOCK: 
             share += tl.sum((chosen[:, None] == e[None, :]).to(tl.float32), axis=0)
         t += BLOCK
     tl.store(out, E * tl.sum(share / (T * K) * (mean / T)))
+    tl.store(shares + e, share / (T * K))
+
+
+@triton.jit
+def balance_backward_kernel(shares, dout, dprobs, T, E: tl.constexpr):
+    e = tl.arange(0, E)
+    tl.store(dprobs + tl.program_id(0) * E + e, tl.load(shares + e) * (E * tl.load(dout) / T))
 
 
 @case({"t": 21, "e": 4}, {"t": 5000, "e": 32})
 def balance_of_experts(new, t, e) -> Pairs:
-    p, out = new.normal(t, e).softmax(-1), new.empty(1)
+    p, out, shares, dout, dp = new.normal(t, e).softmax(-1), new.empty(1), new.empty(e), new.normal(1), new.empty(t, e)
     ids = p.topk(2).indices
-    balance_kernel[(1,)](p, ids, out, t, E=e, K=2, BLOCK=8)
+    balance_kernel[(1,)](p, ids, out, shares, t, E=e, K=2, BLOCK=8)
+    balance_backward_kernel[(t,)](shares, dout, dp, t, E=e)
     share = ids.flatten().bincount(minlength=e).double() / ids.numel()
-    return [(out, (e * (share * p.double().mean(0)).sum())[None])]
+    (a,) = leaves(p)
+    want = (e * (share * a.mean(0)).sum())[None]
+    return [(out, want), (dp, *gradients(want, dout, a))]
 
 
 @triton.jit

@@ -54,12 +54,27 @@ def segment_kernel(x, starts, out, D, MEAN: tl.constexpr, BR: tl.constexpr, BD: 
     tl.store(out + s * D + c, acc, mask=c < D)
 
 
+@triton.jit
+def segment_backward_kernel(dout, starts, dx, D, BR: tl.constexpr, BD: tl.constexpr):
+    s = tl.program_id(0)
+    c = tl.program_id(1) * BD + tl.arange(0, BD)
+    begin, end = tl.load(starts + s), tl.load(starts + s + 1)
+    d = tl.load(dout + s * D + c, mask=c < D, other=0.0) / tl.maximum(end - begin, 1)
+    for r in range(begin, end, BR):
+        rows = r + tl.arange(0, BR)
+        keep = (rows < end)[:, None] & (c < D)[None, :]
+        tl.store(dx + rows[:, None] * D + c[None, :], tl.broadcast_to(d[None, :], (BR, BD)), mask=keep)
+
+
 @case({"lengths": (3, 0, 12, 1), "d": 10}, {"lengths": (1000, 3, 0, 5000, 17), "d": 300}, 1e-4)
 def means_of_segments(new, lengths, d) -> Pairs:
     x, starts, out = new.normal(sum(lengths), d), new.offsets(list(lengths)), new.empty(len(lengths), d)
     segment_kernel[(len(lengths), triton.cdiv(d, 8))](x, starts, out, d, MEAN=True, BR=4, BD=8)
-    parts = x.double().split(list(lengths))
-    return [(out, torch.stack([p.sum(0) / max(len(p), 1) for p in parts]))]
+    dout, dx = new.normal(len(lengths), d), new.empty(sum(lengths), d)
+    segment_backward_kernel[(len(lengths), triton.cdiv(d, 8))](dout, starts, dx, d, BR=4, BD=8)
+    (a,) = leaves(x)
+    want = torch.stack([p.sum(0) / max(len(p), 1) for p in a.split(list(lengths))])
+    return [(out, want), (dx, *gradients(want, dout, a))]
 
 
 @triton.jit
@@ -105,7 +120,10 @@ def transposition_of_tiles(new, m, n) -> Pairs:
         x, y = (new.normal(m, n) * 20).to(dtype), new.empty(n, m, dtype=dtype)
         transpose_kernel[(triton.cdiv(m, 16), triton.cdiv(n, 16))](x, y, m, n, B=16)
         pairs.append((y, x.T.contiguous()))
-    return pairs
+    dy, dx = new.normal(n, m), new.empty(m, n)
+    transpose_kernel[(triton.cdiv(n, 16), triton.cdiv(m, 16))](dy, dx, n, m, B=16)
+    (a,) = leaves(x)
+    return [*pairs, (dx, *gradients(a.T, dy, a))]
 
 
 @triton.jit
@@ -121,6 +139,18 @@ def scatter_reduce_kernel(x, index, out, n, WHICH: tl.constexpr, BLOCK: tl.const
         tl.atomic_add(out + i, v, mask=ok)
 
 
+@triton.jit
+def scatter_reduce_backward_kernel(x, index, out, dout, dx, n, EXTREMUM: tl.constexpr, BLOCK: tl.constexpr):
+    """A sum hands its gradient to all that it took, an extremum to the number that it is."""
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = o < n
+    i = tl.load(index + o, mask=ok, other=0)
+    d = tl.load(dout + i, mask=ok, other=0.0)
+    if EXTREMUM:
+        d = tl.where(tl.load(x + o, mask=ok) == tl.load(out + i, mask=ok), d, 0.0)
+    tl.store(dx + o, d, mask=ok)
+
+
 @case({"n": 100, "size": 9}, {"n": 100000, "size": 500}, 1e-4)
 def scattered_sums_and_extrema(new, n, size) -> Pairs:
     index, pairs = new.integers(size, n), []
@@ -134,6 +164,14 @@ def scattered_sums_and_extrema(new, n, size) -> Pairs:
         want = torch.zeros_like(out).scatter_reduce_(0, index, x, name)
         scatter_reduce_kernel[(triton.cdiv(n, 64),)](x, index, out, n, WHICH=which, BLOCK=64)
         pairs.append((out, want))
+        if dtype.is_floating_point:
+            dout, dx = new.normal(size), new.empty(n)
+            scatter_reduce_backward_kernel[(triton.cdiv(n, 64),)](
+                x, index, out, dout, dx, n, EXTREMUM=which == "max", BLOCK=64
+            )
+            (a,) = leaves(x)
+            reduced = torch.zeros_like(a[:size].detach()).scatter_reduce(0, index, a, name)
+            pairs.append((dx, *gradients(reduced, dout, a)))
     return pairs
 
 
@@ -169,8 +207,19 @@ def roll_pad_kernel(x, y, M, N, shift, left, width, value, BLOCK: tl.constexpr):
     tl.store(y + row * width + c, tl.where(inside, v, value), mask=c < width)
 
 
+@triton.jit
+def roll_pad_backward_kernel(dy, dx, N, shift, left, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dx + row * N + c, tl.load(dy + row * width + left + (c + N - shift) % N, mask=c < N), mask=c < N)
+
+
 @case({"m": 3, "n": 11}, {"m": 1000, "n": 3001})
 def rolled_and_padded_rows(new, m, n) -> Pairs:
     x, y = new.normal(m, n), new.empty(m, n + 7)
     roll_pad_kernel[(m, triton.cdiv(n + 7, 16))](x, y, m, n, 4, 2, n + 7, -1.5, BLOCK=16)
-    return [(y, F.pad(x.double().roll(-4, 1), (2, 5), value=-1.5))]
+    dy, dx = new.normal(m, n + 7), new.empty(m, n)
+    roll_pad_backward_kernel[(m, triton.cdiv(n, 16))](dy, dx, n, 4, 2, n + 7, BLOCK=16)
+    (a,) = leaves(x)
+    want = F.pad(a.roll(-4, 1), (2, 5), value=-1.5)
+    return [(y, want), (dx, *gradients(want, dy, a))]

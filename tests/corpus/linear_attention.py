@@ -14,10 +14,10 @@ def recurrent(q, k, v, decay):
     q, k, v, decay = (t.double() for t in (q, k, v, decay))
     state = q.new_zeros(q.shape[0], q.shape[2], v.shape[2])
     out = []
-    for t in range(q.shape[1]):
-        factor = decay[:, t, :, None] if decay.dim() == 3 else decay[:, t, None, None]
-        state = factor * state + k[:, t, :, None] * v[:, t, None, :]
-        out.append((q[:, t, None, :] @ state)[:, 0])
+    decay = decay if decay.dim() == 3 else decay[..., None]
+    for q_t, k_t, v_t, factor in zip(*(x.unbind(1) for x in (q, k, v, decay)), strict=True):
+        state = factor[..., None] * state + k_t[..., None] * v_t[:, None]
+        out.append((q_t[:, None] @ state)[:, 0])
     return torch.stack(out, 1), state
 
 
@@ -85,28 +85,63 @@ def chunk_output_kernel(
     tl.store(o + (i_h * T + o_i)[:, None] * V + o_v[None, :], b_o, mask=m_o)
 
 
+def _chunked(q, key, value, gate, scale):
+    """scale times the sum over s <= t of exp(gates after s up to t) (q_t . k_s) v_s, by the three kernels."""
+    (h, t, k), v, nt = q.shape, value.shape[2], triton.cdiv(q.shape[1], 16)
+    g, state, o = torch.empty_like(gate), q.new_empty(h, nt, k, v), torch.full_like(value, torch.nan)
+    chunk_cumsum_kernel[(nt, h)](gate, g, t, REVERSE=False, BT=16)
+    sizes = {"K": k, "V": v, "BT": 16, "BK": 16, "BV": 16}
+    chunk_state_kernel[(triton.cdiv(k, 16), triton.cdiv(v, 16), h)](key, value, g, state, t, nt, **sizes)
+    chunk_output_kernel[(triton.cdiv(v, 16), nt, h)](q, key, value, g, state, o, t, nt, scale, **sizes)
+    return o
+
+
+def _chunked_from_the_end(q, key, value, gate, scale):
+    """The same over s >= t: time turned round, where a gate belongs to the step after it."""
+    turned = (x.flip(1).contiguous() for x in (q, key, value, gate.roll(-1, 1)))
+    return _chunked(*turned, scale).flip(1).contiguous()
+
+
+@triton.jit
+def gate_gradient_kernel(q, dq, k, dk, dg, T, K: tl.constexpr, BK: tl.constexpr, VECTOR: tl.constexpr):
+    """Sums from the end of q dq - k dk, for a gate a channel or one for all."""
+    c = tl.program_id(0) * BK + tl.arange(0, BK)
+    head = tl.program_id(1)
+    total = tl.zeros((BK,), tl.float32)
+    for back in range(T):
+        t = head * T + T - 1 - back
+        a = tl.load(q + t * K + c, mask=c < K, other=0.0) * tl.load(dq + t * K + c, mask=c < K, other=0.0)
+        b = tl.load(k + t * K + c, mask=c < K, other=0.0) * tl.load(dk + t * K + c, mask=c < K, other=0.0)
+        total += a - b
+        if VECTOR:
+            tl.store(dg + t * K + c, total, mask=c < K)
+        else:
+            tl.atomic_add(dg + t, tl.sum(total))
+
+
 @case({"h": 2, "t": 50, "k": 24, "v": 20}, {"h": 8, "t": 500, "k": 128, "v": 96}, 1e-4)
 def gated_linear_attention_in_chunks(new, h, t, k, v) -> Pairs:
     q, key, value = new.normal(h, t, k), new.normal(h, t, k), new.normal(h, t, v)
     gate = -new.uniform(h, t, low=0.01, high=0.3)
-    nt = triton.cdiv(t, 16)
-    g, state, o = new.empty(h, t), new.empty(h, nt, k, v), new.empty(h, t, v)
-    chunk_cumsum_kernel[(nt, h)](gate, g, t, REVERSE=False, BT=16)
-    sizes = {"K": k, "V": v, "BT": 16, "BK": 16, "BV": 16}
-    chunk_state_kernel[(triton.cdiv(k, 16), triton.cdiv(v, 16), h)](key, value, g, state, t, nt, **sizes)
-    chunk_output_kernel[(triton.cdiv(v, 16), nt, h)](q, key, value, g, state, o, t, nt, 0.5, **sizes)
-    want, _ = recurrent(q, key, value, gate.exp())
-    return [(o, want * 0.5)]
+    do, dgate = new.normal(h, t, v), new.zeros(h, t)
+    o, dq = _chunked(q, key, value, gate, 0.5), _chunked(do, value, key, gate, 0.5)
+    dk, dv = _chunked_from_the_end(value, do, q, gate, 0.5), _chunked_from_the_end(key, q, do, gate, 0.5)
+    gate_gradient_kernel[(triton.cdiv(k, 16), h)](q, dq, key, dk, dgate, t, K=k, BK=16, VECTOR=False)
+    inputs = [*leaves(q, key, value, gate)]
+    want = recurrent(*inputs[:3], inputs[3].exp())[0] * 0.5
+    return [(o, want), *zip((dq, dk, dv, dgate), gradients(want, do, *inputs), strict=True)]
 
 
 @case({"h": 2, "t": 37}, {"h": 64, "t": 5000})
 def sums_within_chunks_from_both_ends(new, h, t) -> Pairs:
-    x, out, back = new.normal(h, t), new.empty(h, t), new.empty(h, t)
-    for reverse, to in ((False, out), (True, back)):
-        chunk_cumsum_kernel[(triton.cdiv(t, 16), h)](x, to, t, REVERSE=reverse, BT=16)
-    padded = torch.nn.functional.pad(x.double(), (0, -t % 16)).view(h, -1, 16)
+    x, out, back, dout, dx = new.normal(h, t), new.empty(h, t), new.empty(h, t), new.normal(h, t), new.empty(h, t)
+    for reverse, source, to in ((False, x, out), (True, x, back), (True, dout, dx)):
+        chunk_cumsum_kernel[(triton.cdiv(t, 16), h)](source, to, t, REVERSE=reverse, BT=16)
+    (a,) = leaves(x)
+    padded = torch.nn.functional.pad(a, (0, -t % 16)).view(h, -1, 16)
     want = padded.cumsum(-1).view(h, -1)[:, :t]
-    return [(out, want), (back, padded.flip(-1).cumsum(-1).flip(-1).reshape(h, -1)[:, :t])]
+    turned = padded.flip(-1).cumsum(-1).flip(-1).reshape(h, -1)[:, :t]
+    return [(out, want), (back, turned), (dx, *gradients(want, dout, a))]
 
 
 @triton.jit
@@ -134,6 +169,29 @@ def recurrent_kernel(
     tl.store(ht + i_h * K * V + o_k[:, None] * V + o_v[None, :], state, mask=m_v[None, :])
 
 
+@triton.jit
+def recurrent_backward_kernel(q, k, v, g, do, dq, dk, dv, T, K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr):
+    """From the start with the state, for queries, then from the end with its gradient, for keys and values."""
+    i_v, i_h = tl.program_id(0), tl.program_id(1)
+    o_k = tl.arange(0, K)
+    o_v = i_v * BV + tl.arange(0, BV)
+    m_v = o_v < V
+    state = tl.zeros([K, BV], tl.float32)
+    for t in range(i_h * T, i_h * T + T):
+        b_v = tl.load(v + t * V + o_v, mask=m_v, other=0.0)
+        state = state * tl.exp(tl.load(g + t * K + o_k))[:, None] + tl.load(k + t * K + o_k)[:, None] * b_v[None, :]
+        b_do = tl.load(do + t * V + o_v, mask=m_v, other=0.0)
+        tl.atomic_add(dq + t * K + o_k, tl.sum(state * b_do[None, :], 1))
+    d_state = tl.zeros([K, BV], tl.float32)
+    for t in range(i_h * T + T - 1, i_h * T - 1, -1):
+        b_do = tl.load(do + t * V + o_v, mask=m_v, other=0.0)
+        d_state += tl.load(q + t * K + o_k)[:, None] * b_do[None, :]
+        b_v = tl.load(v + t * V + o_v, mask=m_v, other=0.0)
+        tl.atomic_add(dk + t * K + o_k, tl.sum(d_state * b_v[None, :], 1))
+        tl.store(dv + t * V + o_v, tl.sum(d_state * tl.load(k + t * K + o_k)[:, None], 0), mask=m_v)
+        d_state *= tl.exp(tl.load(g + t * K + o_k))[:, None]
+
+
 @case({"h": 2, "t": 7, "k": 8, "v": 10}, {"h": 16, "t": 200, "k": 64, "v": 100}, 1e-4)
 def recurrent_gated_attention_both_ways(new, h, t, k, v) -> Pairs:
     q, key, value, gate = new.normal(h, t, k), new.normal(h, t, k), new.normal(h, t, v), -new.uniform(h, t, k)
@@ -145,11 +203,16 @@ def recurrent_gated_attention_both_ways(new, h, t, k, v) -> Pairs:
         turn = (lambda x: x.flip(1)) if backward else (lambda x: x)
         want, last = recurrent(turn(q), turn(key), turn(value), turn(gate.exp()))
         pairs += [(o, turn(want)), (state, last)]
-    return pairs
+    do, dq, dk, dv, dg = new.normal(h, t, v), *(new.zeros(h, t, n) for n in (k, k, v, k))
+    recurrent_backward_kernel[grid](q, key, value, gate, do, dq, dk, dv, t, K=k, V=v, BV=8)
+    gate_gradient_kernel[(triton.cdiv(k, 8), h)](q, dq, key, dk, dg, t, K=k, BK=8, VECTOR=True)
+    inputs = [*leaves(q, key, value, gate)]
+    want = recurrent(*inputs[:3], inputs[3].exp())[0]
+    return [*pairs, *zip((dq, dk, dv, dg), gradients(want, do, *inputs), strict=True)]
 
 
 @triton.jit
-def delta_rule_kernel(q, k, v, beta, o, T, K: tl.constexpr, V: tl.constexpr):
+def delta_rule_kernel(q, k, v, beta, o, written, last, T, K: tl.constexpr, V: tl.constexpr):
     """S += beta k (v - k S): what the state already says of the key is taken from the value."""
     head = tl.program_id(0)
     r, c = tl.arange(0, K), tl.arange(0, V)
@@ -164,21 +227,51 @@ def delta_rule_kernel(q, k, v, beta, o, T, K: tl.constexpr, V: tl.constexpr):
         fresh = (tl.load(p_v) - seen) * tl.load(beta + head * T + t)
         state += key[:, None] * fresh[None, :]
         tl.store(p_o, tl.sum(state * tl.load(p_q)[:, None], 0))
+        tl.store(written + (head * T + t) * V + c, fresh)
         p_k, p_q, p_v, p_o = p_k + K, p_q + K, p_v + V, p_o + V
+    tl.store(last + (head * K + r[:, None]) * V + c[None, :], state)
+
+
+@triton.jit
+def delta_rule_backward_kernel(
+    q, k, v, beta, do, written, last, dq, dk, dv, dbeta, T, K: tl.constexpr, V: tl.constexpr
+):
+    """From the last state back: what was written at a step is taken out of it again."""
+    head = tl.program_id(0)
+    r, c = tl.arange(0, K), tl.arange(0, V)
+    state = tl.load(last + (head * K + r[:, None]) * V + c[None, :])
+    d_state = tl.zeros((K, V), tl.float32)
+    for t in tl.range(head * T + T - 1, head * T - 1, -1):
+        key, d_out = tl.load(k + t * K + r), tl.load(do + t * V + c)
+        fresh, strength = tl.load(written + t * V + c), tl.load(beta + t)
+        tl.store(dq + t * K + r, tl.sum(state * d_out[None, :], 1))
+        d_state += tl.load(q + t * K + r)[:, None] * d_out[None, :]
+        d_fresh = tl.sum(d_state * key[:, None], 0)
+        state -= key[:, None] * fresh[None, :]
+        left = tl.load(v + t * V + c) - tl.sum(state * key[:, None], 0)
+        tl.store(dbeta + t, tl.sum(d_fresh * left))
+        d_left = d_fresh * strength
+        tl.store(dv + t * V + c, d_left)
+        tl.store(dk + t * K + r, tl.sum(d_state * fresh[None, :] - state * d_left[None, :], 1))
+        d_state -= key[:, None] * d_left[None, :]
 
 
 @case({"h": 2, "t": 9, "k": 8}, {"h": 16, "t": 256, "k": 64}, 1e-3)
 def delta_rule(new, h, t, k) -> Pairs:
     q, key = new.normal(h, t, k), torch.nn.functional.normalize(new.normal(h, t, k), dim=-1)
-    value, beta, o = new.normal(h, t, k), new.uniform(h, t), new.empty(h, t, k)
-    delta_rule_kernel[(h,)](q, key, value, beta, o, t, K=k, V=k)
+    value, beta, o, written = new.normal(h, t, k), new.uniform(h, t), new.empty(h, t, k), new.empty(h, t, k)
+    last, do, dq, dk, dv = new.empty(h, k, k), new.normal(h, t, k), *(new.empty(h, t, k) for _ in range(3))
+    dbeta = new.empty(h, t)
+    delta_rule_kernel[(h,)](q, key, value, beta, o, written, last, t, K=k, V=k)
+    delta_rule_backward_kernel[(h,)](q, key, value, beta, do, written, last, dq, dk, dv, dbeta, t, K=k, V=k)
+    a, b, c, d = leaves(q, key, value, beta)
     state, want = torch.zeros(h, k, k, dtype=torch.float64, device=q.device), []
     for i in range(t):
-        kk = key[:, i].double()
-        fresh = (value[:, i].double() - (kk[:, None] @ state)[:, 0]) * beta[:, i, None].double()
-        state = state + kk[:, :, None] * fresh[:, None]
-        want.append((q[:, i, None].double() @ state)[:, 0])
-    return [(o, torch.stack(want, 1))]
+        fresh = (c[:, i] - (b[:, i, None] @ state)[:, 0]) * d[:, i, None]
+        state = state + b[:, i, :, None] * fresh[:, None]
+        want.append((a[:, i, None] @ state)[:, 0])
+    out = torch.stack(want, 1)
+    return [(o, out), (last, state), *zip((dq, dk, dv, dbeta), gradients(out, do, a, b, c, d), strict=True)]
 
 
 @triton.jit
@@ -196,12 +289,24 @@ def solve_kernel(A, OUT, T, BT: tl.constexpr):
     tl.store(OUT + (at + i)[:, None] * BT + i[None, :], x, mask=ok)
 
 
+@triton.jit
+def solve_backward_kernel(X, DX, DA, BT: tl.constexpr):
+    """-X^T dX X^T, below the diagonal."""
+    i = tl.arange(0, BT)
+    at = (tl.program_id(0) * BT + i)[:, None] * BT + i[None, :]
+    x = tl.trans(tl.load(X + at))
+    d = tl.dot(tl.dot(x, tl.load(DX + at), input_precision="ieee"), x, input_precision="ieee")
+    tl.store(DA + at, tl.where(i[:, None] > i[None, :], -d, 0.0))
+
+
 @case({"n": 2}, {"n": 200}, 1e-4)
 def inverse_of_unit_triangles(new, n) -> Pairs:
-    a, out = new.normal(n * 16, 16) * 0.3, new.empty(n * 16, 16)
+    a, out, dout, da = new.normal(n * 16, 16) * 0.3, new.empty(n * 16, 16), new.normal(n, 16, 16), new.empty(n * 16, 16)
     solve_kernel[(n,)](a, out, n * 16, BT=16)
-    lower = a.double().view(n, 16, 16).tril(-1) + torch.eye(16, device=a.device)
-    return [(out.view(n, 16, 16), lower.inverse())]
+    solve_backward_kernel[(n,)](out, dout, da, BT=16)
+    (x,) = leaves(a)
+    want = (x.view(n, 16, 16).tril(-1) + torch.eye(16, device=a.device)).inverse()
+    return [(out.view(n, 16, 16), want), (da, *gradients(want, dout, x))]
 
 
 @triton.jit
@@ -277,18 +382,73 @@ def selective_scan_kernel(u, delta, A, B, C, D, z, out, T, N: tl.constexpr, DIM:
         tl.store(out + at, y * gate * tl.sigmoid(gate), mask=ok)
 
 
+@triton.jit
+def selective_scan_backward_kernel(
+    u, delta, A, B, C, D, z, dout, states, du, ddelta, dA, dB, dC, dD, dz, T, N: tl.constexpr, DIM: tl.constexpr,
+    BD: tl.constexpr,
+):  # fmt: skip
+    """The states are made again and kept, then met from the end."""
+    batch = tl.program_id(1)
+    d = tl.program_id(0) * BD + tl.arange(0, BD)
+    n = tl.arange(0, N)
+    ok = d < DIM
+    a = -tl.exp(tl.load(A + d[:, None] * N + n[None, :], mask=ok[:, None], other=0.0))
+    skip = tl.load(D + d, mask=ok, other=0.0)
+    x = tl.zeros((BD, N), tl.float32)
+    for t in range(T):
+        at = (batch * T + t) * DIM + d
+        tl.store(states + at[:, None] * N + n[None, :], x, mask=ok[:, None])
+        step = tl.load(delta + at, mask=ok, other=0.0)
+        step = tl.where(step > 20.0, step, tl.log(1.0 + tl.exp(step)))
+        v = tl.load(u + at, mask=ok, other=0.0)
+        x = x * tl.exp(step[:, None] * a) + (step * v)[:, None] * tl.load(B + (batch * T + t) * N + n)[None, :]
+    dx = tl.zeros((BD, N), tl.float32)
+    da = tl.zeros((BD, N), tl.float32)
+    dskip = tl.zeros((BD,), tl.float32)
+    for back in range(T):
+        row = batch * T + T - 1 - back
+        at = row * DIM + d
+        raw = tl.load(delta + at, mask=ok, other=0.0)
+        step = tl.where(raw > 20.0, raw, tl.log(1.0 + tl.exp(raw)))
+        v = tl.load(u + at, mask=ok, other=0.0)
+        b, c = tl.load(B + row * N + n)[None, :], tl.load(C + row * N + n)[None, :]
+        before = tl.load(states + at[:, None] * N + n[None, :], mask=ok[:, None], other=0.0)
+        fade = tl.exp(step[:, None] * a)
+        x = before * fade + (step * v)[:, None] * b
+        gate, g = tl.load(z + at, mask=ok, other=0.0), tl.load(dout + at, mask=ok, other=0.0)
+        s = tl.sigmoid(gate)
+        tl.store(dz + at, g * (tl.sum(x * c, 1) + skip * v) * s * (1 + gate * (1 - s)), mask=ok)
+        dy = g * gate * s
+        dskip += dy * v
+        tl.atomic_add(dC + row * N + n, tl.sum(dy[:, None] * x, 0))
+        dx += dy[:, None] * c
+        dfade = dx * before * fade
+        da += dfade * step[:, None]
+        db = tl.sum(dx * b, 1)
+        tl.store(ddelta + at, (tl.sum(dfade * a, 1) + db * v) * tl.sigmoid(raw), mask=ok)
+        tl.store(du + at, dy * skip + db * step, mask=ok)
+        tl.atomic_add(dB + row * N + n, tl.sum(dx * (step * v)[:, None], 0))
+        dx *= fade
+    tl.atomic_add(dA + d[:, None] * N + n[None, :], da * a, mask=ok[:, None])
+    tl.atomic_add(dD + d, dskip, mask=ok)
+
+
 @case({"b": 2, "t": 6, "d": 10, "n": 4}, {"b": 2, "t": 200, "d": 512, "n": 16}, 1e-4)
 def selective_state_space_scan(new, b, t, d, n) -> Pairs:
     u, delta, z, out = new.normal(b, t, d), new.normal(b, t, d), new.normal(b, t, d), new.empty(b, t, d)
     a, bb, cc, skip = new.normal(d, n), new.normal(b, t, n), new.normal(b, t, n), new.normal(d)
     selective_scan_kernel[(triton.cdiv(d, 8), b)](u, delta, a, bb, cc, skip, z, out, t, N=n, DIM=d, BD=8)
-    step = torch.nn.functional.softplus(delta.double())
+    inputs, dout, states = (u, delta, a, bb, cc, skip, z), new.normal(b, t, d), new.empty(b, t, d, n)
+    made = [new.zeros(*x.shape) for x in inputs]
+    selective_scan_backward_kernel[(triton.cdiv(d, 8), b)](*inputs, dout, states, *made, t, N=n, DIM=d, BD=8)
+    u, delta, a, bb, cc, skip, z = doubles = [*leaves(*inputs)]
+    step = torch.nn.functional.softplus(delta)
     x, want = torch.zeros(b, d, n, dtype=torch.float64, device=u.device), []
     for i in range(t):
-        x = x * (step[:, i, :, None] * -a.double().exp()).exp()
-        x = x + (step[:, i] * u[:, i].double())[:, :, None] * bb[:, i, None].double()
-        want.append((x * cc[:, i, None].double()).sum(-1) + skip.double() * u[:, i].double())
-    return [(out, torch.stack(want, 1) * torch.nn.functional.silu(z.double()))]
+        x = x * (step[:, i, :, None] * -a.exp()).exp() + (step[:, i] * u[:, i])[:, :, None] * bb[:, i, None]
+        want.append((x * cc[:, i, None]).sum(-1) + skip * u[:, i])
+    y = torch.stack(want, 1) * torch.nn.functional.silu(z)
+    return [(out, y), *zip(made, gradients(y, dout, *doubles), strict=True)]
 
 
 @triton.jit
@@ -312,7 +472,18 @@ def retention_kernel(Q, K, V, O, T, D: tl.constexpr, B: tl.constexpr):
 
 @case({"h": 2, "t": 20, "d": 16}, {"h": 4, "t": 400, "d": 64}, 1e-4)
 def retention(new, h, t, d) -> Pairs:
-    q, k, v, o = *(new.normal(h, t, d) for _ in range(3)), new.empty(h, t, d)
-    retention_kernel[(triton.cdiv(t, 16), h)](q, k, v, o, t, D=d, B=16)
+    q, k, v, do = (new.normal(h, t, d) for _ in range(4))
+
+    def retained(*inputs):
+        out = new.empty(h, t, d)
+        retention_kernel[(triton.cdiv(t, 16), h)](*inputs, out, t, D=d, B=16)
+        return out
+
+    # Backward is forward with the roles exchanged, for keys and values with time turned round.
+    o, dq = retained(q, k, v), retained(do, v, k)
+    qt, kt, vt, dot = (x.flip(1).contiguous() for x in (q, k, v, do))
+    dk, dv = retained(vt, dot, qt).flip(1), retained(kt, qt, dot).flip(1)
     decay = 1 - 2.0 ** (-5 - torch.arange(h, device=q.device, dtype=torch.float64))
-    return [(o, recurrent(q, k, v, decay[:, None].expand(h, t))[0])]
+    inputs = [*leaves(q, k, v)]
+    want, _ = recurrent(*inputs, decay[:, None].expand(h, t))
+    return [(o, want), *zip((dq, dk, dv), gradients(want, do, *inputs), strict=True)]

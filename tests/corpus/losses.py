@@ -165,7 +165,7 @@ def binary_cross_entropy_of_logits(new, n) -> Pairs:
 
 
 @triton.jit
-def focal_kernel(x_ptr, t_ptr, o_ptr, n, alpha: tl.constexpr, gamma: tl.constexpr, BLOCK: tl.constexpr):
+def focal_kernel(x_ptr, t_ptr, o_ptr, dx_ptr, n, alpha: tl.constexpr, gamma: tl.constexpr, BLOCK: tl.constexpr):
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     ok = o < n
     x, t = tl.load(x_ptr + o, ok, other=0.0), tl.load(t_ptr + o, ok, other=0)
@@ -176,20 +176,24 @@ def focal_kernel(x_ptr, t_ptr, o_ptr, n, alpha: tl.constexpr, gamma: tl.constexp
         power *= 1 - right
     a = tl.where(t != 0, alpha, 1 - alpha)
     tl.store(o_ptr + o, -a * power * tl.log(right), ok)
+    d = a * power * (gamma * right * tl.log(right) - (1 - right))
+    tl.store(dx_ptr + o, tl.where(t != 0, d, -d), ok)
 
 
 @case({"n": 70}, {"n": 1 << 20}, 1e-4)
 def focal_loss(new, n) -> Pairs:
-    x, t, out = new.normal(n), new.integers(2, n, dtype=torch.int32), new.empty(n)
-    focal_kernel[(triton.cdiv(n, 64),)](x, t, out, n, 0.25, 2, BLOCK=64)
-    p = x.double().sigmoid()
+    x, t, out, dx = new.normal(n), new.integers(2, n, dtype=torch.int32), new.empty(n), new.empty(n)
+    focal_kernel[(triton.cdiv(n, 64),)](x, t, out, dx, n, 0.25, 2, BLOCK=64)
+    (x64,) = leaves(x)
+    p = x64.sigmoid()
     right = torch.where(t != 0, p, 1 - p)
     alpha = torch.where(t != 0, 0.25, 0.75).double()
-    return [(out, -alpha * (1 - right) ** 2 * right.log())]
+    want = -alpha * (1 - right) ** 2 * right.log()
+    return [(out, want), (dx, *gradients(want, torch.ones_like(out), x64))]
 
 
 @triton.jit
-def contrastive_kernel(A, B, LOSS, M, tau, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def contrastive_kernel(A, B, LOSS, LSE, M, tau, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Loss of each row of A against all rows of B, the same row being the right one; similarities are never stored."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     d = tl.arange(0, D)
@@ -206,16 +210,38 @@ def contrastive_kernel(A, B, LOSS, M, tau, D: tl.constexpr, BM: tl.constexpr, BN
         top = tl.maximum(best, tl.max(s, 1))
         total = total * tl.exp(best - top) + tl.sum(tl.exp(s - top[:, None]), 1)
         best = top
+    tl.store(LSE + rows, best + tl.log(total), mask=rows < M)
     tl.store(LOSS + rows, best + tl.log(total) - own, mask=rows < M)
+
+
+@triton.jit
+def contrastive_backward_kernel(A, B, LSE, DLOSS, DA, DB, M, tau, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """Similarities again; a block of rows adds to the gradients of all rows of B."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, D)
+    a = tl.load(A + rows[:, None] * D + d, mask=rows[:, None] < M, other=0.0)
+    lse = tl.load(LSE + rows, mask=rows < M, other=0.0)
+    dloss = tl.load(DLOSS + rows, mask=rows < M, other=0.0) / tau
+    da = tl.zeros([BM, D], tl.float32)
+    for start in range(0, M, BN):
+        cols = start + tl.arange(0, BN)
+        b = tl.load(B + cols[:, None] * D + d, mask=cols[:, None] < M, other=0.0)
+        p = tl.exp(tl.dot(a, b.T, input_precision="ieee") / tau - lse[:, None])
+        ds = (p - (rows[:, None] == cols[None, :])) * dloss[:, None]
+        da = tl.dot(ds, b, da, input_precision="ieee")
+        tl.atomic_add(DB + cols[:, None] * D + d, tl.dot(ds.T, a, input_precision="ieee"), mask=cols[:, None] < M)
+    tl.store(DA + rows[:, None] * D + d, da, mask=rows[:, None] < M)
 
 
 @case({"m": 37, "d": 16}, {"m": 2000, "d": 64}, 1e-4)
 def contrastive_loss_without_the_matrix(new, m, d) -> Pairs:
     a, b = F.normalize(new.normal(m, d)), F.normalize(new.normal(m, d))
-    loss = new.empty(m)
-    contrastive_kernel[(triton.cdiv(m, 16),)](a, b, loss, m, 0.1, D=d, BM=16, BN=16)
-    scores = a.double() @ b.double().T / 0.1
-    return [(loss, F.cross_entropy(scores, torch.arange(m, device=a.device), reduction="none"))]
+    loss, lse, dloss, da, db = new.empty(m), new.empty(m), new.normal(m), new.empty(m, d), new.zeros(m, d)
+    contrastive_kernel[(triton.cdiv(m, 16),)](a, b, loss, lse, m, 0.1, D=d, BM=16, BN=16)
+    contrastive_backward_kernel[(triton.cdiv(m, 16),)](a, b, lse, dloss, da, db, m, 0.1, D=d, BM=16, BN=16)
+    x, y = leaves(a, b)
+    want = F.cross_entropy(x @ y.T / 0.1, torch.arange(m, device=a.device), reduction="none")
+    return [(loss, want), *zip((da, db), gradients(want, dloss, x, y), strict=True)]
 
 
 @triton.jit

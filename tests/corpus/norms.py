@@ -141,15 +141,28 @@ def welford_kernel(x_ptr, mean_ptr, var_ptr, n, BLOCK: tl.constexpr):
     tl.store(var_ptr + row, m2_all / total)
 
 
+@triton.jit
+def moments_backward_kernel(x_ptr, mean_ptr, dmean_ptr, dvar_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    centred = tl.load(x_ptr + row * n + index, mask=index < n) - tl.load(mean_ptr + row)
+    dx = (tl.load(dmean_ptr + row) + 2 * centred * tl.load(dvar_ptr + row)) / n
+    tl.store(dx_ptr + row * n + index, dx, mask=index < n)
+
+
 @case({"m": 5, "n": 77}, {"m": 2048, "n": 10000})
 def variance_by_welford(new, m, n) -> Pairs:
     x, mean, var = new.normal(m, n) + 100, new.empty(m), new.empty(m)
     welford_kernel[(m,)](x, mean, var, n, BLOCK=32)
-    return [(mean, x.double().mean(1)), (var, x.double().var(1, correction=0))]
+    dmean, dvar, dx = new.normal(m), new.normal(m), new.empty(m, n)
+    moments_backward_kernel[(m, triton.cdiv(n, 32))](x, mean, dmean, dvar, dx, n, BLOCK=32)
+    (a,) = leaves(x)
+    want = torch.stack([a.mean(1), a.var(1, correction=0)])
+    return [(mean, want[0]), (var, want[1]), (dx, *gradients(want, torch.stack([dmean, dvar]), a))]
 
 
 @triton.jit
-def group_norm_kernel(X, Y, G, B, C, HW, eps, GROUPS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+def group_norm_kernel(X, Y, G, B, MEAN, INV, C, HW, eps, GROUPS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     n, g = tl.program_id(0), tl.program_id(1)
     base = (n * C + g * SIZE) * HW
     total = SIZE * HW
@@ -162,6 +175,8 @@ def group_norm_kernel(X, Y, G, B, C, HW, eps, GROUPS: tl.constexpr, SIZE: tl.con
         q += tl.sum(v * v)
     mean = s / total
     inv = tl.rsqrt(q / total - mean * mean + eps)
+    tl.store(MEAN + n * GROUPS + g, mean)
+    tl.store(INV + n * GROUPS + g, inv)
     for i in tl.range(0, total, BLOCK):
         o = i + tl.arange(0, BLOCK)
         channel = g * SIZE + o // HW
@@ -171,12 +186,48 @@ def group_norm_kernel(X, Y, G, B, C, HW, eps, GROUPS: tl.constexpr, SIZE: tl.con
         tl.store(Y + base + o, v * tl.sigmoid(v), mask=live)
 
 
-@case({"n": 2, "c": 6, "h": 5}, {"n": 8, "c": 96, "h": 64})
+@triton.jit
+def group_norm_backward_kernel(
+    X, DY, G, B, MEAN, INV, DX, DG, DB, C, HW, GROUPS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Sums over the group, then its gradient; those of the weights by an atomic a number."""
+    n, g = tl.program_id(0), tl.program_id(1)
+    base = (n * C + g * SIZE) * HW
+    total = SIZE * HW
+    mean, inv = tl.load(MEAN + n * GROUPS + g), tl.load(INV + n * GROUPS + g)
+    s = 0.0
+    q = 0.0
+    for i in tl.range(0, total, BLOCK):
+        o = i + tl.arange(0, BLOCK)
+        live = o < total
+        channel = g * SIZE + o // HW
+        hat = (tl.load(X + base + o, mask=live, other=0.0) - mean) * inv
+        weight = tl.load(G + channel, mask=live, other=0.0)
+        v = hat * weight + tl.load(B + channel, mask=live, other=0.0)
+        sig = tl.sigmoid(v)
+        dv = tl.load(DY + base + o, mask=live, other=0.0) * sig * (1 + v * (1 - sig))
+        tl.atomic_add(DG + channel, dv * hat, mask=live)
+        tl.atomic_add(DB + channel, dv, mask=live)
+        s += tl.sum(dv * weight)
+        q += tl.sum(dv * weight * hat)
+        tl.store(DX + base + o, dv * weight * inv, mask=live)
+    for i in tl.range(0, total, BLOCK):
+        o = i + tl.arange(0, BLOCK)
+        hat = (tl.load(X + base + o, mask=o < total) - mean) * inv
+        dx = tl.load(DX + base + o, mask=o < total)
+        tl.store(DX + base + o, dx - (s + hat * q) / total * inv, mask=o < total)
+
+
+@case({"n": 2, "c": 6, "h": 5}, {"n": 8, "c": 96, "h": 64}, 2e-5)
 def group_norm_with_silu(new, n, c, h) -> Pairs:
     x, g, b = new.normal(n, c, h, h), new.uniform(c), new.normal(c)
-    y = new.empty(n, c, h, h)
-    group_norm_kernel[(n, 3)](x, y, g, b, c, h * h, 1e-5, GROUPS=3, SIZE=c // 3, BLOCK=64)
-    return [(y, F.silu(F.group_norm(x.double(), 3, g.double(), b.double())))]
+    y, dy, dx, dg, db = new.empty(n, c, h, h), new.normal(n, c, h, h), new.empty(n, c, h, h), new.zeros(c), new.zeros(c)
+    mean, inv, sizes = new.empty(n, 3), new.empty(n, 3), {"GROUPS": 3, "SIZE": c // 3, "BLOCK": 64}
+    group_norm_kernel[(n, 3)](x, y, g, b, mean, inv, c, h * h, 1e-5, **sizes)
+    group_norm_backward_kernel[(n, 3)](x, dy, g, b, mean, inv, dx, dg, db, c, h * h, **sizes)
+    p, q, r = leaves(x, g, b)
+    want = F.silu(F.group_norm(p, 3, q, r))
+    return [(y, want), *zip((dx, dg, db), gradients(want, dy, p, q, r), strict=True)]
 
 
 @triton.jit
@@ -202,13 +253,43 @@ def batch_norm_apply(X, Y, SUM, SQUARES, W, B, count, C, HW, total, eps, BLOCK: 
     tl.store(Y + i, y, ok)
 
 
+@triton.jit
+def batch_norm_backward_kernel(X, DY, SUM, SQUARES, W, DX, DW, DB, N, C, HW, eps, BLOCK: tl.constexpr):
+    """A channel a program, twice over its numbers."""
+    channel = tl.program_id(0)
+    count = N * HW
+    mean = tl.load(SUM + channel) / count
+    inv = tl.rsqrt(tl.load(SQUARES + channel) / count - mean * mean + eps)
+    db = tl.zeros((BLOCK,), tl.float32)
+    dw = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, count, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        at = (i // HW * C + channel) * HW + i % HW
+        dy = tl.load(DY + at, mask=i < count, other=0.0)
+        db += dy
+        dw += dy * (tl.load(X + at, mask=i < count, other=0.0) - mean) * inv
+    sum_dy, sum_dw = tl.sum(db), tl.sum(dw)
+    tl.store(DB + channel, sum_dy)
+    tl.store(DW + channel, sum_dw)
+    for start in range(0, count, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        at = (i // HW * C + channel) * HW + i % HW
+        hat = (tl.load(X + at, mask=i < count) - mean) * inv
+        d = tl.load(DY + at, mask=i < count) - (sum_dy + hat * sum_dw) / count
+        tl.store(DX + at, d * inv * tl.load(W + channel), mask=i < count)
+
+
 @case({"n": 3, "c": 4, "h": 6}, {"n": 32, "c": 64, "h": 32}, 1e-4)
 def batch_norm(new, n, c, h) -> Pairs:
     x, w, b = new.normal(n, c, h, h), new.uniform(c), new.normal(c)
     y, s, q = new.empty(n, c, h, h), new.zeros(c), new.zeros(c)
     batch_norm_stats[(c, triton.cdiv(n * h * h, 64))](x, s, q, n, c, h * h, BLOCK=64)
     batch_norm_apply[(triton.cdiv(x.numel(), 128),)](x, y, s, q, w, b, n * h * h, c, h * h, x.numel(), 1e-5, BLOCK=128)
-    return [(y, F.batch_norm(x.double(), None, None, w.double(), b.double(), training=True))]
+    dy, dx, dw, db = new.normal(n, c, h, h), new.empty(n, c, h, h), new.empty(c), new.empty(c)
+    batch_norm_backward_kernel[(c,)](x, dy, s, q, w, dx, dw, db, n, c, h * h, 1e-5, BLOCK=64)
+    x64, w64, b64 = leaves(x, w, b)
+    want = F.batch_norm(x64, None, None, w64, b64, training=True)
+    return [(y, want), *zip((dx, dw, db), gradients(want, dy, x64, w64, b64), strict=True)]
 
 
 @triton.jit
@@ -227,14 +308,35 @@ def add_norm_kernel(x_ptr, r_ptr, w_ptr, y_ptr, n: tl.constexpr, eps: tl.constex
     tl.store(y_ptr + pid * n + o, h * tl.rsqrt(tl.sum(h * h) / n + eps) * w, mask=m)
 
 
+@triton.jit
+def add_norm_backward_kernel(
+    h_ptr, w_ptr, dy_ptr, dh_ptr, dw_ptr, n: tl.constexpr, eps: tl.constexpr, GEMMA: tl.constexpr
+):
+    """`dh` comes with the gradient of the residual stream, to which that of the norm is added."""
+    at = tl.program_id(0) * n
+    o = tl.arange(0, triton.next_power_of_2(n))
+    m = o < n
+    h = tl.load(h_ptr + at + o, mask=m, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + at + o, mask=m, other=0.0)
+    rstd = tl.rsqrt(tl.sum(h * h) / n + eps)
+    tl.atomic_add(dw_ptr + o, dy * h * rstd, mask=m)
+    d = dy * (tl.load(w_ptr + o, mask=m, other=0.0) + (1.0 if GEMMA else 0.0))
+    dh = rstd * (d - h * (rstd * rstd * tl.sum(d * h) / n))
+    tl.store(dh_ptr + at + o, tl.load(dh_ptr + at + o, mask=m) + dh, mask=m)
+
+
 @case({"m": 3, "n": 40, "gemma": True}, {"m": 4096, "n": 2048, "gemma": False}, 2e-3)
 def residual_added_in_place_then_norm(new, m, n, gemma) -> Pairs:
     x, r = new.normal(m, n, dtype=torch.float16), new.normal(m, n, dtype=torch.float16)
     w, y = new.uniform(n), new.empty(m, n)
-    h = x.double() + r.double()
+    h, w64 = leaves(x.double() + r.double(), w)
     add_norm_kernel[(m,)](x, r, w, y, n, 1e-6, gemma)
-    scale = w.double() + (1 if gemma else 0)
-    return [(r, h), (y, h * (h.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * scale)]
+    dy, dr, dw = new.normal(m, n), new.normal(m, n), new.zeros(n)
+    dh = dr.clone()
+    add_norm_backward_kernel[(m,)](r, w, dy, dh, dw, n, 1e-6, gemma)
+    want = h * (h.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * (w64 + (1 if gemma else 0))
+    both = gradients(torch.cat([want, h]), torch.cat([dy, dr]), h, w64)
+    return [(r, h), (y, want), *zip((dh, dw), both, strict=True)]
 
 
 @triton.jit
@@ -245,12 +347,27 @@ def l2_norm_kernel(X, Y, M, D: tl.constexpr, BM: tl.constexpr):
     tl.store(q, (x / tl.sqrt(tl.sum(x * x, 1) + 1e-6)[:, None]).to(Y.dtype.element_ty), boundary_check=(0,))
 
 
+@triton.jit
+def l2_norm_backward_kernel(X, DY, DX, M, D: tl.constexpr, BM: tl.constexpr):
+    p = tl.make_block_ptr(X, (M, D), (D, 1), (tl.program_id(0) * BM, 0), (BM, D), (1, 0))
+    q = tl.make_block_ptr(DY, (M, D), (D, 1), (tl.program_id(0) * BM, 0), (BM, D), (1, 0))
+    r = tl.make_block_ptr(DX, (M, D), (D, 1), (tl.program_id(0) * BM, 0), (BM, D), (1, 0))
+    x = tl.load(p, boundary_check=(0,), padding_option="zero").to(tl.float32)
+    dy = tl.load(q, boundary_check=(0,), padding_option="zero").to(tl.float32)
+    inv = tl.rsqrt(tl.sum(x * x, 1) + 1e-6)[:, None]
+    dx = (dy - x * inv * inv * tl.sum(x * dy, 1, keep_dims=True)) * inv
+    tl.store(r, dx.to(DX.dtype.element_ty), boundary_check=(0,))
+
+
 @case({"m": 21, "d": 16}, {"m": 100000, "d": 128}, 2e-3)
 def unit_length_of_heads_with_block_pointers(new, m, d) -> Pairs:
     x, y = new.normal(m, d, dtype=torch.float16), new.empty(m, d, dtype=torch.float16)
     l2_norm_kernel[(triton.cdiv(m, 8),)](x, y, m, D=d, BM=8)
-    want = x.double() / (x.double().square().sum(1, keepdim=True) + 1e-6).sqrt()
-    return [(y, want)]
+    dy, dx = new.normal(m, d, dtype=torch.float16), new.empty(m, d, dtype=torch.float16)
+    l2_norm_backward_kernel[(triton.cdiv(m, 8),)](x, dy, dx, m, D=d, BM=8)
+    (a,) = leaves(x)
+    want = a / (a.square().sum(1, keepdim=True) + 1e-6).sqrt()
+    return [(y, want), (dx, *gradients(want, dy, a))]
 
 
 @triton.jit

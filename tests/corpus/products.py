@@ -86,7 +86,12 @@ def product_by_persistent_programs_and_descriptors(new, m, n, k) -> Pairs:
     c = new.empty(m, n, dtype=torch.bfloat16)
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=new.device))
     persistent_kernel[(3,)](a, b, c, bias, m, n, k, BM=16, BN=16, BK=16)
-    return [(c, F.linear(a.double(), b.double(), bias.double()))]
+    dc, da, db = new.normal(m, n, dtype=c.dtype), torch.empty_like(a), torch.empty_like(b)
+    persistent_kernel[(3,)](dc, b.T.contiguous(), da, new.zeros(k), m, k, n, BM=16, BN=16, BK=16)
+    persistent_kernel[(3,)](dc.T.contiguous(), a.T.contiguous(), db, new.zeros(k), n, k, m, BM=16, BN=16, BK=16)
+    x, y = leaves(a, b)
+    want = F.linear(x, y, bias.double())
+    return [(c, want), *zip((da, db), gradients(want, dc, x, y), strict=True)]
 
 
 @triton.jit
@@ -108,10 +113,15 @@ def split_k_kernel(A, B, C, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 @case({"m": 10, "n": 20, "k": 100}, {"m": 64, "n": 512, "k": 8192}, 1e-4)
 def product_split_along_its_sum(new, m, n, k) -> Pairs:
-    a, b, c = new.normal(m, k), new.normal(k, n), new.zeros(m, n)
-    grid = (triton.cdiv(m, 16) * triton.cdiv(n, 16), 4)
-    split_k_kernel[grid](a, b, c, m, n, k, BM=16, BN=16, BK=16, SPLIT=4)
-    return [(c, a.double() @ b.double())]
+    a, b, c, dc, da, db = (new.normal(m, k), new.normal(k, n), new.zeros(m, n), new.normal(m, n), new.zeros(m, k),
+                           new.zeros(k, n))  # fmt: skip
+    for x, y, out in ((a, b, c), (dc, b.T.contiguous(), da), (a.T.contiguous(), dc, db)):
+        rows, columns, inner = *out.shape, x.shape[1]
+        grid = (triton.cdiv(rows, 16) * triton.cdiv(columns, 16), 4)
+        split_k_kernel[grid](x, y, out, rows, columns, inner, BM=16, BN=16, BK=16, SPLIT=4)
+    p, q = leaves(a, b)
+    want = p @ q
+    return [(c, want), *zip((da, db), gradients(want, dc, p, q), strict=True)]
 
 
 @triton.jit
@@ -128,9 +138,14 @@ def batched_kernel(A, B, C, BATCH, M: tl.constexpr, N: tl.constexpr, K: tl.const
 
 @case({"b": 5}, {"b": 5000}, 1e-4)
 def batches_of_small_products(new, b) -> Pairs:
-    x, y, z = new.normal(b, 16, 32), new.normal(b, 32, 16), new.empty(b, 16, 16)
-    batched_kernel[(triton.cdiv(b, 2),)](x, y, z, b, M=16, N=16, K=32, BB=2)
-    return [(z, x.double() @ y.double())]
+    x, y, z, dz = new.normal(b, 16, 32), new.normal(b, 32, 16), new.empty(b, 16, 16), new.normal(b, 16, 16)
+    dx, dy, grid = new.empty(b, 16, 32), new.empty(b, 32, 16), (triton.cdiv(b, 2),)
+    batched_kernel[grid](x, y, z, b, M=16, N=16, K=32, BB=2)
+    batched_kernel[grid](dz, y.mT.contiguous(), dx, b, M=16, N=32, K=16, BB=2)
+    batched_kernel[grid](x.mT.contiguous(), dz, dy, b, M=32, N=16, K=16, BB=2)
+    p, q = leaves(x, y)
+    want = p @ q
+    return [(z, want), *zip((dx, dy), gradients(want, dz, p, q), strict=True)]
 
 
 @triton.jit
@@ -146,11 +161,24 @@ def gemv_kernel(W, x, y, M, K, BM: tl.constexpr, BK: tl.constexpr):
     tl.store(y + rows, tl.sum(acc, axis=1), mask=rows < M)
 
 
-@case({"m": 30, "k": 50}, {"m": 8000, "k": 8192}, 1e-4)
+@triton.jit
+def outer_kernel(dy, x, dw, M, K, BM: tl.constexpr, BK: tl.constexpr):
+    rows, c = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BK + tl.arange(0, BK)
+    out = tl.load(dy + rows, mask=rows < M)[:, None] * tl.load(x + c, mask=c < K)[None, :]
+    at = dw + rows.to(tl.int64)[:, None] * K + c[None, :]
+    tl.store(at, out.to(dw.dtype.element_ty), mask=(rows < M)[:, None] & (c < K)[None, :])
+
+
+@case({"m": 30, "k": 50}, {"m": 8000, "k": 8192}, 4e-3)
 def matrix_times_vector(new, m, k) -> Pairs:
     w, x, y = new.normal(m, k, dtype=torch.bfloat16), new.normal(k), new.empty(m)
+    dy, dx, dw = new.normal(m), new.empty(k), torch.empty_like(w)
     gemv_kernel[(triton.cdiv(m, 8),)](w, x, y, m, k, BM=8, BK=32)
-    return [(y, w.double() @ x.double())]
+    gemv_kernel[(triton.cdiv(k, 8),)](w.T.contiguous(), dy, dx, k, m, BM=8, BK=32)
+    outer_kernel[(triton.cdiv(m, 8), triton.cdiv(k, 32))](dy, x, dw, m, k, BM=8, BK=32)
+    a, b = leaves(w, x)
+    want = a @ b
+    return [(y, want), *zip((dw, dx), gradients(want, dy, a, b), strict=True)]
 
 
 @triton.jit
@@ -169,12 +197,37 @@ def mlp_kernel(X, W1, W2, Y, M, H, D: tl.constexpr, BM: tl.constexpr, BH: tl.con
     tl.store(Y + rm[:, None] * D + d[None, :], out, mask=rm[:, None] < M)
 
 
+@triton.jit
+def mlp_backward_kernel(X, W1, W2, DY, DX, DW1, DW2, M, H, D: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr):
+    """The first product again; gradients of both matrices are summed by atomics."""
+    rm = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, D)
+    x = tl.load(X + rm[:, None] * D + d[None, :], mask=rm[:, None] < M, other=0.0)
+    dy = tl.load(DY + rm[:, None] * D + d[None, :], mask=rm[:, None] < M, other=0.0)
+    dx = tl.zeros((BM, D), tl.float32)
+    for start in range(0, H, BH):
+        rh = start + tl.arange(0, BH)
+        at1, at2 = d[:, None] * H + rh[None, :], rh[:, None] * D + d[None, :]
+        w1 = tl.load(W1 + at1, mask=rh[None, :] < H, other=0.0)
+        w2 = tl.load(W2 + at2, mask=rh[:, None] < H, other=0.0)
+        a = tl.dot(x, w1)
+        da = tl.where(a > 0, tl.dot(dy, w2.T), 0.0).to(x.dtype)
+        dx = tl.dot(da, w1.T, dx)
+        tl.atomic_add(DW1 + at1, tl.dot(x.T, da), mask=rh[None, :] < H)
+        tl.atomic_add(DW2 + at2, tl.dot(tl.maximum(a, 0.0).to(x.dtype).T, dy), mask=rh[:, None] < H)
+    tl.store(DX + rm[:, None] * D + d[None, :], dx, mask=rm[:, None] < M)
+
+
 @case({"m": 20, "h": 40, "d": 16}, {"m": 2000, "h": 512, "d": 128}, 1e-2)
 def two_products_in_one_kernel(new, m, h, d) -> Pairs:
     x, w1 = new.normal(m, d, dtype=torch.float16), new.normal(d, h, dtype=torch.float16)
     w2, y = new.normal(h, d, dtype=torch.float16), new.empty(m, d)
     mlp_kernel[(triton.cdiv(m, 16),)](x, w1, w2, y, m, h, D=d, BM=16, BH=16)
-    return [(y, (x.double() @ w1.double()).relu() @ w2.double())]
+    dy, dx, dw1, dw2 = new.normal(m, d, dtype=torch.float16), new.empty(m, d), new.zeros(d, h), new.zeros(h, d)
+    mlp_backward_kernel[(triton.cdiv(m, 16),)](x, w1, w2, dy, dx, dw1, dw2, m, h, D=d, BM=16, BH=16)
+    inputs = [*leaves(x, w1, w2)]
+    want = (inputs[0] @ inputs[1]).relu() @ inputs[2]
+    return [(y, want), *zip((dx, dw1, dw2), gradients(want, dy, *inputs), strict=True)]
 
 
 @triton.jit
@@ -194,14 +247,40 @@ def lora_kernel(X, A, B, which, Y, M, N, K: tl.constexpr, R: tl.constexpr, BN: t
         tl.store(Y + row * N + c, y + tl.sum(b * low[None, :], 1), mask=c < N)
 
 
+@triton.jit
+def lora_backward_kernel(X, A, B, which, DY, DX, DA, DB, N, K: tl.constexpr, R: tl.constexpr, BN: tl.constexpr):
+    row = tl.program_id(0)
+    adapter = tl.load(which + row)
+    r, k = tl.arange(0, R), tl.arange(0, K)
+    if adapter < 0:
+        tl.store(DX + row * K + k, tl.zeros((K,), tl.float32))
+        return
+    x = tl.load(X + row * K + k)
+    a_at = adapter * R * K + r[:, None] * K + k[None, :]
+    a = tl.load(A + a_at)
+    low = tl.sum(a * x[None, :], 1)
+    dlow = tl.zeros((R,), tl.float32)
+    for n in range(0, N, BN):
+        c = n + tl.arange(0, BN)
+        b_at = adapter * N * R + c[:, None] * R + r[None, :]
+        dy = tl.load(DY + row * N + c, mask=c < N, other=0.0)[:, None]
+        dlow += tl.sum(tl.load(B + b_at, mask=c[:, None] < N, other=0.0) * dy, 0)
+        tl.atomic_add(DB + b_at, dy * low[None, :], mask=c[:, None] < N)
+    tl.store(DX + row * K + k, tl.sum(a * dlow[:, None], 0))
+    tl.atomic_add(DA + a_at, dlow[:, None] * x[None, :])
+
+
 @case({"m": 6, "n": 20, "k": 16}, {"m": 500, "n": 2000, "k": 1024}, 1e-4)
 def low_rank_adapters_by_row(new, m, n, k) -> Pairs:
     x, a, b, y = new.normal(m, k), new.normal(3, 8, k), new.normal(3, n, 8), new.normal(m, n)
     which = new.integers(3, m, low=-1)
-    add = torch.einsum("mnr,mrk,mk->mn", b.double()[which], a.double()[which], x.double())
-    want = y.double() + add * (which >= 0)[:, None]
+    inputs = p, q, r = [*leaves(x, a, b)]
+    low = (q[which] @ p[:, :, None]) * (which >= 0)[:, None, None]
+    want = y.double() + (r[which] @ low)[:, :, 0]
     lora_kernel[(m,)](x, a, b, which, y, m, n, K=k, R=8, BN=16)
-    return [(y, want)]
+    dy, made = new.normal(m, n), (new.empty(m, k), new.zeros(*a.shape), new.zeros(*b.shape))
+    lora_backward_kernel[(m,)](x, a, b, which, dy, *made, n, K=k, R=8, BN=16)
+    return [(y, want), *zip(made, gradients(want, dy, *inputs), strict=True)]
 
 
 @triton.jit

@@ -163,3 +163,28 @@ def test_tiles_of_a_range_that_is_read_are_low_on_a_cpu(monkeypatch):
     monkeypatch.setattr(spec, "machine_of", lambda device: CPU)
     args = (torch.empty(400, 256), torch.empty(2, 256, 256), torch.tensor([0, 10, 400]))
     assert hl.kernel(grouped).bind(args).config_spec.default_config()["block_sizes"] == [32, 128, 64]
+
+
+def one_step_after_another(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(2)):
+        for head in hl.grid(x.size(0)):
+            state = hl.zeros([tile])
+            for step in hl.grid(x.size(1)):
+                state = state * 0.5 + x[head, step, tile]
+                out[head, step, tile] = state
+    return out
+
+
+def rows_of_a_matrix(x):
+    out = torch.empty_like(x)
+    for rows, columns in hl.tile(x.shape):
+        out[rows, columns] = x[rows, columns].cumsum(0)
+    return out
+
+
+def test_a_gpu_has_as_many_programs_as_it_holds(monkeypatch):
+    found = default(monkeypatch, H200, one_step_after_another, (8, 64, 1024), dtype=torch.float32)
+    assert found["block_sizes"] == [128]  # and not fewer elements than threads
+    found = default(monkeypatch, H200, rows_of_a_matrix, (32768, 64), dtype=torch.float32)
+    assert found["block_sizes"] == [8, 64]

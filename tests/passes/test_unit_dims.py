@@ -1,4 +1,4 @@
-"""Blocks of one batch are matrices to every planner, and compute what they did."""
+"""Blocks of one batch are matrices to every planner, blocks of one row are rows, and both compute what they did."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.laying import tile_ir
 from tilewright.ir.types import shape_of
+from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.reduce import ReduceOp
 
 K = 16
 TYPES = {"a": "*fp32", "b": "*fp32", "c": "*fp32", "n": "i32"}
@@ -55,14 +57,66 @@ def test_results(kernel):
     np.testing.assert_allclose(c, (a @ b).sum(0), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kernel", [products_of_one_batch, reshaped_operands])
+@pytest.mark.parametrize("kernel", [products_of_one_batch, reshaped_operands, read_in_both_shapes])
 def test_loads_products_and_sums_are_matrices(kernel):
     module = tile_ir(kernel, TYPES, K=K)
-    ops = list(module.walk())
-    made = [value for op in ops if isinstance(op, (DotOp, LoadOp, ForOp)) for value in op.results]
-    assert made and {shape_of(value.type) for value in made} == {(K, K)}
+    made = [value for op in walk(module) if isinstance(op, (DotOp, LoadOp, ForOp)) for value in op.results]
+    assert {shape_of(value.type) for value in made} == {(K, K)}
 
 
-def test_what_is_read_in_both_shapes_stays():
-    loads = [op for op in tile_ir(read_in_both_shapes, TYPES, K=K).walk() if isinstance(op, LoadOp)]
-    assert {shape_of(op.result.type) for op in loads} == {(1, K, K), (K, K)}
+@tilewright.jit
+def every_operation(a, b, c, n, K: tl.constexpr):
+    row = tl.program_id(0) + tl.arange(0, 1)
+    at = row[None, :, None] * K + tl.arange(0, K)[None, None, :]
+    x = tl.load(a + at, at < n * K, 0.0)
+    largest = tl.max(x, axis=2, keep_dims=True)
+    total = tl.zeros([1, 1], tl.float32)
+    for _ in range(0, n):
+        if total.sum() < 8.0:
+            total += tl.sum(x, axis=2)
+        else:
+            total += tl.max(tl.sum(x, axis=0), axis=1)[None, :]
+    left = n
+    while left > 0:
+        x = tl.cumsum(tl.permute(x, [2, 0, 1]), axis=1).permute(1, 2, 0)  # along a dim of one: nothing
+        left -= 1
+    weight = tl.load(b + row)  # of one element
+    tl.atomic_add(c + K * K + row, weight)
+    y = tl.reshape(x - largest + total[:, :, None], [K]) * tl.reshape(weight, [])
+    tl.store(c + at, tl.cumsum(tl.reshape(y, [1, 1, K]), axis=2), at < n * K)
+
+
+def test_every_operation():
+    a, b = (np.random.default_rng(seed).standard_normal((K, K)).astype(np.float32) for seed in (1, 2))
+    c = np.zeros((K + 1, K), np.float32)
+    every_operation[(3,)](a, b.reshape(-1), c, 3, K=K)
+    total = np.zeros(3, np.float32)
+    for _ in range(3):
+        total += a[:3].sum(1)
+    y = (a[:3] - a[:3].max(1, keepdims=True) + total[:, None]) * b[0, :3, None]
+    np.testing.assert_allclose(c[:3], y.cumsum(1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(c[K, :3], b[0, :3])
+
+
+def test_a_row_has_one_dim():
+    ops = list(walk(tile_ir(every_operation, TYPES, K=K)))
+    kept = [op for op in ops if isinstance(op, (LoadOp, StoreOp, ReduceOp, ForOp))]
+    shapes = {shape_of(value.type) for op in kept for value in (*op.operands, *op.results)}
+    assert kept and shapes == {(K,), ()}
+
+
+@tilewright.jit
+def a_column(a, b, c, n, K: tl.constexpr):
+    i = tl.arange(0, K)
+    mean = tl.sum(tl.load(a + i[:, None] * K + i[None, :]), axis=1, keep_dims=True) / n
+    row = tl.load(b + tl.arange(0, 1)[:, None] * K + i[None, :])  # read by all rows
+    tl.store(c + i[:, None] * K + i[None, :], mean * row)
+
+
+def test_what_is_broadcast_keeps_its_dim():
+    a, b = (np.random.default_rng(seed).standard_normal((K, K)).astype(np.float32) for seed in (1, 2))
+    c = np.zeros((K, K), np.float32)
+    a_column[(1,)](a, b, c, K, K=K)
+    np.testing.assert_allclose(c, a.mean(1)[:, None] * b[0], rtol=1e-4, atol=1e-5)
+    loads = [op for op in walk(tile_ir(a_column, TYPES, K=K)) if isinstance(op, LoadOp)]
+    assert [shape_of(op.result.type) for op in loads] == [(K, K), (1, K)]

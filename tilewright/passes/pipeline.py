@@ -64,6 +64,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     DECOMPOSE,
     EXITS,
     CANONICALIZE,
+    UNIT_DIMS,
     MASKS,
     MASK_BOUNDS,
     CSE,
@@ -71,7 +72,6 @@ SIMPLIFY: tuple[Pass, ...] = (
     GUARDS,
     TURNED,
     ACCUMULATE,
-    UNIT_DIMS,
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops.constant import ConstantOp
@@ -47,6 +47,11 @@ def insert_before(op: Operation, anchor: Operation) -> None:
     assert block is not None
     op.location = anchor.location
     block.insert_op_before(op, anchor)
+
+
+def retype(value: SSAValue, kind: Attribute) -> None:
+    """Give a value another type, where whoever makes and reads it is fit for that."""
+    value._type = kind  # xDSL has no door for it that keeps the operation
 
 
 def value_before(op: Operation, anchor: Operation) -> SSAValue:

@@ -1,49 +1,98 @@
-"""Blocks of one batch become matrices: dims of 1 are taken from products, from what loops carry to them, from loads.
+"""Dims of which all tiles that share them have one element are dropped: a block of one row is a row.
 
-    %d = tt.dot %a, %b, %c : .. -> tensor<1x64x64xf32>  ->  %e = tt.dot (reshape %a), (reshape %b), (reshape %c)
-                                                            %d = tt.reshape %e
-    for .. (%c = %z : tensor<1x64x64xf32>)              ->  for .. (%m = (reshape %z) : tensor<64x64xf32>)
-      .. tt.reshape %c ..  yield (reshape %m)                 .. %m ..  yield %m
-    tt.reshape (tt.load %p)                             ->  tt.load (tt.reshape %p)
+    %i = tt.make_range {0, 1} : tensor<1xi32>           ->  %i = arith.constant 0 : i32
+    %p = tt.addptr .. : tensor<1x64x64x!tt.ptr<f32>>    ->  %p = tt.addptr .. : tensor<64x64x!tt.ptr<f32>>
+    %s = tt.reduce %p {axis = 2} : .. -> tensor<1x64>   ->  %s = tt.reduce %p {axis = 1} : .. -> tensor<64>
 
-Kernels that compilers write have such blocks. A planner that looks for a load behind the operand of a product, or for
-the sum that a loop hands to it, then finds it, whatever the rank of the tiles.
+Kernels that compilers write have such blocks: of one batch, of one row. Every planner then sees what a kernel written
+for matrices or rows has, whatever the rank of the tiles.
+
+The dims of two tiles are one where an operation goes through them together, so that dims fall into classes (union-find;
+Tarjan, 1975). A class stays whole if one of its dims has more elements (a column that is broadcast), or if an operation
+needs the rank that it has (a print, an operand of a product). Products of one batch become products of matrices first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from tilewright.ir.attrs import I32, I32_ARRAY
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.walk import walk
-from tilewright.ops.control import ForOp
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.debug import AssertOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.memory import LoadOp
-from tilewright.ops.shape import ReshapeOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.math_extern import ExternElementwiseOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
+from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
+from tilewright.ops.spec import REGISTRY
 from tilewright.passes.canonicalize import canonicalize
-from tilewright.passes.rewriting import erase, insert_before, replace
+from tilewright.passes.rewriting import insert_before, replace, retype, value_before
+
+Dim = tuple[SSAValue, int]
+Ones = dict[SSAValue, tuple[int, ...]]
+
+_ATOMIC = (AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp)
+_LANEWISE = (*_ATOMIC, AddPtrOp, AssertOp, BroadcastOp, ExternElementwiseOp, LoadOp, StoreOp)
+_FREE = (ConditionOp, MakeRangeOp, ReshapeOp, SplatOp, UnsplatOp, YieldOp)  # of any shape, or their parents' business
 
 
 def drop_unit_dims(root: Operation) -> bool:
-    """Rewrite all of them below `root`, in place; says whether there was one."""
-    dots = [op for op in walk(root) if isinstance(op, DotOp) and _is_of_one_batch(op)]
-    if not dots and not any(isinstance(op, ReshapeOp) for op in walk(root)):
-        return False
-    changed = bool(dots)
-    for dot in dots:
+    """Drop all of them below `root`, in place; says whether there was one."""
+    ones = _unit_dims(root)
+    batches = [op for op in walk(root) if isinstance(op, DotOp) and _is_of_one_batch(op)] if ones else []
+    for dot in batches:
         _multiply_matrices(dot)
-    for op in list(walk(root)):
-        if isinstance(op, ForOp):
-            changed |= _carry_in_shape_of_use(op)
-    for op in list(walk(root)):
-        if isinstance(op, ReshapeOp) and isinstance(op.src.owner, LoadOp) and op.src.has_one_use() and _is_by_ones(op):
-            _load_in_shape_of_use(op.src.owner, op)
-            changed = True
-    if changed:
+    if batches:
+        ones = _unit_dims(root)
+    ops = [op for op in walk(root) if any(value in ones for value in _values(op))] if ones else []
+    dropped = _dropped(ops, ones)
+    touched = [op for op in ops if any(value in dropped for value in (*op.operands, *op.results))]
+    for op in touched:
+        _renumber(op, dropped)
+    for value, dims in dropped.items():
+        sizes = [size for dim, size in enumerate(shape_of(value.type)) if dim not in dims]
+        retype(value, tile_type(tuple(sizes), element_type(value.type)))
+    for op in touched:
+        _settle(op)
+    if batches or dropped:
         canonicalize(root)
-    return changed
+    return bool(batches or dropped)
+
+
+def _unit_dims(root: Operation) -> Ones:
+    """For each tile with dims of one element, which ones."""
+    seen, found = dict[int, tuple[int, ...]](), Ones()
+    for op in walk(root):
+        for value in (*op.results, *_arguments(op)) if op.regions else op.results:
+            dims = seen.get(id(value.type))
+            if dims is None:
+                dims = tuple(dim for dim, size in enumerate(shape_of(value.type)) if size == 1)
+                seen[id(value.type)] = dims
+            if dims:
+                found[value] = dims
+    return found
+
+
+def _arguments(op: Operation) -> list[SSAValue]:
+    return [argument for region in op.regions for block in region.blocks for argument in block.args]
+
+
+def _values(op: Operation) -> list[SSAValue]:
+    """What it reads and makes, the arguments of its bodies too."""
+    return [*op.operands, *op.results, *(_arguments(op) if op.regions else ())]
+
+
+# --- products ---------------------------------------------------------------------------------------------
 
 
 def _is_of_one_batch(dot: DotOp) -> bool:
@@ -51,17 +100,10 @@ def _is_of_one_batch(dot: DotOp) -> bool:
     return len(shape) == 3 and shape[0] == 1
 
 
-def _is_by_ones(op: ReshapeOp) -> bool:
-    """Whether a reshape does nothing but drop or add dims of 1."""
-    before, after = ([size for size in shape_of(value.type) if size != 1] for value in (op.src, op.result))
-    return before == after
-
-
 def _reshaped(value: SSAValue, shape: Sequence[int], anchor: Operation) -> SSAValue:
     """A tile under another shape, made in front of `anchor`."""
-    made = ReshapeOp.create(operands=[value], result_types=[tile_type(shape, element_type(value.type))])
-    insert_before(made, anchor)
-    return made.result
+    kind = tile_type(tuple(shape), element_type(value.type))
+    return value_before(ReshapeOp.create(operands=[value], result_types=[kind]), anchor)
 
 
 def _multiply_matrices(dot: DotOp) -> None:
@@ -73,64 +115,146 @@ def _multiply_matrices(dot: DotOp) -> None:
     replace(dot, [_reshaped(made.d, shape, dot)])
 
 
-def _carry_in_shape_of_use(loop: ForOp) -> bool:
-    """Tiles that a loop carries, reads in another shape alone, and hands on from that shape."""
-    body, types = loop.body.block, dict[int, Attribute]()
-    last = body.last_op
-    assert last is not None
-    for number, argument in enumerate(body.args[1:]):
-        users, handed = [use.operation for use in argument.uses], last.operands[number].owner
-        if not isinstance(handed, ReshapeOp) or not all(isinstance(user, ReshapeOp) for user in users):
+# --- classes of dims --------------------------------------------------------------------------------------
+
+
+class _Classes:
+    """Which dims of one element are one dim, and which of them stay."""
+
+    def __init__(self, ones: Ones) -> None:
+        self._ones = ones
+        self._next: dict[Dim, Dim] = {}
+        self._kept: set[Dim] = set()
+
+    def root(self, dim: Dim) -> Dim:
+        """The dim that stands for the class of one."""
+        while (following := self._next.get(dim, dim)) != dim:
+            self._next[dim] = dim = self._next.get(following, following)
+        return dim
+
+    def keep(self, value: SSAValue) -> None:
+        """All dims of a tile stay."""
+        for dim in self._ones.get(value, ()):
+            self._kept.add(self.root((value, dim)))
+
+    def join(self, one: Dim, other: Dim) -> None:
+        """Two dims are one; a dim of more than one element keeps the other."""
+        alone = [dim for dim in (one, other) if dim[1] in self._ones.get(dim[0], ())]
+        roots = [self.root(dim) for dim in alone]
+        if len(roots) == 1 or not self._kept.isdisjoint(roots):
+            self._kept.update(roots)
+        if len(roots) == 2 and roots[0] != roots[1]:
+            self._next[roots[0]] = roots[1]
+
+    def goes(self, dim: Dim) -> bool:
+        """Whether nothing keeps it."""
+        return self.root(dim) not in self._kept
+
+
+def _dropped(ops: Sequence[Operation], ones: Ones) -> dict[SSAValue, frozenset[int]]:
+    """For each tile that loses dims, which ones."""
+    classes = _Classes(ones)
+    for op in ops:
+        pairs = _pairs(op)
+        if pairs is None:
+            for value in _values(op):
+                classes.keep(value)
             continue
-        if _is_by_ones(handed) and {user.results[0].type for user in users} == {handed.src.type}:
-            types[number] = handed.src.type
-    if types:
-        _carry(loop, types)
-    return bool(types)
+        for one, other in pairs:
+            classes.join(one, other)
+    found = ((value, frozenset(dim for dim in dims if classes.goes((value, dim)))) for value, dims in ones.items())
+    return {value: dims for value, dims in found if dims}
 
 
-def _carry(loop: ForOp, types: dict[int, Attribute]) -> None:
-    """Let a loop carry values of these types, by their numbers."""
-    body, inits = loop.body.block, list(loop.operands[3:])
-    last = body.last_op
-    assert last is not None
-    yielded = list(last.operands)
-    for number, kind in types.items():
-        inits[number] = _reshaped(inits[number], shape_of(kind), loop)
-        made, old = body.insert_arg(kind, number + 1), body.args[number + 2]
-        for use in list(old.uses):
-            replace(use.operation, [made])
-        body.erase_arg(old)
-        handed = yielded[number].owner
-        assert isinstance(handed, ReshapeOp)
-        yielded[number] = handed.src
-    last.operands = yielded
-    made_loop = ForOp.create(
-        operands=[*loop.operands[:3], *inits],
-        result_types=[value.type for value in inits],
-        properties=dict(loop.properties),
-        attributes=dict(loop.attributes),
-        regions=[loop.detach_region(0)],
-    )
-    insert_before(made_loop, loop)
-    replace(
-        loop,
-        [
-            _reshaped(new, shape_of(old.type), loop) if number in types else new
-            for number, (new, old) in enumerate(zip(made_loop.results, loop.results, strict=True))
-        ],
-    )
+def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
+    """The dims that an operation goes through together; None of one that needs its tiles as they are."""
+    if isinstance(op, ForOp | IfOp | WhileOp):
+        return _handed_on(op)
+    if isinstance(op, _FREE) or (isinstance(op, ConstantOp) and op.splat_value is not None):
+        return iter(())
+    if isinstance(op, TransOp):
+        order = op.attr_values()["order"]
+        return (((op.src, axis), (op.result, dim)) for dim, axis in enumerate(order))
+    if isinstance(op, ExpandDimsOp):
+        axis = op.attr_values()["axis"]
+        source, result = op.operands[0], op.results[0]
+        return (((source, dim), (result, dim + (dim >= axis))) for dim in range(len(shape_of(source.type))))
+    if isinstance(op, ReduceOp):
+        return _reduced(op)
+    spec = REGISTRY.get(op.name)
+    lanewise = isinstance(op, (*_LANEWISE, ScanOp)) or (spec is not None and spec.elementwise)
+    # what is promised of a tile (`tl.multiple_of`) is said of each of its dims
+    return _together([*op.operands, *op.results]) if lanewise and not op.attributes else None
 
 
-def _load_in_shape_of_use(load: LoadOp, reshape: ReshapeOp) -> None:
-    """Load what only a reshape reads in the shape that this gives it."""
-    shape = shape_of(reshape.result.type)
-    made = LoadOp.create(
-        operands=[_reshaped(operand, shape, load) for operand in load.operands],
-        result_types=[reshape.result.type],
-        properties=dict(load.properties),
-        attributes=dict(load.attributes),
-    )
-    insert_before(made, load)
-    replace(reshape, [made.result])
-    erase(load)
+def _together(values: Sequence[SSAValue]) -> Iterator[tuple[Dim, Dim]]:
+    """Tiles of one rank, dim by dim."""
+    tiles = [value for value in values if shape_of(value.type)]
+    for value in tiles[1:]:
+        for dim in range(len(shape_of(value.type))):
+            yield (tiles[0], dim), (value, dim)
+
+
+def _reduced(op: ReduceOp) -> Iterator[tuple[Dim, Dim]]:
+    axis = op.attr_values()["axis"]
+    yield from _together(op.operands)
+    for dim in range(len(shape_of(op.operands[0].type))):
+        for result in op.results if dim != axis else ():
+            yield (op.operands[0], dim), (result, dim - (dim > axis))
+
+
+def _handed_on(op: ForOp | IfOp | WhileOp) -> Iterator[tuple[Dim, Dim]]:
+    """What one place of a branch or loop hands to the next."""
+    last = [list(region.block.last_op.operands) for region in op.regions if region.blocks and region.block.last_op]
+    if isinstance(op, ForOp):
+        columns = [op.operands[3:], op.body.block.args[1:], op.results, last[0]]
+    elif isinstance(op, IfOp):
+        columns = [op.results, *last] if op.results else []
+    else:
+        inner = [op.operands, op.before.block.args, last[1]]
+        for values in zip(*inner, strict=True):
+            yield from _together(values)
+        columns = [last[0][1:], op.after.block.args, op.results]
+    for values in zip(*columns, strict=True):
+        yield from _together(values)
+
+
+# --- operations without these dims ----------------------------------------------------------------------------
+
+
+def _renumber(op: Operation, dropped: dict[SSAValue, frozenset[int]]) -> None:
+    """The dims that an operation names, counted without those that go; the tiles still have them."""
+    if isinstance(op, ReduceOp | ScanOp | ExpandDimsOp):
+        named = op.results[0] if isinstance(op, ExpandDimsOp) else op.operands[0]
+        axis, gone = op.attr_values()["axis"], dropped.get(named, frozenset())
+        number = -1 if axis in gone else axis - sum(dim < axis for dim in gone)
+        op.properties["axis"] = I32.encode(number)  # type: ignore[assignment]
+    elif isinstance(op, TransOp):
+        gone = dropped.get(op.src, frozenset())
+        order = [axis - sum(dim < axis for dim in gone) for axis in op.attr_values()["order"] if axis not in gone]
+        op.properties["order"] = I32_ARRAY.encode(order)  # type: ignore[assignment]
+
+
+def _settle(op: Operation) -> None:
+    """Put in the place of an operation what it is without these dims."""
+    if isinstance(op, ReduceOp | ScanOp | ExpandDimsOp) and op.attr_values()["axis"] == -1:
+        replace(op, op.operands)  # nothing is left to go along
+    elif isinstance(op, MakeRangeOp):
+        replace(op, [value_before(ConstantOp.of(op.attr_values()["start"], op.result.type), op)])
+    elif isinstance(op, ConstantOp):
+        number = op.splat_value
+        assert number is not None
+        replace(op, [value_before(ConstantOp.of(number, op.results[0].type), op)])
+    elif isinstance(op, BroadcastOp | ExpandDimsOp | ReshapeOp | SplatOp | TransOp | UnsplatOp):
+        _settle_view(op)
+
+
+def _settle_view(op: Operation) -> None:
+    """An operation that moves elements alone, some of whose tiles may have become scalars."""
+    (source,), (result,) = op.operands, op.results
+    if source.type == result.type and not (isinstance(op, TransOp) and shape_of(source.type)):
+        replace(op, [source])
+    elif not shape_of(source.type) and not isinstance(op, SplatOp):
+        replace(op, [value_before(SplatOp.create(operands=[source], result_types=[result.type]), op)])
+    elif not shape_of(result.type) and not isinstance(op, UnsplatOp):
+        replace(op, [value_before(UnsplatOp.create(operands=[source], result_types=[result.type]), op)])

@@ -18,7 +18,8 @@ from tilewright.hl.tune.facts import Facts, once
 from tilewright.hl.tune.products import DYNAMIC, PRODUCTS, TileModel
 
 _PROGRAMS = 8  # programs per thread of a CPU
-_LEAST = 4096  # elements below which a tile is not made smaller to have more programs
+_HELD = 16  # programs of 4 warps that a processor of a GPU holds at once
+_ROUNDS = 2  # programs per processor of a GPU where more of them load the same operands or update the same sums
 _OF_A_WARP = 512  # elements of a tile without products: 16 a thread
 _FEWER = 8  # times the elements of a tile where each program updates the same addresses atomically
 _GROUP = 8  # tiles of a column of products that follow each other on a GPU: they need the same columns
@@ -31,13 +32,15 @@ class _Wanted:
     Args:
         tile: elements of a tile of a program.
         inner: elements along an inner loop.
+        least: elements below which a tile is not made smaller to have more programs; on a GPU one a thread of 4 warps.
     """
 
     tile: int
     inner: int
+    least: int
 
 
-_WANTED = {"cpu": _Wanted(1 << 13, 512), "cuda": _Wanted(2048, 256)}
+_WANTED = {"cpu": _Wanted(1 << 13, 512, 4096), "cuda": _Wanted(2048, 256, 128)}
 _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
 _CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
@@ -85,7 +88,7 @@ class _Chooser:
             budget = 8 * self.wanted.tile  # element by element: nothing is held
         for axis in reversed(self.grid):
             size = 1 if self.products and len(self.grid) > 1 else budget
-            least = min(size, _LEAST // self.whole())
+            least = min(size, self.wanted.least // self.whole())
             if self.products and self._has_parts(axis):
                 size, least = length(axis) or DYNAMIC, 1
             elif not self.products and self._repeats(axis):
@@ -160,7 +163,8 @@ class _Chooser:
         if known is None:
             return size
         others = self._programs(but=axis)
-        programs = _PROGRAMS * threads if self.cpu else 2 * threads
+        wanted = _ROUNDS if self.products or self._repeats(axis) else _HELD
+        programs = (_PROGRAMS if self.cpu else wanted) * threads
         return max(1, min(size, known * max(1, others) // programs)) if size * programs > known * others else size
 
 
