@@ -182,7 +182,8 @@ def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
         return (((source, dim), (result, dim + (dim >= axis))) for dim in range(len(shape_of(source.type))))
     if isinstance(op, ReduceOp):
         return _reduced(op)
-    if op.name == BroadcastOp.name and set(shape_of(op.operands[0].type)) == {1}:
+    repeats = isinstance(op, BroadcastOp)
+    if repeats and set(shape_of(op.operands[0].type)) == {1}:
         source = op.operands[0]  # all of its dims go, and it is a scalar, or none
         return (((source, 0), (source, dim)) for dim in range(len(shape_of(source.type))))
     spec = REGISTRY.get(op.name)
@@ -256,7 +257,8 @@ def _settle(op: Operation) -> None:
 def _settle_view(op: Operation) -> None:
     """An operation that moves elements alone, some of whose tiles may have become scalars."""
     (source,), (result,) = op.operands, op.results
-    if op.name == BroadcastOp.name and len(shape_of(source.type)) > len(shape_of(result.type)):
+    repeats = isinstance(op, BroadcastOp)
+    if repeats and len(shape_of(source.type)) > len(shape_of(result.type)):
         source = value_before(UnsplatOp.create(operands=[source], result_types=[element_type(source.type)]), op)
     if source.type == result.type and not (isinstance(op, TransOp) and shape_of(source.type)):
         replace(op, [source])
