@@ -92,7 +92,9 @@ def _product(dtype: torch.dtype, m: int, n: int, k: int, device: str) -> Family:
     b = torch.randn(k + 1, n, device=device).to(dtype)[:k]
     out = torch.zeros(m, n, device=device)
     grid = (-(-m // tile[0]), -(-n // tile[1]))
-    others = _OTHER_PRODUCTS if k == 512 else {*_OTHER_PRODUCTS, "unrolled"}  # which ends there
+    others = set(_OTHER_PRODUCTS)
+    others |= {"unrolled"} if k != 512 else set()  # which ends there
+    others |= {"in_two_loops"} if k % (2 * tile[2]) else set()  # which takes two blocks at a time
     kernels = {name: fn for name, fn in _of(MATMUL, _USUAL).items() if name not in others}
     forms = {name: _launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in kernels.items()}
     return Family(f"product {str(dtype)[6:]} {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b))

@@ -18,6 +18,7 @@ HISTOGRAMS: list[Spelling] = []
 SEGMENTS: list[Spelling] = []
 RUNNING_PRODUCTS: list[Spelling] = []
 SMALL_PRODUCTS: list[Spelling] = []
+AS_WRITTEN: list[Spelling] = []
 
 
 # --- rows of a table by number: out[r, :] = table[ids[r], :] -------------------------------------------------
@@ -248,4 +249,28 @@ def columns_in_a_loop(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK
     tl.store(out + z * m * n + i * n + j, acc, (i < m) & (j < n))
 
 
-OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS
+# --- what stays as it is written, though it looks like something else ----------------------------------------
+
+
+@spelled(AS_WRITTEN, "*fp32:16, i32, 64")
+def loaded_ahead_of_a_store(x, n, B: tl.constexpr):
+    """The store may change what the next trip would load."""
+    i = tl.arange(0, B)
+    before = tl.load(x + i)
+    for start in range(0, n, B):
+        after = tl.load(x + start + B + i)
+        tl.store(x + 2 * start + i, before + after)
+        before = after
+
+
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, *fp32:16, i32, i32, 64, 64, 32")
+def left_operand_across(a, b, out, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Turned over, the right operand would be packed across."""
+    i, j, acc = tl.arange(0, BM), tl.arange(0, BN), tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        p = start + tl.arange(0, BK)
+        acc = tl.dot(tl.load(a + i[:, None] + p[None, :] * n), tl.load(b + p[:, None] * n + j[None, :]), acc)
+    tl.store(out + i[:, None] * n + j[None, :], acc)
+
+
+OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS + AS_WRITTEN

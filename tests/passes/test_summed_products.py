@@ -9,7 +9,8 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tests.backends.nvidia.laying import tile_ir
+from tests.backends.cpu.harness import Compiled
+from tests.backends.nvidia.laying import built_ir, tile_ir
 from tests.backends.nvidia.whole import whole
 from tilewright.ops.dot import DotOp
 from tilewright.passes.summed_products import multiply_for_sums
@@ -24,9 +25,9 @@ def summed(x, y, out, X: tl.constexpr, Y: tl.constexpr, AXIS: tl.constexpr):
     tl.store(out + i * 16 + j, tl.sum(tl.expand_dims(p, X) * tl.expand_dims(q, Y), AXIS))
 
 
-def products(x: int, y: int, axis: int) -> int:
+def products(x: int, y: int, axis: int, least: int = 16) -> int:
     module = tile_ir(summed, TYPES, X=x, Y=y, AXIS=axis)
-    changed = multiply_for_sums(module)
+    changed = multiply_for_sums(module, least)
     count = sum(isinstance(op, DotOp) for op in module.walk())
     assert changed == bool(count)
     return count
@@ -38,9 +39,19 @@ def test_results(x: int, y: int, axis: int) -> None:
     a, b = np.random.default_rng(1).standard_normal((2, 16, 16)).astype(np.float32)
     out = np.zeros((16, 16), np.float32)
     whole(summed, TYPES, {"X": x, "Y": y, "AXIS": axis}, 90).run((1,), a, b, out)
-    np.testing.assert_allclose(out, (np.expand_dims(a, x) * np.expand_dims(b, y)).sum(axis), rtol=1e-4, atol=1e-5)
+    want = (np.expand_dims(a, x) * np.expand_dims(b, y)).sum(axis)
+    np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5)
+    on_the_cpu = Compiled(built_ir(summed, TYPES, X=x, Y=y, AXIS=axis))
+    assert "dot" in on_the_cpu.program.llvm
+    out[...] = 0
+    on_the_cpu((1,), a, b, out)
+    np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("x", "y", "axis"), [(0, 2, 0), (2, 0, 0)])
 def test_a_factor_that_repeats_along_the_sum_is_no_matrix(x: int, y: int, axis: int) -> None:
     assert products(x, y, axis) == 0
+
+
+def test_small_ones_stay_sums() -> None:
+    assert products(2, 0, 1) == 1 and products(2, 0, 1, least=17) == 0

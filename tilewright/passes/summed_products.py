@@ -24,20 +24,27 @@ from tilewright.ops.shape import ReshapeOp, TransOp
 from tilewright.passes.rewriting import insert_before, replace
 
 
-def multiply_for_sums(root: Operation) -> bool:
-    """Rewrite every such sum below `root`, in place; says whether there was one."""
+def multiply_for_sums(root: Operation, least: int = 1) -> bool:
+    """Rewrite every such sum below `root`, in place; says whether there was one.
+
+    Args:
+        root: where to look.
+        least: size of each dim of the products; sums of smaller ones stay.
+    """
     changed = False
     for op in list(walk(root)):
-        if isinstance(op, ReduceOp) and (factors := _factors(op)) is not None:
+        if isinstance(op, ReduceOp) and (factors := _factors(op, least)) is not None:
             _multiply(op, *factors)
             changed = True
     return changed
 
 
-def _factors(op: ReduceOp) -> tuple[tuple[SSAValue, int], tuple[SSAValue, int]] | None:
+def _factors(op: ReduceOp, least: int) -> tuple[tuple[SSAValue, int], tuple[SSAValue, int]] | None:
     """What is multiplied, each with the dim along which it is repeated."""
     product = op.operands[0]
-    if not isinstance(product.owner, MulFOp) or not product.has_one_use() or len(shape_of(product.type)) != 3:
+    if not isinstance(product.owner, MulFOp) or not product.has_one_use():
+        return None
+    if len(shape_of(product.type)) != 3 or min(shape_of(product.type)) < least:
         return None
     if element_type(product.type) not in (f32, f64) or not isinstance(single_operation(op.regions[0].block), AddFOp):
         return None

@@ -72,6 +72,10 @@ THIN_ROWS = 4
 # Elements of K that such a product should read in a row, over several trips. Measured: half 1.04 (2), twice 1.02 (2):
 # a few lines of memory.
 THIN_K = 1024
+# Size of each dim of a sum of products of two tiles from which it is computed as a product of matrices. Measured: one
+# core of a Xeon with AMX that others used, 2M multiply-adds: 16x16x64 0.06 ms as a product, 0.11 as a sum; 64x2x64 0.42
+# and 0.17; 16x128x4 0.15 to 0.27 and 0.11 to 0.19; 4x4x4 0.4 to 0.57 and 0.34 to 0.47 (the commands were not noted).
+SUMMED_SIZE = 16
 # Packed bytes of a panel that several trips fill together. Measured: half 0.82 (17), twice 1.03 (17): a first cache
 # has 32 or 48 KiB.
 JOINED_PANEL_BYTES = 32 << 10

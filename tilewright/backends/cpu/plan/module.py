@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.carried_offsets import make_offsets_scalar
 from tilewright.backends.cpu.plan.handed_on import load_where_used
 from tilewright.backends.cpu.plan.planner import plan_function
@@ -18,6 +19,7 @@ from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
+from tilewright.passes.summed_products import multiply_for_sums
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     for function in functions:
         decisions = Decisions()
         leave_out_unread_rows(function, decisions)
+        multiply_for_sums(function, tuning.SUMMED_SIZE)
         make_offsets_scalar(function, decisions)
         load_where_used(function, decisions)
         roll_products(function, decisions)
