@@ -120,3 +120,32 @@ def test_what_is_broadcast_keeps_its_dim():
     np.testing.assert_allclose(c, a.mean(1)[:, None] * b[0], rtol=1e-4, atol=1e-5)
     loads = [op for op in walk(tile_ir(a_column, TYPES, K=K)) if isinstance(op, LoadOp)]
     assert [shape_of(op.result.type) for op in loads] == [(K, K), (1, K)]
+
+
+@tilewright.jit
+def a_row_less_its_mean(a, b, c, n, K: tl.constexpr):
+    at = tl.program_id(0) * K + tl.arange(0, K)[None, :]
+    x = tl.load(a + at)
+    tl.store(c + at, x - tl.sum(x, axis=1, keep_dims=True) / n)
+
+
+def test_one_element_that_is_broadcast_is_a_scalar():
+    a, c = np.random.default_rng(1).standard_normal((K, K)).astype(np.float32), np.zeros((K, K), np.float32)
+    a_row_less_its_mean[(K,)](a, a, c, K, K=K)
+    np.testing.assert_allclose(c, a - a.mean(1, keepdims=True), rtol=1e-4, atol=1e-5)
+    ops = walk(tile_ir(a_row_less_its_mean, TYPES, K=K))
+    assert {shape_of(value.type) for op in ops for value in op.results} == {(K,), ()}
+
+
+@tilewright.jit
+def an_element_that_is_shown(a, b, c, n, K: tl.constexpr):
+    at = tl.program_id(0) * K + tl.arange(0, K)[None, :]
+    mean = tl.sum(tl.load(a + at), axis=1, keep_dims=True) / n
+    tl.device_print("mean", mean)
+    tl.store(c + at, tl.load(a + at) - mean)
+
+
+def test_what_is_shown_keeps_its_dims(capfd):
+    a, c = np.ones((K, K), np.float32), np.ones((K, K), np.float32)
+    an_element_that_is_shown[(1,)](a, a, c, K, K=K)
+    assert not c[0].any() and c[1:].all() and "(0, 0)" in capfd.readouterr().out

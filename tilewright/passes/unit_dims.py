@@ -9,7 +9,8 @@ for matrices or rows has, whatever the rank of the tiles.
 
 The dims of two tiles are one where an operation goes through them together, so that dims fall into classes (union-find;
 Tarjan, 1975). A class stays whole if one of its dims has more elements (a column that is broadcast), or if an operation
-needs the rank that it has (a print, an operand of a product). Products of one batch become products of matrices first.
+needs the rank that it has (a print, an operand of a product). One element that is broadcast is a scalar where it
+can be. Products of one batch become products of matrices first.
 """
 
 from __future__ import annotations
@@ -181,6 +182,10 @@ def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
         return (((source, dim), (result, dim + (dim >= axis))) for dim in range(len(shape_of(source.type))))
     if isinstance(op, ReduceOp):
         return _reduced(op)
+    repeats = isinstance(op, BroadcastOp)
+    if repeats and set(shape_of(op.operands[0].type)) == {1}:
+        source = op.operands[0]  # all of its dims go, and it is a scalar, or none
+        return (((source, 0), (source, dim)) for dim in range(len(shape_of(source.type))))
     spec = REGISTRY.get(op.name)
     lanewise = isinstance(op, (*_LANEWISE, ScanOp)) or (spec is not None and spec.elementwise)
     # what is promised of a tile (`tl.multiple_of`) is said of each of its dims
@@ -252,6 +257,9 @@ def _settle(op: Operation) -> None:
 def _settle_view(op: Operation) -> None:
     """An operation that moves elements alone, some of whose tiles may have become scalars."""
     (source,), (result,) = op.operands, op.results
+    repeats = isinstance(op, BroadcastOp)
+    if repeats and len(shape_of(source.type)) > len(shape_of(result.type)):
+        source = value_before(UnsplatOp.create(operands=[source], result_types=[element_type(source.type)]), op)
     if source.type == result.type and not (isinstance(op, TransOp) and shape_of(source.type)):
         replace(op, [source])
     elif not shape_of(source.type) and not isinstance(op, SplatOp):
