@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilewright
+import tilewright.language as tl
+from tests.decisions.harness import Spelling, decisions_of
 from tilewright.backends.cpu.plan.lanes import make_chunking
 
 
@@ -22,3 +26,24 @@ from tilewright.backends.cpu.plan.lanes import make_chunking
 def test_a_row_that_goes_on_keeps_its_lanes_to_itself(shape, lanes):
     chunking = make_chunking(shape, sorted(range(len(shape)), reverse=True), 64, 16, -1)
     assert {dim: bits for dim, (_, bits) in chunking.lane_bits.items()} == lanes
+
+
+@tilewright.jit
+def count_positive(x_ptr, out_ptr, rows, BLOCK: tl.constexpr):
+    row, j = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = (row < rows) & (j < 200)
+    x = tl.load(x_ptr + 200 * row + j, inside, 0.0)
+    tl.store(out_ptr + row, tl.sum(tl.where(inside, (x > 0).to(tl.int64), 0)), row < rows)
+
+
+def test_integers_of_64_bits_have_as_many_lanes_as_floats_of_64_bits():
+    """LLVM 22 never ends on 64 lanes of a mask that becomes int64, where the mask is a scalar and a constant one."""
+    families = {"avx512": 32, "amx": 32, "avx2": 16}
+    spelling = Spelling(count_positive, "*fp32, *i64, i32, 256", {})
+    for family, lanes in families.items():
+        found = [d.text for d in decisions_of(spelling, family) if d.subject == "vectors"]
+        assert any(text.startswith(f"{lanes} elements") for text in found), (family, found)
+    x = np.random.default_rng(0).standard_normal((3, 200)).astype(np.float32)
+    out = np.zeros(3, np.int64)
+    count_positive[(3,)](x, out, 3, 256)
+    assert out.tolist() == (x > 0).sum(1).tolist()

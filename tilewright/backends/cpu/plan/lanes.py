@@ -181,7 +181,10 @@ def vectorised(chunking: Chunking, shape: tuple[int, ...]) -> Answer[int]:
 
 
 def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> tuple[list[float], int]:
-    """For each dim, how many accesses are contiguous along it; and the bytes of the widest float element."""
+    """For each dim, how many accesses are contiguous along it; and the bytes of the widest element.
+
+    Places, which are sums of lanes and scalars, do not count: few of them are ever vectors.
+    """
     shape = step.shape
     votes = [0.0] * len(shape)
     widest = 4
@@ -194,8 +197,9 @@ def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis)
         if _is_address(value, placed):
             _vote_address(value, index, analysis, shape, votes, 2.5 if value in stored else 1.0)
             continue
-        if is_float(element := element_type(value.type)):
-            widest = max(widest, bit_width(element) // 8)
+        size = bit_width(element := element_type(value.type)) // 8
+        if size > widest and (is_float(element) or analysis.integer(value, index).residual):
+            widest = size
         if value in placed:
             _vote_scratch(placed[value], index, shape, votes)
     return votes, widest
