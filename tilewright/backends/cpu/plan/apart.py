@@ -102,12 +102,12 @@ def _recognise(loop: ForOp, slices: list[_Slice], sums: list[int], products: lis
     for op in loop.body.block.ops:
         if op is not loop.body.block.last_op and not is_removable(op):
             return No(f"the loop also has {spoken(op)}", op, "it outside of the loop")
+    if any(other in slices[number].carried for number in sums for other in sums if other != number):
+        return No("one sum is made of another")
     for number in products:
         for other in sums:
             if other == number:
                 continue
-            if other in slices[number].carried or number in slices[other].carried:
-                return No("one sum is made of the other", owner_of(loop.results[number]))
             shared = [op for op in slices[number].ops if op in slices[other].ops]
             dear = next((op for op in shared if not is_lazy(op)), None)
             if dear is not None or sum(map(_cost, shared)) > tuning.SHARED_COST:
