@@ -12,6 +12,7 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.ahead import Ahead
+from tilewright.backends.llvm.types import I64, const
 from tilewright.ir.types import pointee_bytes
 
 _SECOND_CACHE = 2  # LLVM's locality of a prefetch that leaves the first cache alone
@@ -30,13 +31,10 @@ class RowAhead:
     def __init__(self, ev: Evaluator, row: Ahead, index: Index) -> None:
         self.ev, self.pointer, self.index = ev, row.pointer, index
         f, distance = ev.f, ev.poly(row.distance)
-        far = f.icmp("sgt", f.intrinsic("smax", distance, f.sub(0, distance)), tuning.AHEAD_BYTES)
-        distance = f.select(far, 0, distance)
-        for _ in range(_DOUBLINGS):
-            twice = f.shl(distance, 1)
-            soon = f.icmp("sle", f.intrinsic("smax", twice, f.sub(0, twice)), tuning.AHEAD_LEAD)
-            distance = f.select(soon, twice, distance)
-        self.distance = distance
+        size, doublings = f.intrinsic("smax", distance, f.sub(0, distance)), const(I64, 0)
+        for count in range(1, _DOUBLINGS + 1):
+            doublings = f.add(doublings, f.cast("zext", f.icmp("sle", size, tuning.AHEAD_LEAD >> count), I64))
+        self.distance = f.select(f.icmp("sgt", size, tuning.AHEAD_BYTES), 0, f.shl(distance, doublings))
         memory.hoist_address(ev, row.pointer, index)
 
     def ask(self) -> None:
