@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.fuzz.case import Statement
 from tests.fuzz.combine import DOTS, STORED, dot_facts, epilogue
 from tests.fuzz.generator import Generator
 from tests.fuzz.spellings import every
@@ -81,6 +82,7 @@ class _Operand:
         if fill in ("ints", "quarters") and dtype != "int8" and g.chance(0.3):
             dtype = g.random.choice(STORED)
         self.stored = dtype
+        self.shape = (outer.block, depth.block) if rows else (depth.block, outer.block)
         self.across = ("[:, None]", "[None, :]") if rows else ("[None, :]", "[:, None]")  # of outer, of K
         straight = g.chance(0.6)  # unit stride along the columns of the tile
         inner, lines = (depth.size, outer.size) if straight == rows else (outer.size, depth.size)
@@ -114,8 +116,14 @@ class _Operand:
                 f"({g.random.choice((left, f'{depth.name} * {depth.block} + {depth.piece}{k} < {depth.text}'))})"
             )
         name = g.fresh("x")
-        tail = f", mask={every(g, masks)}, other=0" if masks else ""
-        g.add(f"{name} = tl.load({here}{tail})")
+        whole = f"{depth.text} - {depth.name} * {depth.block} >= {depth.block}"
+        if len(masks) > self.outer.mask and g.chance(0.2):  # positions of K are masked where they pass the end, alone
+            g.add(f"{name} = tl.zeros({self.shape}, tl.{self.stored})")
+            branch = g.add(f"if {whole}:")
+            branch.body.append(Statement(f"{name} = {_load(g, here, masks[: self.outer.mask])}"))
+            branch.orelse.append(Statement(f"{name} = {_load(g, here, masks)}"))
+        else:
+            g.add(f"{name} = {_load(g, here, masks)}")
         return self._computed(name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})", k)
 
     def _computed(self, name: str, k: str) -> str:
@@ -128,6 +136,12 @@ class _Operand:
     def advance(self) -> None:
         if self.advances:
             self.g.add(f"{self.pointers} += {self.depth.block} * {self.strides[1]}")
+
+
+def _load(g: Generator, place: str, masks: list[str]) -> str:
+    """A load that reads zero where one of the masks does not hold."""
+    tail = f", mask={every(g, masks)}, other=0" if masks else ""
+    return f"tl.load({place}{tail})"
 
 
 def product(g: Generator) -> None:
@@ -145,22 +159,29 @@ def product(g: Generator) -> None:
     fill = "ints" if dtype == "int8" else g.random.choice(("ints", "quarters", "reals"))
     a = _Operand(g, m, depth, rows=True, dtype=dtype, fill=fill)
     b = _Operand(g, n, depth, rows=False, dtype=dtype, fill=fill)
-    acc = g.fresh("acc")
-    g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
+    sums = [g.fresh("acc") for _ in range(2 if g.chance(0.2) else 1)]
+    for acc in sums:
+        g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
     loop = g.add(f"for {depth.name} in range(0, tl.cdiv({depth.text}, {block}) + {depth.extra}):")
     with g.block(loop.body, loop=True):
         x, y = a.load(), b.load()
-        g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))
+        for acc in sums:
+            g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))
         a.advance()
         b.advance()
     mag, grain = {"ints": (8.0, 1.0), "quarters": (4.0, 0.25), "reals": (4.0, None)}[fill]
     fake = Value("", (), dtype, mag=mag, grain=grain)
     known = dot_facts(fake, fake, None, depth.size, out) if dtype != "int8" else {}
-    result = Value(acc, (m.block, n.block), out, **known)  # type: ignore[arg-type]
+    for acc in sums:
+        _written(g, Value(acc, (m.block, n.block), out, **known), m, n)  # type: ignore[arg-type]
+
+
+def _written(g: Generator, result: Value, m: _Axis, n: _Axis) -> None:
+    """Store a tile of a product, and sometimes do something else with it before."""
     g.scopes[-1].append(result)
     if g.chance(0.3):
         epilogue(g, result)
-    target = g.array(out, "sentinel", m.size * n.size, prefix="out", tolerance=result.err)
+    target = g.array(result.dtype, "sentinel", m.size * n.size, prefix="out", tolerance=result.err)
     masks = [f"({axis.tile}{at} < {axis.text})" for axis, at in ((m, "[:, None]"), (n, "[None, :]"))]
     place = f"{m.tile}[:, None] * {n.text} + {n.tile}[None, :]"
-    g.add(f"tl.store({target} + {place}, {acc}, mask={' & '.join(masks)})")
+    g.add(f"tl.store({target} + {place}, {result.name}, mask={' & '.join(masks)})")
