@@ -24,8 +24,14 @@ from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import InternalError, UnsupportedError
 
 # Above this many loads and stores in one block the scheduler does not compare each with each: 200 tiles loaded and
-# stored one after the other took it 4 s, and now 0.6 s. LLVM's own limit is 1,000.
-_OPTIONS = ("--dag-maps-huge-region=200",)
+# stored one after the other took it 4 s, and now 0.6 s. LLVM's own limit is 1,000. Of debug information we have lines
+# alone: its newer way to follow variables took 3 % of the compile of a product to find that there are none, and reading
+# a module with lines verified it, which `parsed` does, and ended the process where it was wrong.
+_OPTIONS = (
+    "--dag-maps-huge-region=200",
+    "--experimental-debug-variable-locations=false",
+    "--disable-auto-upgrade-debug-info",
+)
 _names = itertools.count()
 _own: set[bytes] = set()  # digests of the objects that this process has compiled
 lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
