@@ -311,6 +311,53 @@ def under_a_condition(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.con
 
 
 @spelled(MATMUL, _USUAL)
+def masked_in_the_last_trip(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        if i + BK <= K:
+            x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+        else:
+            x = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=k[None, :] < K, other=0.0)
+            y = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=k[:, None] < K, other=0.0)
+        acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def multiplied_on_either_side(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    k = tl.arange(0, BK)
+    a, b = a_ptr + m[:, None] * K + k[None, :], b_ptr + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for t in range(tl.cdiv(K, BK)):
+        left = K - t * BK
+        if BK > left:
+            x = tl.load(a, mask=k[None, :] < left, other=0.0)
+            acc += tl.dot(x, tl.load(b, mask=k[:, None] < left, other=0.0))
+        else:
+            acc += tl.dot(tl.load(a), tl.load(b))
+        a += BK
+        b += BK * N
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def of_other_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = i + tl.arange(0, BK)
+        if i < N:
+            x = tl.load(a_ptr + m[:, None] * K + k[None, :])
+        else:
+            x = tl.load(a_ptr + (m + M)[:, None] * K + k[None, :])
+        acc = tl.dot(x, tl.load(b_ptr + k[:, None] * N + n[None, :]), acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
 def two_products(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = rows_and_columns(BM, BN)
     acc, other = tl.zeros((BM, BN), tl.float32), tl.zeros((BM, BN), tl.float32)

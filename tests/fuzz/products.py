@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.fuzz.case import Statement
 from tests.fuzz.combine import DOTS, STORED, dot_facts, epilogue
 from tests.fuzz.generator import Generator
 from tests.fuzz.spellings import every
@@ -81,6 +82,7 @@ class _Operand:
         if fill in ("ints", "quarters") and dtype != "int8" and g.chance(0.3):
             dtype = g.random.choice(STORED)
         self.stored = dtype
+        self.shape = (outer.block, depth.block) if rows else (depth.block, outer.block)
         self.across = ("[:, None]", "[None, :]") if rows else ("[None, :]", "[:, None]")  # of outer, of K
         straight = g.chance(0.6)  # unit stride along the columns of the tile
         inner, lines = (depth.size, outer.size) if straight == rows else (outer.size, depth.size)
@@ -114,8 +116,14 @@ class _Operand:
                 f"({g.random.choice((left, f'{depth.name} * {depth.block} + {depth.piece}{k} < {depth.text}'))})"
             )
         name = g.fresh("x")
-        tail = f", mask={every(g, masks)}, other=0" if masks else ""
-        g.add(f"{name} = tl.load({here}{tail})")
+        whole = f"{depth.text} - {depth.name} * {depth.block} >= {depth.block}"
+        if len(masks) > self.outer.mask and g.chance(0.2):  # positions of K are masked where they pass the end, alone
+            g.add(f"{name} = tl.zeros({self.shape}, tl.{self.stored})")
+            branch = g.add(f"if {whole}:")
+            branch.body.append(Statement(f"{name} = {_load(g, here, masks[: self.outer.mask])}"))
+            branch.orelse.append(Statement(f"{name} = {_load(g, here, masks)}"))
+        else:
+            g.add(f"{name} = {_load(g, here, masks)}")
         return self._computed(name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})", k)
 
     def _computed(self, name: str, k: str) -> str:
@@ -128,6 +136,12 @@ class _Operand:
     def advance(self) -> None:
         if self.advances:
             self.g.add(f"{self.pointers} += {self.depth.block} * {self.strides[1]}")
+
+
+def _load(g: Generator, place: str, masks: list[str]) -> str:
+    """A load that reads zero where one of the masks does not hold."""
+    tail = f", mask={every(g, masks)}, other=0" if masks else ""
+    return f"tl.load({place}{tail})"
 
 
 def product(g: Generator) -> None:

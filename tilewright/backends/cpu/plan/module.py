@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.carried_offsets import make_offsets_scalar
+from tilewright.backends.cpu.plan.either_way import leave_branches
 from tilewright.backends.cpu.plan.handed_on import load_where_used
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
@@ -53,6 +54,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         leave_out_unread_rows(function, decisions)
         multiply_for_sums(function, tuning.SUMMED_SIZE)
         make_offsets_scalar(function, decisions)
+        leave_branches(function, decisions)
         load_where_used(function, decisions)
         roll_products(function, decisions)
         turn_products(function, decisions)

@@ -8,6 +8,7 @@ CARRIED = Subject("carried pointers", "a loop carries one offset instead of a ti
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 HANDED_ON = Subject("loads ahead", "a tile that a loop loads for its next trip is loaded where it is used")
+EITHER_WAY = Subject("branch left out", "tiles that both sides of a branch make alike are made without the branch")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 ROLLED = Subject("one loop of products", "products one after the other, and loops of products in a loop, are one loop")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
@@ -26,6 +27,6 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, HANDED_ON, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED,
-    FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, COMBINED,
+    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT,
+    UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, COMBINED,
 )  # fmt: skip
