@@ -17,6 +17,7 @@ PLANNERS = {
     "cpu/plan/carried_offsets.py": {"_recognise": "CARRIED"},
     "cpu/plan/wrapped.py": {"_unread": "WRAPPED"},
     "cpu/plan/either_way.py": {"_recognise": "EITHER_WAY"},
+    "cpu/plan/apart.py": {"_recognise": "APART"},
     "cpu/plan/handed_on.py": {"_recognise": "HANDED_ON"},
     "cpu/plan/rolled.py": {"_as_loop": "ROLLED", "_as_one_loop": "ROLLED"},
     "cpu/plan/turned.py": {"_turned": "TURNED"},

@@ -152,8 +152,11 @@ def _settled(request: _Request, round: int) -> Traced:
         try:
             return _trace(request, Sampling(request.constants, round))
         except _Equal as found:
-            left, right = found.pair
-            request.equal[right] = request.equal.get(left, left)
+            left, right = (request.equal.get(text, text) for text in found.pair)
+            for text, first in request.equal.items():
+                if first == right:
+                    request.equal[text] = left
+            request.equal[right] = left
 
 
 @contextmanager
