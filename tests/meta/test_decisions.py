@@ -28,6 +28,7 @@ PLANNERS = {
     "cpu/plan/dot_step.py": {"accumulates": "ACCUMULATOR"},
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
     "cpu/plan/reuse.py": {"_worth": "KEPT_TILE"},
+    "cpu/plan/ahead.py": {"_row": "AHEAD"},
     "cpu/plan/lanes.py": {"vectorised": "VECTORS"},
     "cpu/plan/combining.py": {"plan_combining": "COMBINED"},
     "cpu/emit/masks.py": {"_known_below": "UNMASKED"},

@@ -113,7 +113,7 @@ def trace_kernel(
         LeakedSample: the two traces differ.
     """
     found = list(arguments.values()) + [read.value for read in outside]
-    constants = {*source.integers(), *(n for item in found for n in integers(item))}
+    constants = {*source.integers, *(n for item in found for n in integers(item))}
     given = source, scope, arguments, options, outside, constants
     if not (options.check_trace and any(map(has_floats, arguments.values()))):
         return _with_constants(_Request(*given))

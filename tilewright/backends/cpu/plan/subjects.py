@@ -23,11 +23,12 @@ KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is comp
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
+AHEAD = Subject("rows ahead", "the last pass over a row asks memory for the row of the next program")
 COMBINED = Subject(
     "combined sums", "elements of an atomic sum that have one address are added before memory is touched"
 )
 
 SUBJECTS = (
     CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED,
-    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, COMBINED,
+    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
