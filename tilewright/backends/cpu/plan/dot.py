@@ -176,11 +176,6 @@ class DotPlan:
         return self.family in ("fma", "imul") and self.b_dtype == self.operand and self.unit == self.planes == 1
 
     @property
-    def passes(self) -> int:
-        """How often all of B is read: once for each block of rows."""
-        return -(-self.m // self.mr)
-
-    @property
     def thin(self) -> bool:
         """Whether there are so few rows that B is better read where it lies than packed."""
         return self.m <= tuning.THIN_ROWS and self.family == "fma" and self.acc == "f32"

@@ -82,8 +82,9 @@ def b_in_place(plan: DotPlan, b: Operand, *, masks: bool) -> Answer[None]:
         return No("columns of operand b do not lie side by side")
     if isinstance(b, ScratchOperand) and b.fill is not None:
         return No("operand b is computed where it is packed")
-    if plan.passes > tuning.PASSES_IN_PLACE:
-        return No(f"operand b is read {plan.passes} times, from packed panels faster")
+    passes = -(-plan.m // plan.mr)  # all of B is read for each block of rows
+    if passes > tuning.PASSES_IN_PLACE:
+        return No(f"operand b is read {passes} times, from packed panels faster")
     if isinstance(b, MemoryOperand) and not masks and (b.bounds[1] or plan.tail_columns):
         return No("columns of operand b that do not exist would be tested for one by one")
     return Yes(None, "operand b is read where it lies")
