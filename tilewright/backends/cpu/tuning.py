@@ -81,6 +81,10 @@ PAST_CACHES_BYTES = 16 << 20
 # Rows of a product up to which its right operand is not packed. Measured: half (0), twice (0): packing moves as many
 # bytes as one row's product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
 THIN_ROWS = 4
+# Times that a product reads its right operand (once for the rows of a micro-kernel) up to which it is not packed.
+# Measured: one core of a Xeon with AMX that others used, f32, ranges of rows times 128 matrices of 64x64, read in place
+# over packed: 8 rows 0.68, 16 rows 0.74, 32 rows 0.82, 64 rows 1.01 (the commands were not noted).
+PASSES_IN_PLACE = 4
 # Elements of K that such a product should read in a row, over several trips. Measured: half 1.04 (2), twice 1.02 (2):
 # a few lines of memory.
 THIN_K = 1024

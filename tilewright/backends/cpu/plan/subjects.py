@@ -17,6 +17,7 @@ IN_PLACE = Subject("operand in memory", "a product reads its operand from the te
 ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that the loop carries")
 JOINED = Subject("joined trips", "several trips of a loop run as one product")
 KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
+UNPACKED = Subject("right operand in place", "a product reads its right operand where it lies, not from packed panels")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
@@ -29,5 +30,5 @@ COMBINED = Subject(
 
 SUBJECTS = (
     CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED,
-    KEPT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
