@@ -190,9 +190,7 @@ def _ratio(ratio: float, bar: bool) -> Text:
 def _third_party(passed: bool, said: str) -> Text:
     """What a program that says `import triton` printed, unchanged, in a process of its own."""
     mark = ("✓ ", "bold green") if passed else ("✗ ", "bold red")
-    text = Text(
-        "Somebody else's kernels, as they are: python -m tilewright.as_triton examples/third_party/program.py\n"
-    )
+    text = Text("Third-party kernels as they are: python -m tilewright.as_triton examples/third_party/program.py\n")
     return text.append_text(Text("\n").join(Text.assemble(mark, line) for line in said.splitlines()))
 
 

@@ -1,4 +1,4 @@
-"""The tour's last step: a program with somebody else's Triton kernels, as it is, in a process where Tilewright is `triton`."""
+"""The tour's last step: a program with third-party Triton kernels, as it is, where Tilewright is `triton`."""
 
 from __future__ import annotations
 
