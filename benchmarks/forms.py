@@ -74,6 +74,7 @@ _OTHER_PRODUCTS = {
     "ones_outside",
     "transposed_operand",
     "under_a_condition",
+    "of_other_rows",
     "two_products",
     "store_in_the_loop",
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import tilewright.language as tl
 from tests.decisions.harness import Spelling, spelled
 
+FEW_ROWS: list[Spelling] = []
 ONE_ROW: list[Spelling] = []
 ONE_ROW_OF_LINEAR: list[Spelling] = []
 ONE_ROW_OF_INT4: list[Spelling] = []
@@ -285,4 +286,66 @@ def sums_of_thirteen(x, out, rows, COLUMNS: tl.constexpr):
     tl.store(out + i, tl.sum(tl.load(x + i * COLUMNS + j), 0))
 
 
-FURTHER = ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES + CONVERTED + ODD_SUMS
+# --- products of few rows with columns that nobody wants again: out[r, :] = x[r, :] @ w[z] ----------------------------
+
+_FEW_ROWS = "*fp32:16, *fp32:16, *fp32:16, *i64:16, 16, 64, 64"
+
+
+@spelled(FEW_ROWS, _FEW_ROWS)
+def ranges_of_rows(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z, j, p = tl.program_id(0), tl.arange(0, N)[None, :], tl.arange(0, K)
+    for start in range(tl.load(offsets + z), tl.load(offsets + z + 1), B):
+        i = start + tl.arange(0, B)[:, None]
+        inside = i < tl.load(offsets + z + 1)
+        y = tl.dot(tl.load(x + i * K + p[None, :], inside, 0.0), tl.load(w + z * N * K + p[:, None] * N + j))
+        tl.store(out + i * N + j, y, inside)
+
+
+@spelled(FEW_ROWS, _FEW_ROWS)
+def depth_in_a_loop(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z, j, p = tl.program_id(0), tl.arange(0, N)[None, :], tl.arange(0, 16)
+    i, acc = z * B + tl.arange(0, B)[:, None], tl.zeros((B, N), tl.float32)
+    right = w + z * N * K + p[:, None] * N + j
+    for start in range(0, K, 16):
+        acc += tl.dot(tl.load(x + i * K + start + p[None, :]), tl.load(right))
+        right += 16 * N
+    tl.store(out + i * N + j, acc)
+
+
+@spelled(FEW_ROWS, _FEW_ROWS)
+def while_there_is_depth(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z, j, start = tl.program_id(0), tl.arange(0, N)[None, :], 0
+    i, acc = z * B + tl.arange(0, B)[:, None], tl.zeros((B, N), tl.float32)
+    while start < K:
+        p = start + tl.arange(0, 16)
+        acc = tl.dot(tl.load(x + i * K + p[None, :]), tl.load(w + (z * K + p[:, None]) * N + j), acc)
+        start += 16
+    tl.store(out + i * N + j, acc)
+
+
+@spelled(FEW_ROWS, _FEW_ROWS)
+def columns_that_do_not_exist(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z, j, p = tl.program_id(0), tl.arange(0, N)[None, :], tl.arange(0, K)
+    i, width = z * B + tl.arange(0, B)[:, None], N - 3
+    y = tl.dot(tl.load(x + i * K + p[None, :]), tl.load(w + (z * K + p[:, None]) * width + j, j < width, 0.0))
+    tl.store(out + i * width + j, y, j < width)
+
+
+@spelled(FEW_ROWS, _FEW_ROWS)
+def through_a_block_pointer(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z, j, p = tl.program_id(0), tl.arange(0, N)[None, :], tl.arange(0, K)
+    i = z * B + tl.arange(0, B)[:, None]
+    right = tl.make_block_ptr(w + z * N * K, (K, N), (N, 1), (0, 0), (K, N), (1, 0))
+    tl.store(out + i * N + j, tl.dot(tl.load(x + i * K + p[None, :]), tl.load(right)))
+
+
+@spelled(FEW_ROWS, "*fp32:16, *fp32:16, *fp32:16, *i64:16, 128, 64, 64")
+def many_rows(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Packed: the columns are read once for each few rows."""
+    z, j, p = tl.program_id(0), tl.arange(0, N)[None, :], tl.arange(0, K)
+    i = z * B + tl.arange(0, B)[:, None]
+    y = tl.dot(tl.load(x + i * K + p[None, :]), tl.load(w + (z * K + p[:, None]) * N + j))
+    tl.store(out + i * N + j, y)
+
+
+FURTHER = FEW_ROWS + ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES + CONVERTED + ODD_SUMS

@@ -141,6 +141,14 @@ def of_many_rows(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
         tl.store(y_ptr + row * stride + i, e / tl.sum(e, 0), i < n)
 
 
+@spelled(SOFTMAX, "*fp32:16, *fp32:16, *i32:16, i32, 1024")
+def of_chosen_rows(x_ptr, y_ptr, chosen, n, BLOCK: tl.constexpr):
+    i, row = tl.arange(0, BLOCK), tl.load(chosen + tl.program_id(0)) * n
+    x = tl.load(x_ptr + row + i, i < n, -float("inf"))
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(y_ptr + tl.program_id(0) * n + i, e / tl.sum(e, 0), i < n)
+
+
 @spelled(SOFTMAX, _ROWS, num_warps=1)
 def over_rows_divided_along_columns(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
     i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]

@@ -159,22 +159,29 @@ def product(g: Generator) -> None:
     fill = "ints" if dtype == "int8" else g.random.choice(("ints", "quarters", "reals"))
     a = _Operand(g, m, depth, rows=True, dtype=dtype, fill=fill)
     b = _Operand(g, n, depth, rows=False, dtype=dtype, fill=fill)
-    acc = g.fresh("acc")
-    g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
+    sums = [g.fresh("acc") for _ in range(2 if g.chance(0.2) else 1)]
+    for acc in sums:
+        g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
     loop = g.add(f"for {depth.name} in range(0, tl.cdiv({depth.text}, {block}) + {depth.extra}):")
     with g.block(loop.body, loop=True):
         x, y = a.load(), b.load()
-        g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))
+        for acc in sums:
+            g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))
         a.advance()
         b.advance()
     mag, grain = {"ints": (8.0, 1.0), "quarters": (4.0, 0.25), "reals": (4.0, None)}[fill]
     fake = Value("", (), dtype, mag=mag, grain=grain)
     known = dot_facts(fake, fake, None, depth.size, out) if dtype != "int8" else {}
-    result = Value(acc, (m.block, n.block), out, **known)  # type: ignore[arg-type]
+    for acc in sums:
+        _written(g, Value(acc, (m.block, n.block), out, **known), m, n)  # type: ignore[arg-type]
+
+
+def _written(g: Generator, result: Value, m: _Axis, n: _Axis) -> None:
+    """Store a tile of a product, and sometimes do something else with it before."""
     g.scopes[-1].append(result)
     if g.chance(0.3):
         epilogue(g, result)
-    target = g.array(out, "sentinel", m.size * n.size, prefix="out", tolerance=result.err)
+    target = g.array(result.dtype, "sentinel", m.size * n.size, prefix="out", tolerance=result.err)
     masks = [f"({axis.tile}{at} < {axis.text})" for axis, at in ((m, "[:, None]"), (n, "[None, :]"))]
     place = f"{m.tile}[:, None] * {n.text} + {n.tile}[None, :]"
-    g.add(f"tl.store({target} + {place}, {acc}, mask={' & '.join(masks)})")
+    g.add(f"tl.store({target} + {place}, {result.name}, mask={' & '.join(masks)})")

@@ -165,6 +165,26 @@ def test_tiles_of_a_range_that_is_read_are_low_on_a_cpu(monkeypatch):
     assert hl.kernel(grouped).bind(args).config_spec.default_config()["block_sizes"] == [32, 128, 64]
 
 
+def sums_of_ranges(x, offsets):
+    out = torch.empty(offsets.size(0) - 1, x.size(1))
+    for part in hl.grid(offsets.size(0) - 1):
+        for columns in hl.tile(x.size(1)):
+            total = hl.zeros([columns])
+            for rows in hl.tile(offsets[part], offsets[part + 1]):
+                total = total + x[rows, columns].sum(0)
+            out[part, columns] = total
+    return out
+
+
+@pytest.mark.parametrize(
+    ("width", "strides", "blocks"), [(64, (64, 1), [64, 16]), (8, (8, 1), [8, 128]), (64, (1, 400), [16, 512])]
+)
+def test_tiles_of_a_range_that_is_read_are_short_across_the_vectors(monkeypatch, width, strides, blocks):
+    monkeypatch.setattr(spec, "machine_of", lambda device: CPU)
+    args = (torch.empty_strided((400, width), strides), torch.tensor([0, 10, 400]))
+    assert hl.kernel(sums_of_ranges).bind(args).config_spec.default_config()["block_sizes"] == blocks
+
+
 def one_step_after_another(x):
     out = torch.empty_like(x)
     for tile in hl.tile(x.size(2)):

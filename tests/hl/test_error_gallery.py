@@ -12,6 +12,7 @@ from tilewright.tools import error_page, gallery, gallery_hl
 # Roots of others, names that nothing raises here, and what a page cannot show.
 ELSEWHERE = {"Error", "InternalError", "TritonError", "ClosuresNotSupported", "TopLevelStatementBetweenLoops"}
 ELSEWHERE |= {"TracerNeeded", "ConstantNeeded"}  # in tests/torch/test_hl.py and test_floats.py
+ELSEWHERE |= {"WrongDeviceError"}  # in test_misuse.py
 # Those of tuning and of choices of a program are in test_tuning.py and test_configs.py.
 ELSEWHERE |= {
     "AutotuneError",

@@ -167,3 +167,20 @@ def test_binding_and_running_load_no_compiler_of_torch():
         [sys.executable, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, env=_environment(), check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_sizes_are_equal_whichever_side_of_the_check_they_stand_on():
+    """Each check merges two; the one that is named first may be of a later argument, and be merged again."""
+
+    @hl.kernel(config=hl.Config(block_sizes=[8]), static_shapes=False)
+    def added(a, b, c, d):
+        assert b.size(0) == a.size(0) and d.size(0) == c.size(0)
+        assert c.size(0) == a.size(0)
+        out = torch.empty_like(d)
+        for tile in hl.tile(a.size(0)):
+            out[tile] = a[tile] + b[tile] + c[tile] + d[tile]
+        return out
+
+    for size in (20, 33):
+        a, b, c, d = torch.randn(4, size)
+        torch.testing.assert_close(added(a, b, c, d), a + b + c + d)

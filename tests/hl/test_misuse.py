@@ -86,10 +86,20 @@ def test_an_output_that_is_an_input():
 
 
 def test_a_tensor_of_another_device():
-    kernel = cell("<devices>", 2)
+    @hl.kernel(config=hl.Config(block_sizes=[32]))
+    def add(x, y):
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size(0)):
+            out[tile] = x[tile] + y[tile]
+        return out
+
     # `tilewright.torch`, which other tests import, computes the shapes of what a kernel makes of meta tensors.
-    with door.held_by(None), pytest.raises(DeviceError, match="argument `x` is on device meta"):
-        kernel(torch.ones(8, device="meta"))
+    with door.held_by(None), pytest.raises(hl.exc.WrongDeviceError) as caught:
+        add(torch.ones(8), torch.ones(8, device="meta"))
+    text = str(caught.value)
+    assert isinstance(caught.value, DeviceError) and caught.value.location.file == __file__
+    assert "for tile in hl.tile(x.size(0)):\n" in text and "^" * 31 in text
+    assert "argument `y` is on device meta" in text and "pass y.cpu()" in text
 
 
 def test_a_block_larger_than_allowed():

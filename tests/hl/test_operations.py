@@ -1,6 +1,13 @@
-"""Every operation of the table against eager PyTorch, on whole rows and on tiles whose last one is cut.
+"""Every operation of the table against eager PyTorch, in five forms.
 
-Compiling costs more than running, so cases of one kind share a kernel; where that fails, each is run alone.
+    rows    whole rows, the rows themselves a tile that is cut; lanes as many as elements: no mask
+    rolled  the same row in chunks, the last one cut: one visit per reduction
+    padded  the same row with more lanes than elements, since its length is known only at the launch
+    tiles   tiles of columns, the last one cut
+    whole   tiles of columns that divide the row: no mask
+
+Compiling costs more than running, so cases of one kind share a kernel; where that fails, each is run alone. Rows and
+cut tiles are compiled; of the other forms it is the emitted text that differs, and the interpreter runs it.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ import torch
 from tests.hl import operations_math, operations_nn, operations_rows
 from tests.hl.operations import CASES, Case
 from tilewright import hl
+from tilewright.base.knobs import knobs
 from tilewright.hl.rows.files import RECIPES
 from tilewright.hl.rows.files import ROWS as TABLE
 
@@ -70,6 +78,63 @@ def on_tiles(operations, outs, x, others):
                     out[rows, columns] = result
 
 
+@hl.kernel(config=hl.Config(block_sizes=[4], reduction_loops=[16]))
+def in_chunks(operations, outs, x, others):
+    """As `on_rows`, with a reduction: where there is none, nothing is visited in chunks."""
+    largest = torch.empty([x.size(0)], dtype=x.dtype)
+    for rows in hl.tile(x.size(0)):
+        operands = [other[rows, :] if other.size(0) == x.size(0) else other[:, :] for other in others]
+        for operation, out in zip(operations, outs):
+            out[rows, ...] = operation(x[rows, :], *operands)
+        largest[rows] = x[rows, :].amax(-1)
+
+
+@hl.kernel(config=hl.Config(block_sizes=[4]), static_shapes=False)
+def of_any_length(operations, outs, x, others):
+    """As `on_rows`; the host says which sizes are equal."""
+    alike = [other.size(0) == x.size(0) for other in others]
+    _ = [tensor.size(1) == x.size(1) for tensor in [*outs, *others] if tensor.dim() > 1]
+    for rows in hl.tile(x.size(0)):
+        operands = [other[rows, :] if same else other[:, :] for same, other in zip(alike, others)]
+        for operation, out in zip(operations, outs):
+            out[rows, ...] = operation(x[rows, :], *operands)
+
+
+FORMS = {
+    "rows": on_rows,
+    "tiles": on_tiles,
+    "rolled": in_chunks,
+    "padded": of_any_length,
+    "whole": hl.kernel(on_tiles.fn, config=hl.Config(block_sizes=[4, COLUMNS])),
+}
+INTERPRETED = {"rolled", "padded", "whole"}
+SORTED = {"median"}  # along a tile, whose lanes have to be a power of two
+# What needs a whole row at once has no chunks: products, scans, order, and what moves elements.
+UNROLLED = """
+addmm addmm-scaled baddbmm bmm cat constant_pad_nd cummax cummax-indices cummin cummin-indices cumprod
+cumprod-integers cumsum cumsum-integers eye flip gather glu index_select kthvalue logcumsumexp median median-keepdim
+mm mse_loss-mean nanmedian native_group_norm prod prod-integers repeat repeat-interleave roll select slice
+slice-chunk slice-narrow sort sort-argsort sort-indices sort-nan split split_with_sizes stack topk topk-smallest tril
+triu unbind
+"""
+# What needs a length that is known, or an extent of 1 that is: with `static_shapes=False` an error says so.
+UNPADDED = """
+add-broadcast addmm addmm-scaled arange baddbmm bmm cat constant_pad_nd cummax cummax-indices cummin cummin-indices
+expand eye flip gather glu index_select linspace logcumsumexp mm mse_loss-mean mv native_group_norm
+native_layer_norm-affine repeat repeat-interleave roll select slice slice-chunk slice-narrow split split_with_sizes
+topk topk-smallest unbind
+"""
+
+
+def forms_of(case: Case) -> list[str]:
+    """The forms in which a case runs."""
+    forms = list(case.layouts)
+    if "rows" in forms:
+        forms += ["rolled"] if str(case) not in UNROLLED.split() else []
+        forms += ["padded"] if str(case) not in UNPADDED.split() else []
+    return forms + (["whole"] if "tiles" in forms and case.name not in SORTED else [])
+
+
 def operand(shape: str, dtype: torch.dtype, domain: str, seed: int) -> torch.Tensor:
     """Random data for one operand of a case."""
     sizes = [{"m": ROWS, "n": COLUMNS, "1": 1}[letter] for letter in shape]
@@ -111,11 +176,11 @@ class Group:
 
 
 def groups() -> list[Group]:
-    """The table, cases of one shape, domain, layout and type together."""
+    """The table, cases of one shape, domain, form and type together."""
     kinds: dict[tuple[object, ...], list[Case]] = {}
     for case in CASES:
-        for layout in case.layouts:
-            for dtype in case.dtypes if layout == "rows" else case.dtypes[:1]:
+        for layout in forms_of(case):
+            for dtype in case.dtypes[:1] if layout in ("tiles", "whole") else case.dtypes:
                 kinds.setdefault((layout, dtype, case.shapes, case.domain), []).append(case)
     return [
         Group(layout, dtype, tuple(cases[at : at + TOGETHER]))
@@ -131,7 +196,7 @@ def run(group: Group) -> list[str]:
     expected = [case.function(x, *others) for case in group.cases]
     outs = [torch.full_like(e, 77) if e.dtype != torch.bool else torch.zeros_like(e) for e in expected]
     functions = [case.function for case in group.cases]
-    (on_rows if group.layout == "rows" else on_tiles)(functions, outs, x, others)
+    FORMS[group.layout](functions, outs, x, others)
     failures = []
     for case, out, want in zip(group.cases, outs, expected, strict=True):
         tolerance = TOLERANCE.get(want.dtype, 0) * case.slack
@@ -143,7 +208,8 @@ def run(group: Group) -> list[str]:
 
 
 @pytest.mark.parametrize("group", groups(), ids=str)
-def test_operations(group):
+def test_operations(group, monkeypatch):
+    monkeypatch.setattr(knobs.runtime, "interpret", group.layout in INTERPRETED)
     try:
         failures = run(group)
     except Exception:
@@ -159,6 +225,36 @@ def test_operations(group):
     assert not failures, "\n\n".join(failures)
 
 
+@pytest.mark.parametrize(("form", "names"), [("rolled", UNROLLED), ("padded", UNPADDED)])
+def test_forms_that_a_case_does_not_have_are_refused(form, names):
+    """A case that comes to work, or that is no case any more, leaves the list."""
+    cases = {str(case): case for case in CASES}
+    for name in names.split():
+        with pytest.raises(hl.exc.Error):
+            run(Group(form, cases[name].dtypes[0], (cases[name],)))
+
+
 def test_every_row_and_recipe_has_a_case():
     missing = (TABLE.keys() | RECIPES.keys()) - {case.name for case in CASES} - OWN - ALIASES - RANDOM
     assert not missing, f"add cases to tests/hl/operations*.py: {sorted(missing)}"
+
+
+@pytest.mark.parametrize(("form", "without"), [("rolled", UNROLLED), ("padded", UNPADDED)])
+def test_every_row_and_recipe_runs_in_every_form(form, without):
+    """Of each name a case has the form, unless all of its cases are in the list of those that cannot."""
+    having = {case.name for case in CASES if form in forms_of(case)}
+    lacking = {case.name for case in CASES if str(case) in without.split()}
+    assert {case.name for case in CASES if "rows" in case.layouts} <= having | lacking
+    assert (TABLE.keys() | RECIPES.keys()) - OWN - ALIASES - RANDOM <= having | lacking
+
+
+def test_forms_are_what_they_are_called():
+    x = torch.randn(ROWS, COLUMNS)
+    arguments = [torch.exp], [torch.empty_like(x)], x, []
+    codes = {
+        form: kernel.bind(arguments).to_code(kernel.configs[0], output_origin_lines=False)
+        for form, kernel in FORMS.items()
+    }
+    assert "mask_n" not in codes["rows"] and "for offset_n in tl.range(" in codes["rolled"]
+    assert "tl.arange(0, LANES_" in codes["padded"]
+    assert "mask_columns" in codes["tiles"] and "mask_columns" not in codes["whole"]

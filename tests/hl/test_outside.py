@@ -45,6 +45,36 @@ def test_globals_are_what_they_are_now(monkeypatch):
     close(with_globals(x), x * 4.0 + TABLE[:20] + 2.5)
 
 
+def test_functions_of_one_text_differ_in_what_they_hold():
+    """Defaults, functions of a library in closures, and a place that held the same function as another one."""
+
+    @hl.kernel(config=hl.Config(block_sizes=[8]))
+    def in_turn(x, functions):
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size(0)):
+            value = x[tile]
+            for function in functions:
+                value = function(value)
+            out[tile] = value
+        return out
+
+    def calling(function):
+        return lambda value: function(value)
+
+    def times(factor):
+        return lambda value: value * factor
+
+    x, double, triple = torch.randn(20), times(2.0), times(3.0)
+    for function in (torch.relu, torch.abs, torch.neg):
+        close(in_turn(x, [lambda value, f=function: f(value)]), function(x))
+        close(in_turn(x, [lambda value, *, f=function: f(value)]), function(x))
+        close(in_turn(x, [calling(function)]), function(x))
+        close(applied(x, lambda value, tile, f=function: f(value)), function(x))
+    close(in_turn(x, [double, double]), x * 4)
+    close(in_turn(x, [double, triple]), x * 6)
+    close(in_turn(x, [triple, triple]), x * 9)
+
+
 def test_closures_of_functions_that_are_arguments():
     def times(factor, row):
         return lambda value, tile: value * factor + row[tile]

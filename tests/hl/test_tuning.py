@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import subprocess
 import sys
 
@@ -10,7 +12,8 @@ import pytest
 import torch
 
 from tests.meta.sources import ROOT
-from tilewright import hl, knobs
+from tilewright import hl, knobs, testing
+from tilewright.compile import forks
 
 
 def scaled(x, factor):
@@ -85,6 +88,17 @@ def test_search_finds_something_that_works():
     assert bound.config == config
     torch.testing.assert_close(kernel(x, 3), x * 3)
     assert bound.format_kernel_decorator() == f"@hl.kernel(config={config!r})"
+
+
+@pytest.mark.skipif(not testing.can_fork(), reason="nothing is compiled in processes")
+@pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(3)])
+def test_processes_that_die_lose_no_candidate(end, monkeypatch, capsys):
+    """What a dead process was to compile is compiled where it runs."""
+    monkeypatch.setattr(forks, "_outcome", lambda call: end())
+    x = torch.randn(20, 30)
+    kernel = hl.kernel(scaled, configs=CONFIGS)
+    torch.testing.assert_close(kernel(x, 2), x * 2)
+    assert "2 configurations timed, 0 out" in capsys.readouterr().err
 
 
 def test_wrong_results_are_out():

@@ -13,6 +13,7 @@ from tilewright.tools.timing import Sample
 from tilewright.tools.tour import show
 from tilewright.tools.tour.cases import CASES, Case, Work, philox_uniform
 from tilewright.tools.tour.run import Result, run
+from tilewright.tools.tour.third_party import TITLE, unchanged
 
 torch = pytest.importorskip("torch")
 
@@ -78,10 +79,20 @@ def test_table_shows_results_and_failures(monkeypatch, terminal):
     )
     monkeypatch.setattr(show, "run", lambda case, quick, step: next(results))
     monkeypatch.setattr(show, "CASES", (CASES[0], CASES[1]))
+    monkeypatch.setattr(show, "unchanged", lambda: (True, "theirs on cpu"))
     console = _console(terminal)
     assert show.tour(console, quick=True) is False
     text = console.file.getvalue()
-    for expected in ("2.00×", "1.00 ms", "50.0 ms", "1.0e-07", "failed", "[red]oh no", "1 of 2 kernels failed"):
+    for expected in (
+        "2.00×",
+        "1.00 ms",
+        "50.0 ms",
+        "1.0e-07",
+        "failed",
+        "[red]oh no",
+        "✓ theirs on cpu",
+        "1 of 3 kernels failed",
+    ):
         assert expected in text, text
 
 
@@ -98,3 +109,22 @@ def test_every_case_passes_on_small_sizes(case):
 
 def test_the_tour_shows_examples():
     assert {case.example for case in CASES} <= {path.stem for path in examples.folder().glob("*.py")}
+
+
+def test_a_program_that_says_import_triton_runs_as_it_is():
+    console = _console()
+    assert show.tour(console, quick=True, only=TITLE)
+    text = console.file.getvalue()
+    assert "on cpu, forward and backward: max error" in text and "All 1 checks passed" in text
+
+
+def test_a_third_party_kernel_that_fails_fails_the_tour(monkeypatch, tmp_path):
+    (tmp_path / "third_party").mkdir()
+    (tmp_path / "third_party" / "program.py").write_text("import triton\nraise ValueError('no such luck')\n")
+    monkeypatch.setattr(examples, "folder", lambda: tmp_path)
+    found = unchanged()
+    assert found == (False, "ValueError: no such luck")
+    monkeypatch.setattr(show, "unchanged", lambda: found)
+    console = _console()
+    assert not show.tour(console, quick=True, only=TITLE)
+    assert "✗ ValueError: no such luck" in console.file.getvalue()

@@ -321,8 +321,10 @@ def test_the_dispatcher_is_left_out_only_where_nobody_looks(monkeypatch: pytest.
     monkeypatch.setattr(op, "_op", lambda *args: dispatched.append("op") or real(*args))
     x, y = pair()
     o = torch.empty_like(x)
-    op(x, y, o, 300, 5)
-    assert torch.equal(o, x + y) and not dispatched
+    for _ in range(3):  # machine code from the second call on
+        o.zero_()
+        op(x, y, o, 300, 5)
+        assert torch.equal(o, x + y) and not dispatched
     with Seen() as mode:
         op(x, y, o, 300, 5)
     assert len(dispatched) == 1 and any(name in seen for seen in mode.names)

@@ -212,7 +212,8 @@ def test_a_module_that_is_loaded_again(module: Any) -> None:
         "name": torch.ops.twtest.reloaded,
         "old object": module.scaled,
     }
-    assert [f(x)[0].item() for f in calls.values()] == [2, 2, 2, 2]
+    for _ in range(3):  # machine code in the end
+        assert [f(x)[0].item() for f in calls.values()] == [2, 2, 2, 2]
     module.edit("", "")
     assert [f(x)[0].item() for f in calls.values()] == [2, 2, 2, 2]
     module.edit("* FACTOR", "+ FACTOR + FACTOR")
@@ -222,7 +223,8 @@ def test_a_module_that_is_loaded_again(module: Any) -> None:
 def test_a_global_that_changes_after_compilation(module: Any) -> None:
     x = torch.ones(40)
     compiled = torch.compile(module.launch, backend="aot_eager", fullgraph=True)
-    assert compiled(x)[0] == 2
+    for _ in range(3):  # machine code in the end
+        assert compiled(x)[0] == 2
     module.FACTOR = tilewright.language.constexpr(7)
     for call in (compiled, module.launch, module.scaled):
         with pytest.raises(RuntimeError, match="FACTOR"):

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import tilewright
 import tilewright.torch as tt
 from tests.torch import kernels
-from tests.torch.observers import Seen, Subclass
+from tests.torch.observers import Seen, SeenFunctions, Subclass
 from tilewright.launch.native.machine import machine
 from tilewright.torch import tracing
 from tilewright.torch.state import doing
@@ -194,3 +194,87 @@ def test_inference_tensors_have_no_counter(known: list[Any]) -> None:
         launch(x, o)
     launch(x, o)
     assert not known and o[0] == 2
+
+
+# --- operators of kernels ---------------------------------------------------------------------------------------------
+
+
+def options(x: torch.Tensor, y: torch.Tensor, o: torch.Tensor) -> None:
+    kernels.add[(2, 1)](x, y, n=N, o=o, B=64, num_warps=2)
+
+
+def operator(launch: Callable[..., None]) -> tuple[Any, list[Any]]:
+    """The operator of a launch of x, y and o, in machine code, and what it did in Python since."""
+    x, o = torch.ones(N), torch.zeros(N)
+    graph = make_fx(launch)(x, x, o).graph
+    (call,) = (node.target for node in graph.nodes if "tilewright_kernels" in str(node.target))
+    grid = (2,) if launch is not options else (2, 1)
+    for _ in range(3):
+        call(x, x, o, N, *grid)
+    in_python: list[Any] = []
+    direct = call.direct
+    call.direct = lambda *args: (in_python.append(args), direct(*args))[1]
+    return lambda x, y, o, n=N: call(x, y, o, n, *grid), in_python
+
+
+def plain(x: torch.Tensor, y: torch.Tensor, o: torch.Tensor) -> None:
+    kernels.add[(2,)](x, y, o, N, B=64)
+
+
+@pytest.mark.parametrize("launch", [plain, options])
+def test_operators_of_kernels(launch: Callable[..., None]) -> None:
+    call, in_python = operator(launch)
+    x, y, o = torch.ones(N), torch.full((N,), 2.0), torch.zeros(N)
+    for count in range(1, 4):
+        assert call(x, y, o) is None and o.tolist() == [3.0] * N and o._version == count
+    assert (x._version, y._version) == (0, 0) and not in_python
+    call(x, y, torch.zeros(N + 1)[1:])  # other addresses, other numbers: Python once, or twice
+    call(x, y, o, 3)
+    assert in_python
+    in_python.clear()
+    for _ in range(2):
+        call(x, y, o, 3)
+        call(x, y, torch.zeros(N + 1)[1:])
+    assert not in_python
+
+
+def test_operators_whose_calls_somebody_sees() -> None:
+    call, in_python = operator(plain)
+    x, o = torch.ones(N), torch.zeros(N)
+    for look in (Seen, SeenFunctions):
+        with look() as mode:
+            call(x, x, o)
+        assert any("tilewright_kernels" in name for name in mode.names)
+    with FakeTensorMode() as fake:
+        call(*map(fake.from_tensor, (x, x, o)))
+    assert (o == 2).all()
+    torch.vmap(lambda x, o: (call(x, x, o, N), o)[1])(x.reshape(1, N), o.reshape(1, N))
+    with torch.profiler.profile() as profile:
+        call(x, x, o)
+    assert any("tilewright_kernels" in event.key for event in profile.key_averages())
+    in_python.clear()
+    call(x, x, o)
+    assert not in_python and o.tolist() == [2.0] * N
+
+
+def test_hooks_of_launches_by_operators() -> None:
+    kernel = tilewright.jit(kernels.add.fn)
+    call, in_python = operator(lambda x, y, o: kernel[(2,)](x, y, o, N, B=64))
+    x, o = torch.ones(N), torch.zeros(N)
+    heard: list[Any] = []
+    with tilewright.knobs.runtime.scope():
+        tilewright.knobs.runtime.launch_enter_hook.add(heard.append)
+        for _ in range(3):
+            call(x, x, o)
+    assert len(heard) == 3
+    hook = lambda *args, **kwargs: heard.append(args)
+    kernel.pre_run_hooks.append(hook)
+    for _ in range(3):
+        call(x, x, o)
+    kernel.pre_run_hooks.remove(hook)
+    assert len(heard) == 6
+    for _ in range(2):
+        call(x, x, o)
+    in_python.clear()
+    call(x, x, o)
+    assert not in_python and len(heard) == 6 and o.tolist() == [2.0] * N

@@ -158,6 +158,44 @@ def test_what_cannot_be_is_refused_with_a_reason():
     )
 
 
+FILL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def fill(x, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), 1.0)
+"""
+
+
+def test_a_library_that_wants_a_gpu_that_is_not_there_is_told(tmp_path):
+    (tmp_path / "library.py").write_text(FILL)
+    run(POSE + """if 1:
+        import types
+        from library import fill
+        from triton.backends.nvidia.driver import CudaDriver
+        from triton.runtime import driver
+        if CudaDriver.is_active():
+            raise SystemExit
+        def told(question):
+            try:
+                found = question()
+            except tilewright.errors.DriverError as error:
+                assert "the same kernel runs on the CPU" in str(error), error
+            else:
+                raise AssertionError(found)
+        assert driver.active.get_current_target().backend == "cpu"  # a library that asks may go on
+        place = types.SimpleNamespace(type="cuda", index=0)
+        there = types.SimpleNamespace(dtype="float32", device=place, shape=(8,), data_ptr=lambda: 4096)
+        told(lambda: fill[(1,)](there, B=8))
+        driver.set_active(CudaDriver())  # as one does that knows no other
+        told(lambda: driver.active.get_current_target())
+        told(lambda: driver.active.utils.get_device_properties(0))
+        driver.reset_active()
+        assert driver.active.get_current_target().backend == "cpu"
+    """, FIRST=str(tmp_path))  # fmt: skip
+
+
 def test_a_real_triton_that_is_imported_already_is_refused(tmp_path):
     (tmp_path / "triton.py").write_text("__version__ = '3.5.0'\n")
     run("""

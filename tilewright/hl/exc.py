@@ -313,6 +313,10 @@ class InvalidConfig(Error, ValueError):
     """A configuration that does not fit the kernel."""
 
 
+class WrongDeviceError(Error, errors.DeviceError):
+    """A tensor is on another device than the others, or on one that kernels cannot reach."""
+
+
 class TritonError(Error):
     """The generated code does not compile; a fault of `hl` or a limit of the device."""
 

@@ -19,6 +19,7 @@ from tilewright.base.errors import ArgumentError
 from tilewright.compile.kinds import Constant, Described, Kind, arranged, like
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.jit import JITFunction
+from tilewright.launch.native.operators import Launched
 from tilewright.torch.memory import increment_version
 from tilewright.torch.signature import KernelOperator
 
@@ -36,7 +37,8 @@ def make_launch(operator: KernelOperator) -> tuple[Callable[..., None], dict[str
     if isinstance(operator.kernel, JITFunction):
         scope["launcher"] = operator.kernel.launcher
         grid = "".join(f"{axis}, " for axis in operator.axes)
-        launch = f"launcher(({grid}))({_arguments(operator, scope)})"
+        arguments = [f"{name}={text}" if name else text for name, text in _arguments(operator, scope)]
+        launch = f"launcher(({grid}))({', '.join(arguments)})"
     else:
         scope["general"] = _general(operator)
         grid, launch = "*grids", f"general({values}*grids)"
@@ -46,8 +48,32 @@ def make_launch(operator: KernelOperator) -> tuple[Callable[..., None], dict[str
     return made, scope
 
 
-def _arguments(operator: KernelOperator, scope: dict[str, Any]) -> str:
-    """The arguments of the launch as text; what they name goes into `scope`."""
+def launch_at_once(operator: KernelOperator, observed: Callable[..., None]) -> Launched | None:
+    """What `operator` calls, in machine code; None where it cannot be made.
+
+    Args:
+        operator: with its signature and kernel.
+        observed: called where somebody in PyTorch looks on.
+    """
+    launched = Launched(observed, len(operator.leaves), operator.signature.rank)
+    aim(operator, launched)
+    return None if launched.call is None else launched
+
+
+def aim(operator: KernelOperator, launched: Launched) -> None:
+    """Have `launched` launch the kernel of `operator`, if each of its arguments is a value or a constant."""
+    if not isinstance(operator.kernel, JITFunction):
+        return
+    scope: dict[str, Any] = {}
+    values = {f"a{index}": index for index in range(len(operator.leaves))}
+    arguments = _arguments(operator, scope)
+    if all(text in values or text in scope for _, text in arguments):
+        places = [(name, values.get(text, -1), scope.get(text)) for name, text in arguments]
+        launched.launch(operator.kernel, places)
+
+
+def _arguments(operator: KernelOperator, scope: dict[str, Any]) -> list[tuple[str, str]]:
+    """The arguments of the launch as text, each with its keyword or ""; what they name goes into `scope`."""
 
     def known(value: Any) -> str:
         name = f"k{len(scope)}"
@@ -71,13 +97,13 @@ def _arguments(operator: KernelOperator, scope: dict[str, Any]) -> str:
     texts = []
     for number, (param, kind) in enumerate(operator.kinds):
         if param.kind is inspect.Parameter.VAR_POSITIONAL:
-            texts.append(f"*{passed(kind)}")
+            texts.append(("", f"*{passed(kind)}"))
         elif param.index == number and param.kind is not inspect.Parameter.KEYWORD_ONLY:
-            texts.append(passed(kind))
+            texts.append(("", passed(kind)))
         else:
-            texts.append(f"{param.name}={passed(kind)}")
-    texts.extend(f"{name}={known(value)}" for name, value in operator.signature.options)
-    return ", ".join(texts)
+            texts.append((param.name, passed(kind)))
+    texts.extend((name, known(value)) for name, value in operator.signature.options)
+    return texts
 
 
 def _general(operator: KernelOperator) -> Callable[..., None]:

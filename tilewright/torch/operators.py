@@ -26,7 +26,7 @@ from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import OPTION_NAMES
 from tilewright.frontend.hashing import class_digest, lasting_hash
 from tilewright.torch.arguments import kind_of
-from tilewright.torch.launching import make_launch
+from tilewright.torch.launching import aim, launch_at_once, make_launch
 from tilewright.torch.memory import check_devices, check_overlap
 from tilewright.torch.overload import make_direct
 from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, autotuner_of, base_of
@@ -107,6 +107,9 @@ def define(signature: Signature) -> KernelOperator:
     else:  # the same content under a new object: a module was loaded again
         operator.scope = known.scope
         operator.scope.update(make_launch(operator)[1])
+        operator.launched = known.launched
+        if operator.launched is not None:
+            aim(operator, operator.launched)
     OPERATORS[operator.name] = operator
     setattr(Overloads, operator.name, staticmethod(getattr(getattr(torch.ops, NAMESPACE), operator.name).default))
     for listener in on_definition:
@@ -200,8 +203,12 @@ def _register(name: str, call: Callable[..., None]) -> None:
             )
         return None, None
 
+    def at_once(observed: Callable[..., None]) -> Callable[..., None] | None:
+        launched = OPERATORS[name].launched = launch_at_once(OPERATORS[name], observed)
+        return None if launched is None else launched.call
+
     LIBRARY.impl(name, call, "CompositeExplicitAutograd")
-    make_direct(getattr(getattr(torch.ops, NAMESPACE), name).default, call)
+    make_direct(getattr(getattr(torch.ops, NAMESPACE), name).default, call, at_once)
     LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)

@@ -2,12 +2,14 @@
 
 Graphs, exported programs and code that Inductor writes call the overload object. For an operator without gradients the
 dispatcher matters to modes, transforms and subclasses of tensors; where there are none, and no profiler, the call goes
-straight to what it would come to. An operator that may have gradients looks at its tensors by itself.
+straight to what it would come to; after the first time all of that is machine code (`launch/native/operators.py`). An
+operator that may have gradients looks at its tensors by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import torch
@@ -23,36 +25,52 @@ _autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool})
 
 
+AtOnce = Callable[[Callable[..., None]], Callable[..., None] | None]
+
+
 class DirectOverload(OpOverload):  # type: ignore[misc]  # torch is not checked
     """An overload that is called without the dispatcher where nobody observes it.
 
     Attributes:
         direct: what the dispatcher would call.
+        at_once: makes both of them in machine code; None when that was tried.
     """
 
     __module__ = OpOverload.__module__  # graphs and caches write the name of the class down
-    direct: Callable[..., None]
+    direct: Callable[..., Any]
+    at_once: AtOnce | None
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if kwargs or _dispatch_modes() or _function_modes() or _transform() is not None or _profiled():
             return self._op(*args, **kwargs)
         if _PLAIN.issuperset(map(type, args)):
             try:
-                return self.direct(*args)
+                found = self.direct(*args)
             except DeviceError:  # before anything was launched: tensors of several devices, or on "meta"
-                pass
+                return self._op(*args)
+            if self.at_once is not None:
+                self._quicken()
+            return found
         return self._op(*args)
 
+    def _quicken(self) -> None:
+        """Be called by machine code from now on, which is the method of a class of its own."""
+        make, self.at_once = self.at_once, None
+        call = None if make is None else make(MethodType(DirectOverload.__call__, self))
+        if call is not None:
+            self.__class__ = type(DirectOverload.__name__, (DirectOverload,), {"__call__": call})
 
-def make_direct(overload: OpOverload, direct: Callable[..., None]) -> None:
+
+def make_direct(overload: OpOverload, direct: Callable[..., Any], at_once: AtOnce | None = None) -> None:
     """Have `overload` call `direct` where nobody observes it.
 
     Args:
         overload: of an operator without gradients, with one implementation for all devices.
         direct: that implementation.
+        at_once: makes what calls it, or its argument where somebody observes it, in machine code.
     """
     overload.__class__ = DirectOverload
-    overload.direct = direct
+    overload.direct, overload.at_once = direct, at_once
 
 
 Quick = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]

@@ -11,6 +11,7 @@ from tilewright.base.location import Location
 from tilewright.compile.kinds import ArgumentKind
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
+from tilewright.launch.native.operators import Launched
 from tilewright.torch.arguments import Token
 from tilewright.tuning.autotune import Autotuner, Config
 
@@ -50,6 +51,7 @@ class KernelOperator:
         unsure: why all arrays count as written, or "".
         configs: of the autotuner; None stands for a kernel without one.
         scope: variables of what the operator calls.
+        launched: the same in machine code, once it was called and where that can be made.
     """
 
     name: str
@@ -61,6 +63,7 @@ class KernelOperator:
     unsure: str = ""
     configs: tuple[Config | None, ...] = (None,)
     scope: dict[str, Any] = field(default_factory=dict)
+    launched: Launched | None = None
 
     @property
     def base(self) -> JITFunction:

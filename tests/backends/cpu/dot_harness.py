@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.backends.cpu.families import load_for
-from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, pack
+from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, pack
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I64, PTR, VOID
@@ -62,7 +62,7 @@ def poisoned(values: np.ndarray[Any, Any], dtype: str, spread: int = 1) -> np.nd
 
 @dataclass(frozen=True)
 class Case:
-    """How operands are given: A and B orders (A's may be `"in place"`), valid extents, K split, old accumulator kept."""
+    """How operands are given: A and B orders (or `"in place"`), valid extents, K split, old accumulator kept."""
 
     a: str = "k"
     b: str = "mn"
@@ -96,13 +96,18 @@ def emit_case(module: Module, plan: DotPlan, case: Case) -> Function:
             src = f.gep(a, f.mul(a_k, lo))
             strides, valid = (a_m, a_k), (m, k - lo)
             pack(f, plan, "a", case.a, packed_a, row, src, strides, valid, words, first=first, plane_bytes=a_plane)
-        src, strides, valid = f.gep(b, f.mul(b_k, lo)), (b_n, b_k), (n, k - lo)
-        pack(f, plan, "b", case.b, packed_b, panel, src, strides, valid, words, first=first, plane_bytes=b_plane)
+        if case.b != "in place":
+            src, strides, valid = f.gep(b, f.mul(b_k, lo)), (b_n, b_k), (n, k - lo)
+            pack(f, plan, "b", case.b, packed_b, panel, src, strides, valid, words, first=first, plane_bytes=b_plane)
     for lo, hi in pieces:
         first, words = lo // plan.unit, plan.steps(hi - lo)
         fresh = case.fresh and lo == 0
         left, left_stride = (a, a_m) if case.a == "in place" else (packed_a, row)
         left = f.gep(left, first * plan.word_bytes)
+        if case.b == "in place":
+            right, cut = f.gep(b, f.mul(b_k, lo)), case.n_valid is not None
+            dot_in_place(f, plan, acc, acc_stride, left, left_stride, right, b_k, n, words, fresh, cut=cut)
+            continue
         dot(
             f, plan, acc, acc_stride, left, left_stride, packed_b, panel, words, fresh,
             first=first, a_plane_bytes=a_plane, b_plane_bytes=b_plane,

@@ -86,6 +86,23 @@ def test_operands_in_place(family: str, types: str) -> None:
         assert plan.operand != plan.a_dtype
 
 
+_IN_PLACE = {
+    "whole, in pieces": ((16, 64, 32), Case(b="in place", split=16, fresh=False)),
+    "narrow last vector": ((13, 37, 20), Case(a="in place", b="in place")),
+    "columns that do not exist": ((32, 64, 20), Case(b="in place", m_valid=17, n_valid=13, fresh=False)),
+    "no columns": ((8, 48, 16), Case(b="in place", n_valid=-3, fresh=False)),
+}
+
+
+@pytest.mark.parametrize(("family", "types", "case"), in_pairs(FAMILIES, ("f32", "f64", "i32"), _IN_PLACE))
+def test_right_operand_in_place(family: str, types: str, case: str) -> None:
+    isa = _isa(family)
+    shape, how = _IN_PLACE[case]
+    plan = plan_dot(isa, *shape, *_TYPES[types])
+    assert plan.b_in_place
+    _check(plan, *run_case(isa, plan, how, np.random.default_rng(len(case))))
+
+
 @pytest.mark.parametrize("shape", [(4, 4), (12, 2), (6, 4), (1, 8), (16, 1)])
 def test_any_micro_kernel_shape(shape: tuple[int, int]) -> None:
     isa = _isa("avx512")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import random
 import struct
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 
 from tilewright.backends.cpu.device import KernelCode, coerce_slot, make_launch, slot_format, team
 from tilewright.backends.cpu.device import native as native_module
-from tilewright.backends.cpu.device.memory import PAGE, ArenaPool, Memory, arena_stride
+from tilewright.backends.cpu.device.memory import PAGE, ArenaPool, Memory, Spare, arena_stride
 from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.codegen import Library, compile_object, load
@@ -232,6 +233,37 @@ def test_arena_pool_reuses_and_grows() -> None:
     assert pool.take(100_000) is large
     pool.clear()
     assert pool.bytes() == 0
+
+
+def test_no_two_launches_hold_one_arena() -> None:
+    pool, held, twice = ArenaPool(), set(), []
+
+    def launches(thread: int) -> None:
+        chosen = random.Random(thread)
+        for _ in range(1000):
+            arena = pool.take(chosen.choice((64, 1000, 5000, 9000)))
+            twice.extend([arena] * (id(arena) in held))
+            held.add(id(arena))
+            held.discard(id(arena))
+            pool.give(arena)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        _in_threads(4, launches)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not twice
+
+
+def test_a_block_that_machine_code_may_have_taken_is_kept() -> None:
+    spare = Spare()
+    spare.borrow(1000)
+    first = ctypes.c_int64.from_address(spare.words[0])
+    first.value = 7
+    spare.borrow(100_000)
+    assert spare.words[1] >= 100_000
+    assert first.value == 7  # a launch that took it before may still run
 
 
 def test_memory_is_zero_and_aligned() -> None:

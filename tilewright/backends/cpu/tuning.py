@@ -58,6 +58,18 @@ KEPT_SUMS_BYTES = 1 << 20
 # A kept sum stands for so many elements of a thread's tiles. Measured: 1M elements in 262,144 segments, in two halves
 # of a block: 0.85 of torch, 0.34 with twice the share, 0.72 with half of it.
 KEPT_SUMS_SHARE = 2
+# Elements of a pass over a row from which a program asks for the next one's. Not measured: a few chunks of lanes.
+AHEAD_ELEMENTS = 256
+# Rows that a pass asks for, at most. Not measured: a core has some fifty requests of its second cache under way.
+AHEAD_ROWS = 4
+# Bytes between the rows of two programs up to which the next one is asked for. Measured: one core of a Xeon with AMX
+# (2 MiB of second cache) that others used, softmax of f32 in one loop: rows of 64 KiB 3.96 to 3.50 ms; of 200 KiB in
+# blocks of 256 3.67 to 4.41.
+AHEAD_BYTES = 64 << 10
+# Bytes between what a pass reads and what it asks for, as far as doubling the distance of rows gets. Measured: the same
+# core, layer norm of bf16, 4096 rows of 2 KiB: 2.29 ms without, 1.96 with the next row, 1.68 with 4 KiB, 1.62 with 8,
+# 1.67 with 16.
+AHEAD_LEAD = 8 << 10
 # Bytes of a launch from which stores go past the caches. Measured: one core of a Xeon with AMX (2 MiB of second cache)
 # that others used, layer norm of f32 rows of 4096: 1024 rows (16 MiB) 4.6 to 4.9 ms through the caches, 3.4 to 3.7 past
 # them; with a sum that reads the result next 6.3 to 6.6 and 5.3 to 6.0; 512 rows 2.0 and 1.9. Zen 5, adding two vectors
@@ -69,6 +81,10 @@ PAST_CACHES_BYTES = 16 << 20
 # Rows of a product up to which its right operand is not packed. Measured: half (0), twice (0): packing moves as many
 # bytes as one row's product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
 THIN_ROWS = 4
+# Times that a product reads its right operand (once for the rows of a micro-kernel) up to which it is not packed.
+# Measured: one core of a Xeon with AMX that others used, f32, ranges of rows times 128 matrices of 64x64, read in place
+# over packed: 8 rows 0.68, 16 rows 0.74, 32 rows 0.82, 64 rows 1.01 (the commands were not noted).
+PASSES_IN_PLACE = 4
 # Elements of K that such a product should read in a row, over several trips. Measured: half 1.04 (2), twice 1.02 (2):
 # a few lines of memory.
 THIN_K = 1024

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backends.llvm import integers, vecmath
-from tilewright.backends.llvm.minifloat import narrow, widen
+from tilewright.backends.llvm.minifloat import narrow, narrow_exactly, widen
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, V, const
 from tilewright.base.errors import InternalError
@@ -59,7 +59,9 @@ def emit(f: Function, name: str, *args: V, **attributes: Any) -> V:
     if name in _NARROW:
         return _NARROW[name](f, *args)
     result = entry.emit(f, *(widen(f, arg) for arg in args), **attributes)
-    return narrow(f, result, narrow_type) if result.type.is_float else result
+    if not result.type.is_float:
+        return result
+    return (narrow_exactly if name in _EXACT else narrow)(f, result, narrow_type)
 
 
 def arity(name: str) -> int:
@@ -204,6 +206,11 @@ _NARROW: dict[str, Emitter] = {
     "copysign": _half_copysign,
     "fma": _half_fma,
 }
+
+# Operations that give one of their operands, or an integer: what half and bfloat hold is not rounded again.
+_EXACT = frozenset(
+    {"maxnumf", "minnumf", "maximumf", "minimumf", "clampf", "floor", "ceil", "trunc", "roundeven", "rint"}
+)
 
 
 def _select(f: Function, cond: V, a: V, b: V, **_: Any) -> V:

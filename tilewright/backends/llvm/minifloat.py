@@ -10,7 +10,7 @@ subnormal, so the hardware rounds them.
 from __future__ import annotations
 
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import BF16, F16, F32, I32, I64, T, V, const
+from tilewright.backends.llvm.types import BF16, F16, F32, I16, I32, I64, T, V, const
 from tilewright.base.dtypes import dtype
 from tilewright.base.minifloat import FORMATS as SMALL_FORMATS
 from tilewright.base.minifloat import Format
@@ -135,6 +135,14 @@ def narrow(f: Function, x: V, to: T, *, toward_zero: bool = False) -> V:
         if name == "bf16" and f.isa.arch == "nvptx64":
             return f.cast("fptrunc", x, to)
     return half_bits(f, encode(f, x, FORMATS[name], toward_zero=toward_zero), name)
+
+
+def narrow_exactly(f: Function, x: V, to: T) -> V:
+    """Float lanes that `half` or `bfloat` (the element of `to`) hold without rounding, as such."""
+    if to.elem != "bfloat" or x.type.elem != "float" or f.isa.arch == "nvptx64":
+        return narrow(f, x, to)
+    high = f.lshr(f.cast("bitcast", x, x.type.as_int), 16)
+    return half_bits(f, f.cast("trunc", high, I16), "bf16")
 
 
 def _hardware_bfloat(f: Function, x: V, to: T) -> V:

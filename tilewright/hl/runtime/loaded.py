@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import traceback
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -53,11 +54,13 @@ class Loaded:
         self._placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
 
     def _placed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, whose compile errors in generated code point at the user's line."""
+        """`function`, whose errors of compiling and launching generated code point at the user's line."""
 
         def run(*args: Any) -> Any:
             try:
                 return function(*args)
+            except errors.DeviceError as error:
+                raise exc.WrongDeviceError(error.message, self._launching(error), hint=error.hint) from error
             except errors.CompilationError as error:
                 place = error.location
                 if place is None or place.file != self._generated:
@@ -67,6 +70,17 @@ class Loaded:
                 raise exc.TritonError("the generated code does not compile:\n" + place.render(), user) from error
 
         return run
+
+    def _launching(self, error: Exception) -> errors.Location | None:
+        """The user's line whose launch raised `error`."""
+        frames = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in frames if frame.f_code.co_filename == self._generated]
+        origin = self._module.origins[lines[0] - 1] if lines else 0
+        if not origin:
+            return None
+        text = linecache.getline(self._file, origin)
+        start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+        return errors.Location(self._file, origin, start, end, None, self._function.__name__)
 
 
 class _Compiler:

@@ -113,7 +113,7 @@ def trace_kernel(
         LeakedSample: the two traces differ.
     """
     found = list(arguments.values()) + [read.value for read in outside]
-    constants = {*source.integers(), *(n for item in found for n in integers(item))}
+    constants = {*source.integers, *(n for item in found for n in integers(item))}
     given = source, scope, arguments, options, outside, constants
     if not (options.check_trace and any(map(has_floats, arguments.values()))):
         return _with_constants(_Request(*given))
@@ -152,8 +152,11 @@ def _settled(request: _Request, round: int) -> Traced:
         try:
             return _trace(request, Sampling(request.constants, round))
         except _Equal as found:
-            left, right = found.pair
-            request.equal[right] = request.equal.get(left, left)
+            left, right = (request.equal.get(text, text) for text in found.pair)
+            for text, first in request.equal.items():
+                if first == right:
+                    request.equal[text] = left
+            request.equal[right] = left
 
 
 @contextmanager

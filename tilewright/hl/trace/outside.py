@@ -37,7 +37,7 @@ class Read:
 
 def reads(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[Read]:
     """Everything that `function` and the functions among its arguments can read, as far as it is data."""
-    seen: set[int] = set()
+    seen: dict[int, str] = {}
     found = list(_function(function, "_globals", "_cells", seen, 0))
     for name, argument in arguments.items():
         found += [Read(read.text, read.value, True) for read in _argument(argument, name, seen)]
@@ -64,7 +64,7 @@ def check(read: Read, at: int, known: dict[str, Any]) -> str:
     return f"{read.text} is {name}"
 
 
-def _argument(argument: Any, text: str, seen: set[int]) -> Iterator[Read]:
+def _argument(argument: Any, text: str, seen: dict[int, str]) -> Iterator[Read]:
     """Numbers and tensors that are arguments are in the key already; what functions hold is not."""
     if isinstance(argument, dict):
         items: Any = argument.items()
@@ -79,16 +79,26 @@ def _argument(argument: Any, text: str, seen: set[int]) -> Iterator[Read]:
         yield from _argument(item, f"{text}[{key!r}]", seen)
 
 
-def _walk(value: Any, text: str, seen: set[int], depth: int) -> Iterator[Read]:
+def _walk(value: Any, text: str, seen: dict[int, str], depth: int) -> Iterator[Read]:
     if isinstance(value, (*_CONSTANTS, torch.Tensor)):
         yield Read(text, value)
         return
-    if id(value) in seen or depth > _DEEPEST or isinstance(value, type | types.ModuleType) or _foreign(value):
+    if id(value) in seen:  # what it holds is checked where it was found first
+        yield Read(f"({text}) is ({seen[id(value)]})", True)
         return
-    seen.add(id(value))
+    if callable(value) and _foreign(value):
+        yield Read(text, value)
+        return
+    if depth > _DEEPEST or isinstance(value, type | types.ModuleType) or _foreign(value):
+        return
+    seen[id(value)] = text
     if isinstance(value, types.FunctionType):
         yield Read(f"{text}.__code__", value.__code__)
         yield from _function(value, f"{text}.__globals__", f"{text}.__closure__", seen, depth)
+        for at, item in enumerate(value.__defaults__ or ()):
+            yield from _walk(item, f"{text}.__defaults__[{at}]", seen, depth + 1)
+        for name, item in (value.__kwdefaults__ or {}).items():
+            yield from _walk(item, f"{text}.__kwdefaults__[{name!r}]", seen, depth + 1)
     elif isinstance(value, types.MethodType):
         yield from _walk(value.__func__, f"{text}.__func__", seen, depth + 1)
         yield from _walk(value.__self__, f"{text}.__self__", seen, depth + 1)
@@ -111,7 +121,7 @@ def _walk(value: Any, text: str, seen: set[int], depth: int) -> Iterator[Read]:
             yield from _walk(item, f"{text}.{key}", seen, depth + 1)
 
 
-def _function(function: Any, scope: str, cells: str, seen: set[int], depth: int) -> Iterator[Read]:
+def _function(function: Any, scope: str, cells: str, seen: dict[int, str], depth: int) -> Iterator[Read]:
     """What a function's text can reach by name."""
     for at, cell in enumerate(function.__closure__ or ()):
         try:

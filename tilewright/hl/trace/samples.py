@@ -7,6 +7,7 @@ code are found.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +16,14 @@ import torch
 
 _AXES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 _EXTENTS = tuple(n for n in range(1009, 2003, 2) if all(n % p for p in range(3, 45, 2)))
+
+
+@functools.lru_cache(64)  # both traces of a binding ask
+def _free(constants: frozenset[int]) -> tuple[list[int], list[int]]:
+    """The primes for axes and for extents that divide none of `constants`."""
+    numbers = [n for n in constants if n > 1]
+    axes, extents = ([prime for prime in primes if all(n % prime for n in numbers)] for primes in (_AXES, _EXTENTS))
+    return axes, extents
 
 
 class Sampling:
@@ -26,9 +35,7 @@ class Sampling:
     """
 
     def __init__(self, constants: Iterable[int], round: int) -> None:
-        numbers = {abs(int(n)) for n in constants if abs(int(n)) > 1}
-        free = [prime for prime in _AXES if all(n % prime for n in numbers)]
-        extents = [prime for prime in _EXTENTS if all(n % prime for n in numbers)]
+        free, extents = _free(frozenset(abs(int(n)) for n in constants))
         self.round = round
         self._axes, self._extents = free[round:], extents[round:]
         self.fractions = 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -114,11 +115,11 @@ class Source:
         end = node.end_col_offset if node.end_lineno == node.lineno else None
         return errors.Location(self.file, node.lineno, node.col_offset, end, None, self.name)
 
-    def integers(self) -> Iterator[int]:
+    @functools.cached_property
+    def integers(self) -> frozenset[int]:
         """The integer literals of the text."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Constant) and type(node.value) is int:
-                yield node.value
+        constants = (node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
+        return frozenset(value for value in constants if type(value) is int)
 
 
 def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -> None:

@@ -301,8 +301,8 @@ class Trace:
         atom = Atom("host", name, text, sample=prime)
         self.factors.atoms[prime] = atom
         self.actual[atom] = actual
-        self.host_symbols[text] = Sym.of(atom)
-        return self.host_symbols[text]
+        self.host_symbols[first] = Sym.of(atom)
+        return self.host_symbols[first]
 
     def tunable(self, name: str, fragment: Any) -> Sym:
         """A number that the configuration chooses among the values of a fragment."""

@@ -43,6 +43,8 @@ class _Wanted:
 _WANTED = {"cpu": _Wanted(1 << 13, 512, 4096), "cuda": _Wanted(2048, 256, 128)}
 _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
 _CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
+_CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
+_CPU_PADDED = 1024  # elements of such a tile that are more than a trip costs
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
 
@@ -94,6 +96,15 @@ class _Chooser:
             elif not self.products and self._repeats(axis):
                 size *= _FEWER
             budget //= self._take(axis, max(self._shared(axis, size), least))
+        if self.cpu and not self.products:
+            self._shorten([axis for axis in self.inner if _is_read(axis) and axis.id not in contiguous])
+
+    def _shorten(self, axes: list[Axis]) -> None:
+        """Make tiles of ranges that the kernel reads lower: the last one of a range is computed as a whole."""
+        for axis in axes:
+            if size := self.sizes.get(axis.size):
+                row = max(1, self.whole(axis) // size)
+                self.sizes[axis.size] = min(size, max(_CPU_SHORT, _power(_CPU_PADDED // row)))
 
     def whole(self, axis: Axis | None = None) -> int:
         """Elements of the widest tile for one lane of each axis without a size; of those along `axis` where given."""

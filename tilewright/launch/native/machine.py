@@ -49,6 +49,7 @@ class Machine(Record):
         method: what Python makes launch functions of.
         run: what it makes `CompiledKernel.run` of.
         operator: what it makes operators of (`operators.py`).
+        launched: what it makes operators of one kernel of.
         shared: the words of the process.
         kept: alive.
     """
@@ -56,6 +57,7 @@ class Machine(Record):
     method: _MethodDef
     run: _MethodDef
     operator: _MethodDef
+    launched: _MethodDef
     shared: Any
     kept: Any
 
@@ -115,6 +117,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
     run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
     operator = _MethodDef(b"operator", library.address("tw_operator"), _FASTCALL_KEYWORDS, None)
+    launched = _MethodDef(b"launched", library.address("tw_launched"), _FASTCALL_KEYWORDS, None)
     shared = (ctypes.c_int64 * t.SHARED_WORDS)()
     objects = {
         t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
@@ -124,7 +127,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
         shared[word] = id(thing)
     subscript_by(library.address("tw_subscript"))
     over = _MethodDef(b"launch_over", library.address("tw_over"), _FASTCALL_KEYWORDS, None)
-    found = Machine(method, run, operator, shared, [library, over])
+    found = Machine(method, run, operator, launched, shared, [library, over])
     watching.attend(shared, found.builtin(over, ctypes.addressof(shared)), _knows_torch)
     return found
 

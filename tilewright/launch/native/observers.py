@@ -89,6 +89,17 @@ def _tried() -> Iterable[dict[int, int]]:
         yield {**addresses, t.OPERATOR_TRANSFORM: transform, t.OPERATOR_AUTOCAST: autocast}
 
 
+@functools.cache
+def profiled() -> int:
+    """Address of torch's function that tells whether a profiler is on in this thread; 0 where there is none."""
+    try:
+        function = torch_library()._ZN5torch8profiler4impl15profilerEnabledEv
+    except (StopIteration, AttributeError, OSError):
+        return 0
+    function.restype, function.argtypes = ctypes.c_bool, ()
+    return address_of(function) if function() is sys.modules["torch"]._C._autograd._profiler_enabled() else 0
+
+
 @contextlib.contextmanager
 def _transform(functorch: Any) -> Iterator[None]:
     functorch._vmap_increment_nesting(1, "error")

@@ -26,6 +26,7 @@ from tilewright.tools.doctor import cpu_name, version
 from tilewright.tools.timing import duration, threads
 from tilewright.tools.tour.cases import CASES
 from tilewright.tools.tour.run import Result, run
+from tilewright.tools.tour.third_party import TITLE, unchanged
 
 Step = Callable[[str], None]
 
@@ -41,7 +42,7 @@ def tour(console: Console, thread_count: int | None = None, quick: bool = False,
         console: where to draw.
         thread_count: threads for torch and Tilewright alike; ``None``: torch's number.
         quick: small sizes, for a smoke test.
-        only: run just the kernels whose title contains this text.
+        only: run just the kernels whose title contains this text (of the last step: "third-party kernel").
 
     Returns:
         Whether every kernel compiled and every check passed.
@@ -55,14 +56,19 @@ def tour(console: Console, thread_count: int | None = None, quick: bool = False,
                 result = run(case, quick, advance(case.title))
                 results.append(result)
                 console.print(_line(result))
+        third_party = unchanged() if only in TITLE else None
     console.print(_table(results, console))
     console.print(_LEGEND, style="dim", highlight=False)
     for result in results:
         if result.failure:
             console.print(Text(f"{result.title} {result.shape}", style="bold red"))
             console.print(Text(result.failure))
-    console.print(_verdict(results))
-    return bool(results) and all(result.passed for result in results)
+    verdicts = [result.passed for result in results]
+    if third_party is not None:
+        console.print(_third_party(*third_party))
+        verdicts.append(third_party[0])
+    console.print(_verdict(verdicts))
+    return bool(verdicts) and all(verdicts)
 
 
 @contextmanager
@@ -181,11 +187,18 @@ def _ratio(ratio: float, bar: bool) -> Text:
     return text
 
 
-def _verdict(results: list[Result]) -> Text:
-    failed = sum(not result.passed for result in results)
-    if failed or not results:
-        return Text(f"{failed} of {len(results)} kernels failed their check.", style="bold red")
+def _third_party(passed: bool, said: str) -> Text:
+    """What a program that says `import triton` printed, unchanged, in a process of its own."""
+    mark = ("✓ ", "bold green") if passed else ("✗ ", "bold red")
+    text = Text("Third-party kernels as they are: python -m tilewright.as_triton examples/third_party/program.py\n")
+    return text.append_text(Text("\n").join(Text.assemble(mark, line) for line in said.splitlines()))
+
+
+def _verdict(verdicts: list[bool]) -> Text:
+    failed = verdicts.count(False)
+    if failed or not verdicts:
+        return Text(f"{failed} of {len(verdicts)} kernels failed their check.", style="bold red")
     return Text.assemble(
-        (f"All {len(results)} checks passed. ", "bold green"),
+        (f"All {len(verdicts)} checks passed. ", "bold green"),
         "The kernels are the files in examples/: read one, change it, run it.",
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
-import threading
 
 from tilewright.backends.cpu import tuning
 
@@ -60,30 +59,24 @@ def arena_stride(scratch_bytes: int) -> int:
 class ArenaPool:
     """Scratch blocks that are not in use.
 
-    `list.pop` and `list.append` are atomic, so the fast path needs no lock.
+    `list.pop` and `list.append` are atomic, so it needs no lock.
     """
 
     def __init__(self) -> None:
         self._free: list[Memory] = []
-        self._lock = threading.Lock()
 
     def take(self, size: int) -> Memory:
         """A block of at least `size` bytes that no other launch holds."""
+        smaller: list[Memory] = []
         try:
-            arena = self._free.pop()
+            while (arena := self._free.pop()).size < size:
+                smaller.append(arena)
         except IndexError:
-            return Memory(size)
-        if arena.size >= size:
-            return arena
-        with self._lock:
-            for index, other in enumerate(self._free):
-                if other.size >= size:
-                    try:
-                        self._free[index] = arena
-                    except IndexError:  # the list shrank meanwhile
-                        break
-                    return other
-        return Memory(size)  # the smaller block is dropped
+            arena = Memory(size)
+            del smaller[:1]  # the new block takes its place
+        for block in smaller:
+            self.give(block)
+        return arena
 
     def give(self, arena: Memory) -> None:
         """Return a block taken before."""
@@ -114,19 +107,23 @@ class Borrowed(int):
 class Spare:
     """The block that machine code takes by itself while it holds the lock of the interpreter.
 
+    A launch may take it at any moment, so a block that was here once is kept: each is at least twice as large as the
+    one before, all of them together at most twice as large as the last.
+
     Attributes:
         words: address, bytes, whether a launch has it.
     """
 
     def __init__(self) -> None:
         self.words = (ctypes.c_int64 * 3)()
-        self._block: Memory | None = None
+        self._blocks: list[Memory] = []
 
     def borrow(self, size: int) -> Borrowed:
         """Another block, for a launch that cannot have this one; the next that wants so much can."""
-        if size > self.words[1] and not self.words[2]:
-            self._block = Memory(size)
-            self.words[0], self.words[1] = self._block.address, size
+        if size > self.words[1]:
+            block = Memory(max(size, 2 * self.words[1]))
+            self._blocks.append(block)
+            self.words[:2] = [block.address, block.size]  # at once, as the lock of the interpreter is held
         arena = arenas.take(size)
         borrowed = Borrowed(arena.address)
         borrowed.arena = arena

@@ -18,6 +18,7 @@ from xdsl.ir import SSAValue
 
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
@@ -74,6 +75,7 @@ class _GroupNest:
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
         self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
+        self.ahead: list[RowAhead] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 
     def emit(self) -> None:
@@ -97,6 +99,7 @@ class _GroupNest:
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
         """The innermost loop, without masks as far as they hold, then with them."""
         starts = [r.start() for r in self.reductions]
+        self.ahead = [RowAhead(self.ev, row, self.index) for row in self.step.ahead]
         if dim < 0:
             return self._single(starts)
         self.ev.hoist(self.roots)
@@ -106,7 +109,7 @@ class _GroupNest:
         limit = self.f.intrinsic("smax", limit, const(I64, first)) if first else limit
         self.ev.holds = self.masks.holds
         flat = self._unmasked(dim, limit, chunk, flat)
-        self.ev.holds = frozenset()
+        self.ev.holds, self.ahead = frozenset(), []
         if self.masks.holds:
             flat = self._loop(dim, limit, extent, chunk, flat)
         return _regroup(flat, starts)
@@ -164,6 +167,8 @@ class _GroupNest:
             values[number] = [ev.eval(root, index) for root in roots]
             if sink.source is not None:
                 values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
+        for row in self.ahead:
+            row.ask()
         accumulated: list[list[V]] = []
         for number, sink in enumerate(self.step.sinks):
             if sink.kind == "store":

@@ -44,6 +44,12 @@ class Coalescing:
     steps: list[Poly]
 
 
+def most_trips(plan: DotPlan) -> int:
+    """How many trips of a product are worth joining."""
+    panel = tuning.JOINED_PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes)
+    return (tuning.THIN_K if plan.thin else panel) // plan.k
+
+
 def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> Answer[Coalescing]:
     """How the trips of the loop around `dot` are joined, where that is possible and pays.
 
@@ -55,8 +61,7 @@ def plan_coalescing(dot: Operation, a: Operand, b: Operand, plan: DotPlan) -> An
         return No("it is not in the body of a for loop", loop if isinstance(loop, WhileOp | IfOp) else None)
     if plan.k != plan.padded_k(plan.k):
         return No(f"a K block of {plan.k} is no multiple of the {plan.k_block} that an instruction takes")
-    panel = tuning.JOINED_PANEL_BYTES // (plan.panel_columns * ELEM[plan.operand].bytes)
-    factor = (tuning.THIN_K if plan.thin else panel) // plan.k
+    factor = most_trips(plan)
     if factor < 2 and len(in_memory) == 2:
         return No(f"a K block of {plan.k} is large enough by itself")
     if plan.thin and len(in_memory) < 2:

@@ -39,13 +39,15 @@ from tilewright.backends.cpu.plan.dot_step import (
     accumulates,
     accumulating_dot,
     accumulator,
+    b_in_place,
     dot_plan,
+    rows_exist,
 )
 from tilewright.backends.cpu.plan.lanes import loaded_along
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
-from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT
+from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT, UNPACKED
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
@@ -342,8 +344,12 @@ class Collector:
             self.context.keep("a", op, detail, sizes["a"])
         if not plan.thin:
             self.context.keep("b", op, detail, sizes["b"])
+            if plan.b_in_place and "b" not in detail.kept:
+                found = b_in_place(plan, detail.b, masks=self.context.isa.has_zmm)
+                note(UNPACKED, op, found)
+                detail.in_place = isinstance(found, Yes)
         for name, size in sizes.items():
-            if name not in detail.kept:
+            if name not in detail.kept and not (name == "b" and detail.in_place and rows_exist(detail.b)):
                 detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
 
     def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[Coalescing]]:

@@ -171,6 +171,11 @@ class DotPlan:
         return self.a_dtype == self.operand and self.planes == 1 and self.m == self.a_rows
 
     @property
+    def b_in_place(self) -> bool:
+        """Whether B may be row-major memory with unit N stride instead of packed."""
+        return self.family in ("fma", "imul") and self.b_dtype == self.operand and self.unit == self.planes == 1
+
+    @property
     def thin(self) -> bool:
         """Whether there are so few rows that B is better read where it lies than packed."""
         return self.m <= tuning.THIN_ROWS and self.family == "fma" and self.acc == "f32"

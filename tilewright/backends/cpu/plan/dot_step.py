@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation
 
 from tilewright.analysis.affine import Poly
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.coalesce import Coalescing
 from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import Buffer, Step, dense_buffer, memory_bytes
 from tilewright.backends.llvm.features import CpuFeatures
@@ -31,6 +32,7 @@ class DotDetail:
         packed: scratch for the packed operands, "a" and "b".
         kept: of packed operands that are kept between programs, "a" and "b".
         joined: how trips of the loop around it are joined, if they are.
+        in_place: whether B is read where it lies, where it exists.
     """
 
     a: Operand
@@ -40,6 +42,7 @@ class DotDetail:
     packed: dict[str, Buffer] = field(default_factory=dict)
     kept: dict[str, PackCache] = field(default_factory=dict)
     joined: Coalescing | None = None
+    in_place: bool = False
 
     def __str__(self) -> str:
         a, b = (_named(operand) for operand in (self.a, self.b))
@@ -61,6 +64,35 @@ def a_in_place(plan: DotPlan, a: Operand) -> bool:
     if isinstance(a, MemoryOperand):
         return a.strides[1] == Poly.of(memory_bytes(a.elem))
     return a.fill is None and a.strides[-1] == memory_bytes(a.buffer.elem)
+
+
+def b_in_place(plan: DotPlan, b: Operand, *, masks: bool) -> Answer[None]:
+    """Whether B is read where it lies, wherever its rows exist: packing it would cost more than it gives.
+
+    Args:
+        plan: of the product.
+        b: its right operand.
+        masks: whether the target loads some lanes of a vector as quickly as all of them.
+    """
+    if not plan.b_in_place:
+        return No("operand b is converted where it is packed")
+    size = memory_bytes(b.elem if isinstance(b, MemoryOperand) else b.buffer.elem)
+    unit = b.strides[1] == Poly.of(size) if isinstance(b, MemoryOperand) else b.strides[-1] == size
+    if not unit:
+        return No("columns of operand b do not lie side by side")
+    if isinstance(b, ScratchOperand) and b.fill is not None:
+        return No("operand b is computed where it is packed")
+    passes = -(-plan.m // plan.mr)  # all of B is read for each block of rows
+    if passes > tuning.PASSES_IN_PLACE:
+        return No(f"operand b is read {passes} times, from packed panels faster")
+    if isinstance(b, MemoryOperand) and not masks and (b.bounds[1] or plan.tail_columns):
+        return No("columns of operand b that do not exist would be tested for one by one")
+    return Yes(None, "operand b is read where it lies")
+
+
+def rows_exist(b: Operand) -> bool:
+    """Whether all rows of B are known to exist; else it has to be packed where some are masked."""
+    return isinstance(b, ScratchOperand) or not (b.bounds[0] or b.conditions)
 
 
 def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:

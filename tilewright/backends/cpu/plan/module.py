@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.apart import sum_apart
 from tilewright.backends.cpu.plan.carried_offsets import make_offsets_scalar
 from tilewright.backends.cpu.plan.either_way import leave_branches
 from tilewright.backends.cpu.plan.handed_on import load_where_used
@@ -56,6 +57,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         make_offsets_scalar(function, decisions)
         leave_branches(function, decisions)
         load_where_used(function, decisions)
+        sum_apart(function, isa, decisions)
         roll_products(function, decisions)
         turn_products(function, decisions)
         divide_rows_once(function, decisions)

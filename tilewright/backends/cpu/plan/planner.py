@@ -18,6 +18,7 @@ from tilewright.analysis.captured import Captured
 from tilewright.analysis.index import identity
 from tilewright.analysis.origins import origins_of
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.ahead import ask_ahead
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents
@@ -61,6 +62,8 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
                 raise InternalError("planning does not settle") from again
             must_place.update(again.reasons)
             continue
+        if function.is_kernel and len(blocks) == 1:
+            ask_ahead(blocks[0], facts, context.decisions)
         decisions.extend(context.decisions)
         plan = FunctionPlan(
             function,

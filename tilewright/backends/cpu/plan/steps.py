@@ -111,6 +111,7 @@ class Step:
         after: steps that must come first for reasons other than values and memory.
         bodies: plans of nested regions.
         detail: what the lowering of the kind needs.
+        ahead: rows of the next program that a group asks for (`ahead.Ahead`).
     """
 
     kind: str
@@ -123,6 +124,7 @@ class Step:
     after: list[Step] = field(default_factory=list)
     bodies: list[BlockPlan] = field(default_factory=list)
     detail: Any = None
+    ahead: list[Any] = field(default_factory=list)
 
     @property
     def shape(self) -> tuple[int, ...]:

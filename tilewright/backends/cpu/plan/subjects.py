@@ -9,6 +9,7 @@ WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds b
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 HANDED_ON = Subject("loads ahead", "a tile that a loop loads for its next trip is loaded where it is used")
 EITHER_WAY = Subject("branch left out", "tiles that both sides of a branch make alike are made without the branch")
+APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 ROLLED = Subject("one loop of products", "products one after the other, and loops of products in a loop, are one loop")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
@@ -16,16 +17,18 @@ IN_PLACE = Subject("operand in memory", "a product reads its operand from the te
 ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that the loop carries")
 JOINED = Subject("joined trips", "several trips of a loop run as one product")
 KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
+UNPACKED = Subject("right operand in place", "a product reads its right operand where it lies, not from packed panels")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
+AHEAD = Subject("rows ahead", "the last pass over a row asks memory for the row of the next program")
 COMBINED = Subject(
     "combined sums", "elements of an atomic sum that have one address are added before memory is touched"
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT,
-    FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, COMBINED,
+    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED,
+    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip

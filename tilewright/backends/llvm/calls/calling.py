@@ -430,21 +430,33 @@ done:
 """
 
 _SUBSCRIPT = """
-; (kernel, grid, *args, **kwargs) with a tracer at the door, which is called for what somebody observes
-define ptr @tw_over(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+; The table of the calls that a kernel's launch function knows; null where there is none, or hooks listen to launches.
+define internal ptr @unhooked(ptr %kernel) {{
 entry:
-  %shared = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %kernel = load ptr, ptr %args
   %at = getelementptr i8, ptr %kernel, i64 {ready_offset}
   %ready = load ptr, ptr %at
   %unset = icmp eq ptr %ready, null
-  br i1 %unset, label %python, label %whole
+  br i1 %unset, label %none, label %whole
 whole:
   %state.o = call ptr @PyCFunction_GetSelf(ptr %ready)
   %state = call ptr @PyLong_AsVoidPtr(ptr %state.o)
   %hooks = call ptr @pointer(ptr %state, i64 {hooks})
   %hooked = icmp ne ptr %hooks, null
-  br i1 %hooked, label %python, label %look
+  br i1 %hooked, label %none, label %found
+found:
+  ret ptr %state
+none:
+  ret ptr null
+}}
+
+; (kernel, grid, *args, **kwargs) with a tracer at the door, which is called for what somebody observes
+define ptr @tw_over(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+entry:
+  %shared = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %kernel = load ptr, ptr %args
+  %state = call ptr @unhooked(ptr %kernel)
+  %early = icmp eq ptr %state, null
+  br i1 %early, label %python, label %look
 look:
   %alone = call i1 @unobserved(ptr %shared, ptr %kernel)
   br i1 %alone, label %launch, label %python
@@ -480,7 +492,7 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator")
+EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator", "tw_launched")
 
 
 CALLS = "calls"

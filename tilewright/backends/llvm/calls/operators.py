@@ -2,6 +2,8 @@
 
 tw_operator(self, args, nargs, kwnames)  METH_FASTCALL | METH_KEYWORDS: the function with gradients off, where no mode,
     transform or autocast is on, arguments are of known classes and none has a gradient to record; else what Python does
+tw_launched(self, args, nargs, kwnames)  the operator of one kernel, (*arguments, *grid): the launch, where no mode,
+    transform or profiler is on and the kernel knows the call; else what Python does
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from tilewright.backends.llvm.calls import tables as t
 
 _WHO = f"""
-; Whether somebody sees more of a call in this thread: a dispatch mode or function mode, a transform, or autocast.
+; Whether somebody sees the calls of this thread: a dispatch mode or function mode, or a transform.
 define internal i1 @is_seen(ptr %state) alwaysinline {{
   %modes.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_MODES})
   %modes = call i64 %modes.f()
@@ -21,13 +23,17 @@ define internal i1 @is_seen(ptr %state) alwaysinline {{
   %key = call i64 @word(ptr %state, i64 {t.OPERATOR_TRANSFORM})
   %key.16 = trunc i64 %key to i16
   %is.transform = call zeroext i1 %included.f(i16 zeroext %key.16)
+  %any = or i1 %is.mode, %is.transform
+  ret i1 %any
+}}
+
+; Whether autocast would change the arguments of a call.
+define internal i1 @is_cast(ptr %state) alwaysinline {{
   %excluded.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_EXCLUDED})
   %keys = call i64 @word(ptr %state, i64 {t.OPERATOR_AUTOCAST})
   %none.cast = call zeroext i1 %excluded.f(i64 %keys)
   %is.cast = xor i1 %none.cast, true
-  %by.tensors = or i1 %is.mode, %is.transform
-  %any = or i1 %by.tensors, %is.cast
-  ret i1 %any
+  ret i1 %is.cast
 }}
 """
 
@@ -92,7 +98,10 @@ entry:
   br i1 %may, label %who, label %miss
 who:
   %seen = call i1 @is_seen(ptr %state)
-  br i1 %seen, label %miss, label %names
+  br i1 %seen, label %miss, label %cast
+cast:
+  %is.cast = call i1 @is_cast(ptr %state)
+  br i1 %is.cast, label %miss, label %names
 names:
   %records.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_RECORDS})
   %records = call zeroext i1 %records.f()
@@ -131,4 +140,101 @@ done:
 }}
 """
 
-OPERATORS = "".join((_WHO, _ARGUMENTS, _CALL))
+_LAUNCHED = f"""
+; The arguments of the launch behind its grid, which is the first: of the operator, or constants.
+define internal void @placed(ptr %state, ptr %args, ptr %argv) {{
+entry:
+  %count = call i64 @word(ptr %state, i64 {t.LAUNCHED_COUNT})
+  %places = call ptr @pointer(ptr %state, i64 {t.LAUNCHED_PLACES})
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %store ]
+  %done = icmp eq i64 %i, %count
+  br i1 %done, label %all, label %one
+one:
+  %i.1 = add i64 %i, 1
+  %row = shl i64 %i, 1
+  %row.1 = or i64 %row, 1
+  %place = call i64 @word(ptr %places, i64 %row)
+  %constant = call ptr @pointer(ptr %places, i64 %row.1)
+  %is.constant = icmp slt i64 %place, 0
+  br i1 %is.constant, label %store, label %given
+given:
+  %argument = call ptr @pointer(ptr %args, i64 %place)
+  br label %store
+store:
+  %value = phi ptr [ %constant, %one ], [ %argument, %given ]
+  %to = getelementptr ptr, ptr %argv, i64 %i.1
+  store ptr %value, ptr %to
+  br label %next
+all:
+  ret void
+}}
+
+define ptr @tw_launched(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
+entry:
+  %argv = alloca [{t.MOST_COLUMNS + 1} x ptr]
+  %state = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %shared = call ptr @pointer(ptr %state, i64 {t.OPERATOR_SHARED})
+  %leaves = call i64 @word(ptr %state, i64 {t.LAUNCHED_LEAVES})
+  %rank = call i64 @word(ptr %state, i64 {t.LAUNCHED_RANK})
+  %both = add i64 %leaves, %rank
+  %complete = icmp eq i64 %nargs, %both
+  %no.names = icmp eq ptr %kwnames, null
+  %usual = and i1 %complete, %no.names
+  br i1 %usual, label %who, label %python
+who:
+  %seen = call i1 @is_seen(ptr %state)
+  br i1 %seen, label %python, label %profile
+profile:
+  %profiled.f = call ptr @pointer(ptr %state, i64 {t.LAUNCHED_PROFILED})
+  %profiled = call zeroext i1 %profiled.f()
+  %modes.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_MODES})
+  %uncounted = icmp eq ptr %modes.f, null ; nobody said where tensors have their versions
+  %other = or i1 %profiled, %uncounted
+  br i1 %other, label %python, label %kernel
+kernel:
+  %kernel.o = call ptr @pointer(ptr %state, i64 {t.OPERATOR_FUNCTION})
+  %table = call ptr @unhooked(ptr %kernel.o)
+  %early = icmp eq ptr %table, null
+  br i1 %early, label %python, label %grid
+grid:
+  %grid.o = call ptr @PyTuple_New(i64 %rank)
+  %failed = icmp eq ptr %grid.o, null
+  br i1 %failed, label %fail, label %axis
+axis:
+  %a = phi i64 [ 0, %grid ], [ %a.1, %axis ]
+  %from = add i64 %leaves, %a
+  %extent = call ptr @pointer(ptr %args, i64 %from)
+  call void @Py_IncRef(ptr %extent)
+  %set = call i32 @PyTuple_SetItem(ptr %grid.o, i64 %a, ptr %extent)
+  %a.1 = add i64 %a, 1
+  %more = icmp ult i64 %a.1, %rank
+  br i1 %more, label %axis, label %launch
+launch:
+  store ptr %grid.o, ptr %argv
+  call void @placed(ptr %state, ptr %args, ptr %argv)
+  %names = call ptr @pointer(ptr %state, i64 {t.LAUNCHED_NAMES})
+  %positional = call i64 @word(ptr %state, i64 {t.LAUNCHED_POSITIONAL})
+  %made = call ptr @known(ptr %table, ptr %shared, ptr %argv, i64 %positional, ptr %names, ptr null, i64 -1, i1 true)
+  call void @Py_DecRef(ptr %grid.o)
+  %unknown = icmp eq ptr %made, inttoptr (i64 1 to ptr)
+  br i1 %unknown, label %python, label %judge
+judge:
+  %angry = icmp eq ptr %made, null
+  br i1 %angry, label %fail, label %done
+done:
+  call void @Py_DecRef(ptr %made)
+  %none = call ptr @pointer(ptr %state, i64 {t.LAUNCHED_NONE})
+  call void @Py_IncRef(ptr %none)
+  ret ptr %none
+python:
+  %observed.f = call ptr @pointer(ptr %state, i64 {t.OPERATOR_OBSERVED})
+  %slowly = call ptr @PyObject_Vectorcall(ptr %observed.f, ptr %args, i64 %nargs, ptr %kwnames)
+  ret ptr %slowly
+fail:
+  ret ptr null
+}}
+"""
+
+OPERATORS = "".join((_WHO, _ARGUMENTS, _CALL, _LAUNCHED))

@@ -83,6 +83,13 @@ of the arguments that are floats. Functions of torch: whether to
 record gradients, how many dispatch modes and function modes are on, whether the key of a TRANSFORM is INCLUDED and
 those of AUTOCAST are EXCLUDED. Classes of its arguments, of KINDS, those of tensors first."""
 
+LAUNCHED_LEAVES, LAUNCHED_RANK, LAUNCHED_COUNT, LAUNCHED_POSITIONAL, LAUNCHED_NAMES = range(12, 17)
+LAUNCHED_PLACES, LAUNCHED_PROFILED, LAUNCHED_NONE, LAUNCHED_WORDS = range(17, 21)
+"""Of the operator of one kernel, which is its FUNCTION, behind the words above up to AUTOCAST: how many arguments and
+axes of a grid it takes; how many arguments the launch has behind its grid, how many are positional with that, the names
+of the others. PLACES: for each argument its number among those of the operator and 0, or -1 and a constant. PROFILED is
+torch's function that tells whether a profiler is on; NONE is None."""
+
 
 class Column(Record):
     """A row of the table of columns; see the words above.

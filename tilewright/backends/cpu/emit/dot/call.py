@@ -97,5 +97,32 @@ def dot(
         name = emit_amx_dot(f.module, plan)
         args += [_i64(a_plane_bytes), _i64(b_plane_bytes)]
     else:
-        name = emit_dot(f.module, plan)
+        name = emit_dot(f.module, plan, "packed")
     f.call(name, VOID, args)
+
+
+def dot_in_place(
+    f: Function,
+    plan: DotPlan,
+    acc: V,
+    acc_stride: Size,
+    a: V,
+    a_stride: Size,
+    b: V,
+    b_stride: Size,
+    columns: Size,
+    words: Size,
+    fresh: V | bool,
+    *,
+    cut: bool,
+) -> None:
+    """`acc = a * b` (`fresh`) or `acc += a * b`, with B row-major where it lies (`plan.b_in_place`).
+
+    Args:
+        f, plan, acc, acc_stride, a, a_stride, words, fresh: as of `dot`.
+        b, b_stride: element (0, 0), and bytes between rows; `words` of them exist.
+        columns: of B that exist; the others count as zero.
+        cut: whether there may be fewer than `plan.n`.
+    """
+    args = [acc, _i64(acc_stride), a, _i64(a_stride), b, _i64(b_stride), _i64(columns), _i64(words), _i1(fresh)]
+    f.call(emit_dot(f.module, plan, "cut" if cut else "whole"), VOID, args)

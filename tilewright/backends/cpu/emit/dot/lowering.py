@@ -2,23 +2,24 @@
 
 valid extents of A and B from their masks; what is computed trip by trip fills its buffer first
 A: in place, if every element exists and K has unit stride, else packed
-B: packed
+B: in place, if it is read few times and N has unit stride, else packed
 acc (+)= A * B
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, kept, pack
+from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
 from tilewright.backends.cpu.emit.dot.trips import each_trip
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
-from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan
+from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan, rows_exist
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
@@ -158,7 +159,7 @@ def _words(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, 
 
 
 class _Packed:
-    """A product of operands of which B, at least, is packed.
+    """A product of operands that are packed, or have their elements where packed ones would.
 
     Args:
         low: where to emit.
@@ -179,6 +180,18 @@ class _Packed:
 
     def emit(self, acc: V, acc_stride: int) -> None:
         """Pack what has to be packed, and multiply."""
+        f, b = self.low.f, self.sources["b"]
+        if not self.detail.in_place:
+            self._with_panels(acc, acc_stride)
+        elif rows_exist(self.detail.b):
+            self._without_panels(acc, acc_stride)
+        else:
+            args = acc, acc_stride
+            there = f.icmp("sge", b.valid[0], self.words)
+            f.if_else(there, lambda: self._without_panels(*args), lambda: self._with_panels(*args))
+
+    def _with_panels(self, acc: V, acc_stride: int) -> None:
+        """Pack B and multiply."""
         f, plan = self.low.f, self.plan
         panel, plane_b = plan.b_panel_bytes(self.capacity), plan.b_plane_bytes(self.capacity)
         packed_b = self._place("b", panel, plane_b)
@@ -188,6 +201,29 @@ class _Packed:
                 f, plan, acc, acc_stride, address, stride, packed_b, panel, self.words, self.detail.fresh,
                 a_plane_bytes=planes, b_plane_bytes=plane_b,
             )  # fmt: skip
+
+        self._with_a(multiply)
+
+    def _without_panels(self, acc: V, acc_stride: int) -> None:
+        """Multiply with B where it lies; all rows of it exist."""
+        f, plan, b = self.low.f, self.plan, self.sources["b"]
+        cut = isinstance(self.detail.b, MemoryOperand) and bool(self.detail.b.bounds[1])
+
+        def multiply(address: V, stride: V | int, planes: int) -> None:
+            dot_in_place(
+                f, plan, acc, acc_stride, address, stride, b.address, b.strides[0], b.valid[1], self.words,
+                self.detail.fresh, cut=cut,
+            )  # fmt: skip
+
+        self._with_a(multiply)
+
+    def _with_a(self, multiply: Callable[[V, V | int, int], None]) -> None:
+        """Multiply with A where it lies, if it may be read there and exists, else with what is packed of it.
+
+        Args:
+            multiply: emits the product for the address of A, its row stride, and the distance of its planes.
+        """
+        f, plan = self.low.f, self.plan
 
         def packed() -> None:
             row, plane = plan.a_row_bytes(self.capacity), plan.a_plane_bytes(self.capacity)

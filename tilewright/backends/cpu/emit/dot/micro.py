@@ -4,7 +4,7 @@ One internal noinline function per shape keeps the accumulators in registers ove
 
     acc[i][j] = 0                       i < mr, j < nv
     for w in K words:
-        b[j] = load B panel row w       nv vectors
+        b[j] = load B panel row w       nv vectors; of a panel that is packed, or of the row where B lies
         for i: acc[i][j] += splat(A[i, w]) * b[j]
     C (+)= acc                          the last vector masked when the tile has ragged columns
 
@@ -14,6 +14,7 @@ One internal noinline function per shape keeps the accumulators in registers ove
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.llvm.module import Function, Module
@@ -35,30 +36,33 @@ from tilewright.backends.llvm.types import (
     zero,
 )
 
-_PARAMS = (PTR, I64, PTR, I64, PTR, I64, I1, PTR)
+# Where B is: in packed panels; where it lies, all columns of it; where it lies, some columns of which do not exist.
+# The kernels are the same but for the distance of rows and, in the last, lanes that are left out.
+Place = Literal["packed", "whole", "cut"]
+_PARAMS = (PTR, I64, PTR, I64, PTR, I64, I1, PTR, I64, I64)
 _ATTRS = "nounwind noinline"
 
 
-def emit_dot(module: Module, plan: DotPlan) -> str:
+def emit_dot(module: Module, plan: DotPlan, place: Place) -> str:
     """Define (once) the product of a whole tile for the vector families; gives its name.
 
-    See `tilewright.backends.cpu.emit.dot.dot` for the parameters of the emitted function.
+    See `call.dot` and `call.dot_in_place` for the parameters of the emitted function.
     """
-    name = f"dot.{plan.name}"
+    name = f"dot.{plan.name}{'' if place == 'packed' else f'.{place}'}"
     if module.has(name):
         return name
     f = module.function(name, VOID, (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1), attrs=_ATTRS)
     row_blocks, rest = divmod(plan.m, plan.mr)
     if row_blocks:
         with f.loop(0, row_blocks, unroll=False) as loop:
-            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr)
+            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, place)
     if rest:
-        _row_block(f, plan, const(I64, row_blocks * plan.mr), rest)
+        _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, place)
     f.ret()
     return name
 
 
-def _row_block(f: Function, plan: DotPlan, row: V, mr: int) -> None:
+def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> None:
     """All panels of the `mr` rows from `row`."""
     acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh = f.args
     c_row = f.gep(acc, f.mul(row, acc_stride))
@@ -67,11 +71,15 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int) -> None:
     column_bytes = plan.panel_columns * ELEM[plan.acc].bytes
 
     def call(panel: V, nv: int, masked: bool) -> None:
-        step = const(I64, nv * plan.lanes * plan.word_bytes)
-        b_panel = f.gep(f.gep(b, f.mul(panel, b_stride)), f.mul(first, step))
+        step, columns = const(I64, nv * plan.lanes * plan.word_bytes), const(I64, plan.n)
+        if place == "packed":
+            b_panel = f.gep(f.gep(b, f.mul(panel, b_stride)), f.mul(first, step))
+        else:  # `first` is the number of columns that exist
+            b_panel, step = f.gep(b, f.mul(panel, plan.panel_columns * plan.word_bytes)), b_stride
+            columns = f.sub(first, f.mul(panel, plan.panel_columns))
         c = f.gep(c_row, f.mul(panel, column_bytes))
-        kernel = _micro_kernel(f.module, plan, mr, nv, masked)
-        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias))
+        kernel = _micro_kernel(f.module, plan, mr, nv, masked, place)
+        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns))
 
     if plan.panels:
         with f.loop(0, plan.panels, unroll=False) as loop:
@@ -80,24 +88,30 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int) -> None:
         call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0)
 
 
-def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool) -> str:
+def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place) -> str:
     """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name."""
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
-    name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}"
+    name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}{'' if place == 'packed' else f'.{place}'}"
     if module.has(name):
         return name
     f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)
-    c, c_stride, a, a_stride, b, words, fresh, bias = f.args
+    c, c_stride, a, a_stride, b, words, fresh, bias, step, columns = f.args
     acc_t = ELEM[plan.acc].vec(plan.lanes)
     word_t = _word_type(plan)
-    step = const(I64, nv * acc_t.bytes)
+    if place == "packed":
+        step = const(I64, nv * acc_t.bytes)
+    exist = _existing(f, plan, nv, tail, columns, place)
     multiply = _MULTIPLY[plan.family]
     rows = [f.gep(a, f.mul(a_stride, i)) for i in range(mr)]
     with f.loop(0, words, init=[zero(acc_t)] * (mr * nv), unroll=False) as loop:
         acc = list(loop.values)
         row = f.gep(b, f.mul(loop.index, step))
-        vectors = [f.load(word_t.vec(plan.lanes), f.gep(row, j * acc_t.bytes)) for j in range(nv)]
+        places = [f.gep(row, j * acc_t.bytes) for j in range(nv)]
+        vectors = [
+            f.load(word_t.vec(plan.lanes), at) if mask is None else f.masked_load(word_t.vec(plan.lanes), at, mask)
+            for at, mask in zip(places, exist, strict=True)
+        ]
         for i in range(mr):
             word = f.splat(f.load(word_t, f.gep(rows[i], loop.index, word_t), plan.word_bytes // plan.unit), plan.lanes)
             for j in range(nv):
@@ -115,6 +129,20 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool)
     )
     f.ret()
     return name
+
+
+def _existing(f: Function, plan: DotPlan, nv: int, tail: int, columns: V, place: Place) -> list[V | None]:
+    """For each vector of a word of B its lanes that exist in memory; None where all do, as they do in packed panels."""
+    if place == "cut":
+        return [first_lanes(f, plan.lanes, f.sub(columns, j * plan.lanes)) for j in range(nv)]
+    last = const_vector(I1.vec(plan.lanes), [int(lane < tail) for lane in range(plan.lanes)])
+    return [last if tail and place == "whole" and j == nv - 1 else None for j in range(nv)]
+
+
+def first_lanes(f: Function, lanes: int, count: V) -> V:
+    """`i1` per lane: lane < count."""
+    bounded = f.intrinsic("smin", f.intrinsic("smax", count, const(I64, 0)), const(I64, lanes))
+    return f.icmp("slt", iota(I32.vec(lanes)), f.splat(f.cast("trunc", bounded, I32), lanes))
 
 
 def _store(f: Function, plan: DotPlan, results: list[V], nv: int, tail: int, c: V, c_stride: V, *, add: bool) -> None:

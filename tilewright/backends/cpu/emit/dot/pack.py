@@ -17,12 +17,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tilewright.backends.cpu.emit.dot.micro import b_is_offset
+from tilewright.backends.cpu.emit.dot.micro import b_is_offset, first_lanes
 from tilewright.backends.cpu.emit.dot.transpose import emit_transpose
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.llvm.casts import from_working_float, to_working_float
 from tilewright.backends.llvm.module import Function, Module
-from tilewright.backends.llvm.types import BF16, I8, I16, I32, I64, PTR, VOID, V, const, iota, zero
+from tilewright.backends.llvm.types import BF16, I8, I16, I32, I64, PTR, VOID, V, const, zero
 
 Order = Literal["k", "mn", "any"]
 _PARAMS = (PTR, I64, PTR, I64, I64, I64, I64, I64, I64, I64)
@@ -183,9 +183,7 @@ class _Packer:
         return self._mask(self.f.sub(end, start), self.plan.lanes)
 
     def _mask(self, count: V, lanes: int) -> V:
-        f = self.f
-        bounded = f.intrinsic("smin", f.intrinsic("smax", count, const(I64, 0)), const(I64, lanes))
-        return f.icmp("slt", iota(I32.vec(lanes)), f.splat(f.cast("trunc", bounded, I32), lanes))
+        return first_lanes(self.f, lanes, count)
 
     def _along_k(self, mn: V, word: V, edge: bool) -> list[V]:
         """The words of one row (column) from `word` on, per plane; the source runs along K."""
