@@ -154,7 +154,7 @@ def _for_cpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) 
 extern "C" {{
 #endif
 
-int64_t {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, const void *stop);
+void {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, const void *stop);
 {flag}
 {_codes(asserts)}static inline int {symbol}_launch(int64_t gx, int64_t gy, int64_t gz{_takes(parameters)}) {{
     static const int64_t stop[2] = {{0, 0}};

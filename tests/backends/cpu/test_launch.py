@@ -50,7 +50,7 @@ loop:
 out:
   ret void
 }
-define i64 @count(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
+define void @count(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
 entry:
   %counts = load ptr, ptr %args
   %amount.p = getelementptr i64, ptr %args, i64 1
@@ -65,9 +65,9 @@ loop:
   %more = icmp ult i64 %p1, %hi
   br i1 %more, label %loop, label %out
 out:
-  ret i64 %hi
+  ret void
 }
-define i64 @scratch(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
+define void @scratch(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
 entry:
   %errors = load ptr, ptr %args
   %where.p = getelementptr i64, ptr %args, i64 1
@@ -99,9 +99,9 @@ next:
   %more = icmp ult i64 %p1, %hi
   br i1 %more, label %loop, label %out
 out:
-  ret i64 %hi
+  ret void
 }
-define i64 @slots(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
+define void @slots(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
 entry:
   %out = load ptr, ptr %args
   br label %loop
@@ -115,7 +115,7 @@ loop:
   %more = icmp ult i64 %i1, 16
   br i1 %more, label %loop, label %done
 done:
-  ret i64 %hi
+  ret void
 }
 """
 

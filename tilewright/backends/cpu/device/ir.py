@@ -7,8 +7,7 @@ same for every kernel. Offsets of the tables are the constants below. Emitted sh
     tw_launch(block):  total = gx*gy*gz;  reserve threads;  serial call, or team(job, n)
     tw_run(job, tid):  for k in 0..n:  range = (tid + k) mod n          # own first, then steal
                            while stop.state != stopped and (s = atomic range.next += chunk) < range.end:
-                               tw_range(s, min(s + chunk, range.end), args, arena + tid*stride, stop)
-    tw_range(lo, hi, ...): while (lo = kernel(lo, hi, ...)) < hi and poll(stop) == 0
+                               kernel(s, min(s + chunk, range.end), args, arena + tid*stride, stop)
 
 Launches of Python's main thread share one stop word, which `interrupt` sets; all others get one that stays zero.
 
@@ -22,7 +21,6 @@ halves their number.
 from __future__ import annotations
 
 from tilewright.backends.cpu.abi import RUNNING, STOPPED
-from tilewright.backends.cpu.device.ranges import RANGE
 
 # The block is what Python packs for one launch: three words, then the slots of the kernel ABI.
 BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
@@ -123,7 +121,7 @@ reserve:                                  ; launches in flight share the threads
   br i1 %n.one, label %crowded, label %parallel
 
 crowded:
-  call void @tw_range(ptr %kernel, i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
+  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
   atomicrmw sub ptr %busy, i64 1 monotonic
   ret void
 
@@ -209,7 +207,7 @@ note:
   ret void
 
 serial:
-  call void @tw_range(ptr %kernel, i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
+  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
   ret void
 }}
 """
@@ -295,7 +293,7 @@ take:
 work:
   %hi.full = add i64 %lo, %chunk
   %hi = call i64 @llvm.umin.i64(i64 %hi.full, i64 %end)
-  call void @tw_range(ptr %kernel, i64 %lo, i64 %hi, ptr %args, ptr %arena, ptr %stop)
+  call void %kernel(i64 %lo, i64 %hi, ptr %args, ptr %arena, ptr %stop)
   br label %look
 
 next:
@@ -577,5 +575,5 @@ def launcher_ir(triple: str) -> str:
         f"{declaration}{clock}"
         f"define internal i64 @tw_ticks() nounwind alwaysinline {{\n  %now = {ticks}\n  ret i64 %now\n}}\n"
         f"define internal void @tw_pause() nounwind alwaysinline {{\n  {call}\n  ret void\n}}\n"
-        f"{RANGE}{_STOP}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
+        f"{_STOP}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )

@@ -1,13 +1,12 @@
 """Tile IR to LLVM IR for the CPU: plans of all functions, then one LLVM function over a range of programs.
 
-    i64 kernel(lo, hi, args, arena, stop):
+    void kernel(lo, hi, args, arena):
       parameters, grid, everything that does not depend on the program
       x, y, z = place of program lo in the grid
       for p = lo .. hi:
         the steps of the plan
         x += 1, carried into y and z
-        return p + 1 if told to
-      return hi
+        leave if told to
 
 `plan_module` and `emit_module` are the stages; `lower_module` runs both.
 """
@@ -21,7 +20,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_STATE
+from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_POLL, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, control, debug, histogram, scalar, scan
 from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
@@ -47,7 +46,7 @@ class CpuProgram:
 
     Args:
         llvm: text of the module.
-        symbol: of `i64 kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
+        symbol: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
         scratch_bytes: arena of each thread.
         asserts: messages of `tl.device_assert`; the exported i32 `<symbol>.failed` holds 1 + the number of the first
             that failed, or 0.
@@ -131,8 +130,7 @@ def _slot_type(name: str) -> T:
 
 def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
     """The range function; gives the file of its source."""
-    # Without the red zone its frame lies above the stack pointer, from where `device.faults` looks for it.
-    f = state.module.function(symbol, I64, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind noredzone")
+    f = state.module.function(symbol, VOID, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind")
     file = begin(f, plan.function)
     lo, hi, slots, arena, stop = f.args
     parameters = plan.function.body.blocks[0].args
@@ -153,46 +151,38 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
     frame = f.alloca(I64, 2, align=8)
     f.effect(f"store volatile i64 {FRAME_MARK}, ptr {frame.ref}")
     at_program = f.gep(frame, 8)
-    leave, failed = f.label("leave"), f.label("failed")
-    waits = any(isinstance(op, WhileOp) for op in walk(plan.function))
-    low.leave = None if waits else failed  # somebody may wait for what this program has to say
+    leave = f.label("leave")
+    if not any(isinstance(op, WhileOp) for op in walk(plan.function)):  # nobody waits for what this program has to say
+        low.leave = leave
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
         f.effect(f"store volatile i64 {programs.index.ref}, ptr {at_program.ref}")
         low.pids[:] = programs.values
         _emit_body(low, plan)
-        told = _leave_when_told(f, programs.index, stop, leave)
+        _leave_when_told(f, stop, leave)
         programs.next(*_next_program(f, programs.values, low.grid))
-    ends = [told, (hi, f.block)]
     f.br(leave)
-    if low.leave and state.asserts:
-        f.start(failed)
-        ends.append((hi, failed))
-        f.br(leave)
     f.start(leave)
-    end = f.phi(I64, ends)
     dot_lowering.end_range(low, amx)
     atomic.end_range(low)
     if low.ev.streamed:
         fence(f)
-    f.ret(end)
+    f.ret()
     return file
 
 
-def _leave_when_told(f: Function, program: V, stop: V, leave: str) -> tuple[V, str]:
-    """After a program: go on, unless a signal has come; the caller then asks whether the grid ends here (see `abi`).
+def _leave_when_told(f: Function, stop: V, leave: str) -> None:
+    """After a program: go on, unless a signal has come and whom to ask says that the grid ends here (see `abi`).
 
-    A volatile load is neither hoisted nor, unlike an atomic one, a barrier for what LLVM hoists. To ask from here took
-    6 % of the time of a compile, and the call clobbered what lies in registers. Gives the value of `leave`: the next
-    program, and from where.
+    A volatile load is neither hoisted nor, unlike an atomic one, a barrier for what LLVM hoists.
     """
-    go_on = f.label("go_on")
-    following = f.add(program, 1)
+    ask, go_on = f.label("ask"), f.label("go_on")
     state = f.emit(I32, f"load volatile i32, ptr {f.gep(stop, STOP_STATE).ref}, align 4")
     rarely = f.module.metadata('!{!"branch_weights", i32 1, i32 1048575}')
-    here = f.block
-    f.cond_br(f.icmp("ne", state, RUNNING), leave, go_on, f", !prof {rarely}")
+    f.cond_br(f.icmp("ne", state, RUNNING), ask, go_on, f", !prof {rarely}")
+    f.start(ask)
+    poll = f.load(PTR, f.gep(stop, STOP_POLL))
+    f.cond_br(f.icmp("ne", f.emit(I32, f"call i32 {poll.ref}(ptr {stop.ref})"), 0), leave, go_on)
     f.start(go_on)
-    return following, here
 
 
 def _next_program(f: Function, pids: Sequence[V], grid: Sequence[V]) -> list[V]:
