@@ -23,6 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import report
 from tests.decisions import further, generated, others
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
@@ -432,7 +433,9 @@ def main(cuda: bool, only: str, counts: tuple[int, ...], seconds: float, out: Pa
     low = [row for row in rows if row.failure or row.of_best < FLOOR]
     console.print(f"{len(low)} of {len(rows)} forms are below {FLOOR} of the best form or fail")
     if out is not None:
-        out.write_text(json.dumps([vars(row) for row in rows], indent=1).replace("NaN", "null") + "\n")
+        gpu = {"gpu": torch.cuda.get_device_name()} if cuda else {}
+        document = {**report.where(), **gpu, "torch": torch.__version__, "forms": [vars(row) for row in rows]}
+        out.write_text(json.dumps(document, indent=1).replace("NaN", "null") + "\n")
 
 
 if __name__ == "__main__":
