@@ -30,3 +30,9 @@ def is_inside(op: Operation, ancestor: Operation | None) -> bool:
     while parent is not None and parent is not ancestor:
         parent = parent.parent_op()
     return parent is not None
+
+
+def is_made_inside(value: SSAValue, ancestor: Operation) -> bool:
+    """Whether an operation in a region of another, at any depth, defines a value."""
+    owner = owner_of(value)
+    return owner is not None and is_inside(owner, ancestor)

@@ -26,7 +26,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import is_inside, is_tile, owner_of
+from tilewright.ir.values import is_made_inside, is_tile, owner_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import FuncOp, IfOp
 from tilewright.ops.elementwise import CmpIOp
@@ -34,6 +34,7 @@ from tilewright.ops.memory import LoadOp
 from tilewright.passes.counting import conjuncts
 from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.masks import INVERSE
+from tilewright.passes.rewriting import insert_before
 
 _Pair = tuple[SSAValue, SSAValue]
 
@@ -102,7 +103,7 @@ def _results(op: IfOp) -> list[_Pair]:
 def _parts(op: IfOp, pair: _Pair) -> list[_Pair]:
     """What two values are made of, if they are made by operations of one kind in the branch."""
     first, second = (owner_of(value) for value in pair)
-    if first is None or second is None or not (is_inside(first, op) and is_inside(second, op)):
+    if first is None or second is None or not all(is_made_inside(value, op) for value in pair):
         return []
     same = type(first) is type(second) and len(first.operands) == len(second.operands)
     return list(zip(first.operands, second.operands, strict=True)) if same else []
@@ -116,7 +117,7 @@ def _compared(branch: _Branch, pair: _Pair) -> _Alike:
         return _Alike(reason=No("its sides make different values", first or second))
     parts = _parts(branch.op, pair)
     kind = (first.properties == second.properties, first.result_types == second.result_types, not first.regions)
-    inside = is_inside(first, branch.op) and is_inside(second, branch.op)
+    inside = all(is_made_inside(value, branch.op) for value in pair)
     if not inside or not all(kind) or len(parts) != len(first.operands):
         return _as_loads(branch, first, second)
     reason = next((reason for part in parts if (reason := branch.known[part].reason) is not None), None)
@@ -145,15 +146,12 @@ def _as_loads(branch: _Branch, first: Operation, second: Operation) -> _Alike:
                 )
         merged.append(list(dict.fromkeys(bounds[0] + bounds[1])))
     polys = [expanded(own.offset), *map(expanded, own.strides), *(bound for of_dim in merged for bound in of_dim)]
-    if any(_made_in(branch.op, value) for value in (own.base, *(atom for poly in polys for atom in poly.atoms()))):
+    if any(
+        is_made_inside(value, branch.op) for value in (own.base, *(atom for poly in polys for atom in poly.atoms()))
+    ):
         return _Alike(reason=No("its addresses are made of what a side computes", first))
     made = MemoryOperand(own.base, polys[0], own.strides, merged, [], first, own.elem)
     return _Alike(first, made)
-
-
-def _made_in(op: IfOp, value: SSAValue) -> bool:
-    owner = owner_of(value)
-    return owner is not None and is_inside(owner, op)
 
 
 # Of comparisons that hold: which side is taken from which, and what the difference is at least.
@@ -198,8 +196,8 @@ def _rewrite(branch: _Branch) -> None:
             elif alike.operation is not None:
                 mapped = {own: values[part] for own, part in zip(alike.operation.operands, parts(pair), strict=True)}
                 made = alike.operation.clone(mapped)
-                made.location = alike.operation.location
-                op.parent.insert_op_before(made, op)  # type: ignore[union-attr]
+                insert_before(made, op)
+                made.location = alike.operation.location  # its own line, not the branch's
                 values[pair] = made.results[list(alike.operation.results).index(pair[0])]  # type: ignore[arg-type]
             else:
                 values[pair] = pair[0]

@@ -26,7 +26,7 @@ from tilewright.backends.cpu.plan.subjects import ROLLED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import i64, shape_of
-from tilewright.ir.values import is_inside, is_tile, owner_of
+from tilewright.ir.values import is_made_inside, is_tile, owner_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.dot import DotOp
@@ -196,8 +196,7 @@ def _as_one_loop(outer: ForOp, inner: ForOp, dot: DotOp) -> Answer[_Rolled]:
             assert whole is not None
             firsts.append(around.at_first(whole))
             gains.append(gain)
-        base = owner_of(load.base)
-        if base is not None and is_inside(base, outer):
+        if is_made_inside(load.base, outer):
             return No("it begins elsewhere in each trip", load.load)
         if any(within.gain(s) != Poly({}) or around.gain(s) != Poly({}) for s in load.strides):
             return No("a stride changes from trip to trip", load.load)
