@@ -9,7 +9,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST ?= -n 2 --dist worksteal -q
 CASES ?= 200
-OPERATORS ?= --types float32,bfloat16,float16,float64,int64,bool --backward
 CONSTRAINTS := constraints.txt
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS)
 
