@@ -76,9 +76,10 @@ sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more un
 	@for tool in memcheck racecheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m pytest -q -m sanitize tests/gpu || exit; done
 
-bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
+bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELION=folder: and Helion); JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
 	@$(BIN)/python -m benchmarks.forms --cuda
+	@$(BIN)/python -m benchmarks.hl_gpu $(if $(HELION),--helion $(HELION))
 	@$(BIN)/python -m benchmarks.hl_defaults --device cuda
 
 clean: ## remove the environment and every cache in this folder

@@ -92,10 +92,11 @@ def _launches(text: str, name: str, args: tuple[Any, ...]) -> list[Launch]:
         def __getitem__(self, grid: Any) -> Callable[..., None]:
             return lambda *values, **options: launches.append((self.kernel, values, options))
 
-    for key, value in vars(module).items():
-        if isinstance(value, tilewright.JITFunction):
-            setattr(module, key, Recorder(value))
-    getattr(module, name)(*args)
+    names = {
+        key: Recorder(value) if isinstance(value, tilewright.JITFunction) else value
+        for key, value in vars(module).items()
+    }
+    types.FunctionType(getattr(module, name).__code__, names)(*args)  # kernels see each other as they are
     return launches
 
 
