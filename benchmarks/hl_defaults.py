@@ -20,6 +20,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,12 @@ def measured(names: Sequence[str], device: str, count: int, seconds: float, limi
     tasks = [(name, device, number) for number in range(count + 1) for name in names]
     ready: dict[str, list[int]] = {name: [] for name in names}
     start = time.perf_counter()
+    reasons: Counter[str] = Counter()
     for (name, _, number), failed in spread(compile_one, tasks, os.cpu_count() or 1, _COMPILE, limit):
         if failed is None:
             ready[name].append(number)
+        else:
+            reasons[f"{name}: {str(failed)[:150]!r}"] += 1
     print(
         f"compiled {sum(map(len, ready.values()))} of {len(tasks)} in {time.perf_counter() - start:.0f} s", flush=True
     )
