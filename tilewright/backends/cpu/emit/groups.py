@@ -74,8 +74,7 @@ class _GroupNest:
         self.roots = [(root, self.index) for root, _ in step.roots() if is_tile(root)]
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
-        inner = loops[-1][0] if loops else -1
-        self.masks = Masks(ev, step, self.index, inner, chunking.first.get(inner, 0))
+        self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
         self.ahead: list[RowAhead] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 

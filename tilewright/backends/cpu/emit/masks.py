@@ -12,6 +12,7 @@ become branches where there is no AVX-512. A bound from below, `place >= 1`, hol
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 from xdsl.ir import SSAValue
 
@@ -40,14 +41,13 @@ class Masks:
         step: the group.
         index: of its chunks.
         dim: of the innermost loop, -1 if there is none.
-        first: where that loop begins.
 
     Attributes:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
     """
 
-    def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int, first: int = 0) -> None:
-        self.ev, self.dim, self.first = ev, dim, first
+    def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
+        self.ev, self.dim = ev, dim
         holds: list[tuple[SSAValue, Index]] = []
         answers = [(key, self._known_below(*key), asked) for key, asked in _comparisons(ev, step, index).items()]
         bounds = _strictest([answer.plan for _, answer, _ in answers if isinstance(answer, Yes)])
@@ -79,7 +79,7 @@ class Masks:
         for form in self.forms:
             stride, rest = self._split(form)
             if stride <= 0:
-                total = f.select(f.icmp("slt", f.add(rest, stride * self.first), 0), total, const(I64, 0))
+                total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))
                 continue
             # Chunks that start at i hold when rest + stride * i < 0.
             starts = f.sub(0, rest)
@@ -90,19 +90,23 @@ class Masks:
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
     def _split(self, form: Form) -> tuple[int, V]:
-        """Stride along the innermost loop, and the largest value over the lanes of everything else."""
+        """Stride along the innermost loop, and the largest value over the lanes of everything else.
+
+        Both of the form as often as it takes to make the stride a whole number: half of the loop's index grows by one
+        half. What is rounded down there is less than that.
+        """
         ev, f = self.ev, self.ev.f
-        rest, own = ev.poly(form.constant), 0
+        rest, own = ev.poly(form.constant), Fraction()
         for coord, poly in form.coords.items():
             stride = poly.constant
             assert stride is not None
             inner = tuple([field for field in coord if field.src == self.dim])
-            own += sum(stride << (field.pos - field.lo) for field in inner)
+            own += sum(stride * Fraction(1 << field.pos, 1 << field.lo) for field in inner)
             rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
             lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
             if lanes is not None:
                 rest = f.add(rest, max(0, stride * max(lanes)))
-        return own, rest
+        return own.numerator, f.mul(rest, own.denominator)
 
 
 def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue, Index], bool]:
@@ -176,7 +180,7 @@ def _bounds(form: Form, dim: int, bits: int) -> bool:
     ways: set[bool] = set()
     for coord, poly in form.coords.items():
         inner = [field for field in coord if field.src == dim]
-        plain = len(inner) <= 1 and all(f.pos >= f.lo and (f.width >= bits - f.lo) for f in inner)
+        plain = len(inner) <= 1 and all(f.width >= bits - f.lo for f in inner)
         if inner and not (plain and poly.constant):
             return False
         ways |= {poly.constant > 0 for _ in inner if poly.constant}
