@@ -55,6 +55,11 @@ class Kernel:
 
     # --- what rows ask -----------------------------------------------------------------------------
 
+    @property
+    def gpu(self) -> bool:
+        """Whether the text is for a GPU."""
+        return self.decision.gpu
+
     def operand(self, arg: Any, dtype: Any = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
         if isinstance(arg, Sym):

@@ -37,6 +37,11 @@ class Decision:
     vector: int = 1
     padded: dict[Atom, str] = field(default_factory=dict)
 
+    @property
+    def gpu(self) -> bool:
+        """Whether this is a configuration for a GPU: no other has warps."""
+        return "num_warps" in self.config
+
     def choice(self, key: str, owner: Any) -> Any:
         """What a list of the configuration says of a loop, axis, extent or access; None where it says nothing."""
         owners = self.entries.get(key, ())
