@@ -160,10 +160,16 @@ def _run(given: argparse.Namespace) -> None:
             *row["out"][:2],
             flush=True,
         )
-        if given.out:
-            given.out.write_text(json.dumps(_document(given, rows), indent=1) + "\n")
+        if path := given.out or _usual_path(given.device):
+            path.write_text(json.dumps(_document(given, rows), indent=1) + "\n")
     mean = math.exp(statistics.mean(math.log(row["ratio"]) for row in rows))
     print(f"geometric mean {mean:.2f}; {sum(row['ratio'] < TARGET for row in rows)} of {len(rows)} below {TARGET}")
+
+
+def _usual_path(device: str) -> Path | None:
+    """Where the results of a GPU go; a CPU has no name that would do for a file."""
+    name = torch.cuda.get_device_name().lower().replace(" ", "-") if device == "cuda" else ""
+    return Path(__file__).resolve().parent / "results" / f"{name}-hl-defaults.json" if name else None
 
 
 def _document(given: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Extreme(Reduction):
 class Careful(Extreme):
     """A maximum or minimum that is NaN where an element is; `tl.max` and `tl.min` skip NaN.
 
-    A GPU combines two elements so by one instruction; a CPU is faster with a second reduction that looks for NaN.
+    A GPU combines two elements so by one instruction; on a CPU a second reduction that looks for NaN is as fast.
     """
 
     def emit(self, emitter: Emitter, node: Node) -> None:
