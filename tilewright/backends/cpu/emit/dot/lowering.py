@@ -177,6 +177,9 @@ class _Packed:
         self.steps = plan.steps(plan.k)
         self.all_words = low.f.mul(trips, self.steps)
         self.words = _words(low, plan, detail, a, b, self.all_words)
+        rows = a.valid[0] if 0 in detail.unseen else const(I64, plan.m)
+        columns = b.valid[1] if 1 in detail.unseen else const(I64, plan.n)
+        self.part = (rows, columns) if detail.unseen else None
 
     def emit(self, acc: V, acc_stride: int) -> None:
         """Pack what has to be packed, and multiply."""
@@ -199,7 +202,7 @@ class _Packed:
         def multiply(address: V, stride: V | int, planes: int) -> None:
             dot(
                 f, plan, acc, acc_stride, address, stride, packed_b, panel, self.words, self.detail.fresh,
-                a_plane_bytes=planes, b_plane_bytes=plane_b,
+                a_plane_bytes=planes, b_plane_bytes=plane_b, part=self.part,
             )  # fmt: skip
 
         self._with_a(multiply)
@@ -212,7 +215,7 @@ class _Packed:
         def multiply(address: V, stride: V | int, planes: int) -> None:
             dot_in_place(
                 f, plan, acc, acc_stride, address, stride, b.address, b.strides[0], b.valid[1], self.words,
-                self.detail.fresh, cut=cut,
+                self.detail.fresh, cut=cut, part=self.part,
             )  # fmt: skip
 
         self._with_a(multiply)
@@ -233,7 +236,8 @@ class _Packed:
             packed()
             return
         a = self.sources["a"]
-        exists = f.and_(a.rows_whole, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
+        rows = const(I1, 1) if 0 in self.detail.unseen else a.rows_whole  # rows that do not exist are not asked for
+        exists = f.and_(rows, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
         f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
 
     def _place(self, name: Literal["a", "b"], stride: int, plane: int) -> V:
