@@ -103,3 +103,31 @@ def test_zero_times_infinity_is_stored() -> None:
     made((1,), a, b, out, 33, _N)
     assert np.isinf(out[:33]).all()
     assert np.isnan(out[33:]).all()
+
+
+@tilewright.jit
+def last_rows_first(a, b, out, m, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Programs of one column one after the other; the first has the rows that are left."""
+    rows = (tl.num_programs(0) - 1 - tl.program_id(0)) * M + tl.arange(0, M)
+    columns, acc = tl.program_id(1) * N + tl.arange(0, N), tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        p = start + tl.arange(0, K)
+        x = tl.load(a + rows[:, None] * k + p[None, :], (rows < m)[:, None] & (p < k)[None, :], 0.0)
+        y = tl.load(b + p[:, None] * 64 + columns[None, :], (p < k)[:, None], 0.0)
+        acc = tl.dot(x, y, acc)
+    tl.store(out + rows[:, None] * 64 + columns[None, :], acc, (rows < m)[:, None])
+
+
+@pytest.mark.parametrize("family", ["amx", "avx512", "avx2"])
+@pytest.mark.parametrize("element", ["fp16", "fp32"])
+def test_one_row_that_is_left(family: str, element: str) -> None:
+    """Where it is multiplied alone, nothing is packed for the programs that follow but what the last trip needs."""
+    types = {"a": f"*{element}", "b": f"*{element}", "out": "*fp32", "m": "i32", "k": "i32"}
+    made = Compiled(built_ir(last_rows_first, types, M=16, N=32, K=64), isa=FAMILIES[family].isa)
+    rng, dtype = np.random.default_rng(0), np.float16 if element == "fp16" else np.float32
+    for m, k in ((33, 1100), (33, 1024), (1, 64), (1, 70), (17, 1), (18, 600)):
+        a, b = rng.integers(-4, 5, (m, k)).astype(dtype), rng.integers(-4, 5, (k, 64)).astype(dtype)
+        out = np.full((m + 16, 64), 7, np.float32)
+        made((-(-m // 16), 2), np.concatenate([a, np.full_like(a, np.nan)]), b, out, m, k)
+        np.testing.assert_array_equal(out[:m], a.astype(np.float32) @ b.astype(np.float32), err_msg=f"{m} rows, K {k}")
+        assert (out[m:] == 7).all()

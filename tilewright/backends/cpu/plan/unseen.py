@@ -23,23 +23,30 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import shape_of
 from tilewright.ops.control import ForOp, WhileOp
 
-# Families whose micro-kernels go row by row; tile registers take sixteen rows at once.
-_FAMILIES = ("fma", "imul", "pmadd", "dpbf16")
+# Families whose micro-kernels take any number of rows.
+_BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
 
 
 def unseen_dims(dot: Operation, plan: DotPlan, a: Operand, b: Operand) -> Iterator[Answer[int]]:
     """For each dim of the result along which an operand's mask has a bound, whether the product leaves out what is
     beyond: rows (0) by the mask of A, columns (1) by that of B.
     """
-    if plan.family not in _FAMILIES or plan.thin:
+    if plan.thin or (plan.acc != "f32" and plan.family not in _BY_ROWS):
         return
-    for dim, operand in enumerate((a, b)):
+    for dim, operand in enumerate((a, b) if plan.family in _BY_ROWS else (a,)):
         if isinstance(operand, MemoryOperand) and operand.bounds[dim] and not operand.conditions:
-            yield _unseen(dot, operand.bounds[dim], dim)
+            yield _unseen(dot, operand.bounds[dim], dim, alone=plan.family not in _BY_ROWS)
 
 
-def _unseen(dot: Operation, bounds: list[Poly], dim: int) -> Answer[int]:
-    """Whether no store looks past any of the bounds of the result's coordinate along `dim`."""
+def _unseen(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Answer[int]:
+    """Whether no store looks past any of the bounds of the result's coordinate along `dim`.
+
+    Args:
+        dot: the product.
+        bounds: of its coordinate.
+        dim: rows or columns of the result.
+        alone: whether only a single row that is left makes a difference.
+    """
     what = "columns" if dim else "rows"
     slices = slices_of(dot.results[0], dim)
     if slices.mixed is not None:
@@ -54,6 +61,8 @@ def _unseen(dot: Operation, bounds: list[Poly], dim: int) -> Answer[int]:
         forms = [Form(-bound, {rows: Poly.of(1)}) for bound in bounds]
         if mask is None or not all(implies(mask, place, form, analysis) for form in forms):
             return No(f"{what} past the end are stored", store, "tl.store(..., mask=m < M)")
+    if alone:
+        return Yes(dim, "where one row is left it is multiplied alone, as no other is stored")
     return Yes(dim, f"{what} past the end are not multiplied, as they are not stored")
 
 
