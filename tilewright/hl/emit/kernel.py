@@ -55,6 +55,11 @@ class Kernel:
 
     # --- what rows ask -----------------------------------------------------------------------------
 
+    @property
+    def gpu(self) -> bool:
+        """Whether the text is for a GPU."""
+        return self.decision.gpu
+
     def operand(self, arg: Any, dtype: Any = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
         if isinstance(arg, Sym):
@@ -85,6 +90,8 @@ class Kernel:
     def _atom(self, atom: Atom) -> str:
         if atom.kind == "host":
             self.scalars.setdefault(str(atom.key), atom.text)
+            return str(atom.key)
+        if atom.kind == "whole":
             return str(atom.key)
         axis = self.decision.axes[int(atom.key)]
         if atom.kind == "valid":
@@ -191,7 +198,7 @@ class Kernel:
 
     def mask(self, atom: Atom) -> str:
         """The name of the mask of a masked axis, marked as used."""
-        if atom.kind == "host" and atom not in self.masks:
+        if atom.kind in ("host", "whole") and atom not in self.masks:
             dim = Dim(1, (atom,))
             index = self.index(dim)
             name = self.masks[atom] = self.names.new(f"mask_{atom.key}")
