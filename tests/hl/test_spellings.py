@@ -316,3 +316,49 @@ def test_random_configurations_agree_with_pytorch(name, count=2):
         torch.testing.assert_close(
             found, expected, atol=1e-4, rtol=1e-4, msg=lambda text, at=config: f"{at}: {text}", check_stride=False
         )
+
+
+@hl.kernel(static_shapes=False)
+def added(x, y):
+    out = torch.empty_like(x)
+    for rows, columns in hl.tile(x.shape):
+        out[rows, columns] = x[rows, columns] + y[rows, columns]
+    return out
+
+
+def test_dimensions_of_one_broadcast_where_sizes_are_no_constants():
+    x = real(5, 7)
+    for y in (real(5, 7), real(1, 7), real(5, 1), real(1, 1), real(5, 9)[:, ::9], real(5, 7)):
+        torch.testing.assert_close(added(x, y), x + y)
+    one = real(1, 6)
+    torch.testing.assert_close(added(one, one.t().t()), one * 2)
+
+
+@hl.kernel(static_shapes=False)
+def copied(x):
+    out = torch.empty(x.shape)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = x[tile] * 2
+    return out
+
+
+def test_rows_with_gaps_where_strides_are_no_constants():
+    for x in (real(10), real(20)[::2], real(20, 1)[:, 0], real(20, 3)[:, 1]):
+        torch.testing.assert_close(copied(x), x * 2)
+
+
+@hl.kernel
+def middles(x):
+    out = x.new_empty([x.size(0)])
+    for rows in hl.tile(x.size(0)):
+        for columns in hl.tile(x.size(1)):
+            out[rows] = x[rows, columns].median(-1).values
+    return out
+
+
+def test_sorting_along_a_tile_wants_a_power_of_two():
+    x = real(5, 18)
+    bound = middles.bind((x,))
+    torch.testing.assert_close(bound.compile_config(hl.Config(block_sizes=[4, 32]))(x), x.median(-1).values)
+    with pytest.raises(hl.exc.UnsupportedOperation, match="block size that is a power of two"):
+        bound.to_code(hl.Config(block_sizes=[4, 18]))
