@@ -41,7 +41,7 @@ from tilewright.tools.timing import compare, threads
 
 TARGET = 0.67
 _FINALISTS = 3
-_COMPILE, _MEASURE = 40.0, 30.0  # seconds after which a candidate, or a workload, is given up on a GPU
+_COMPILE, _MEASURE = 40.0, 120.0  # seconds after which a candidate, or a workload, is given up on a GPU
 
 
 @functools.lru_cache(2)

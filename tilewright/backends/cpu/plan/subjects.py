@@ -10,6 +10,7 @@ RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a m
 HANDED_ON = Subject("loads ahead", "a tile that a loop loads for its next trip is loaded where it is used")
 EITHER_WAY = Subject("branch left out", "tiles that both sides of a branch make alike are made without the branch")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
+SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 ROLLED = Subject("one loop of products", "products one after the other, and loops of products in a loop, are one loop")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
@@ -29,6 +30,6 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED,
-    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, SUMMED, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR,
+    JOINED, KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
