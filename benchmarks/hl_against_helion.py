@@ -96,7 +96,8 @@ def _launches(text: str, name: str, args: tuple[Any, ...]) -> list[Launch]:
         key: Recorder(value) if isinstance(value, tilewright.JITFunction) else value
         for key, value in vars(module).items()
     }
-    types.FunctionType(getattr(module, name).__code__, names)(*args)  # kernels see each other as they are
+    host = getattr(module, name)
+    types.FunctionType(host.__code__, names, name, host.__defaults__)(*args)  # kernels see each other as they are
     return launches
 
 

@@ -20,6 +20,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ os.environ.setdefault("TILEWRIGHT_CACHE_DIR", tempfile.mkdtemp(prefix="tilewrigh
 import torch
 
 from benchmarks.children import spread
+from benchmarks.device_turns import in_turns
 from benchmarks.hl_workloads import WORKLOADS, workload
 from tilewright import hl
 from tilewright.hl.tune.driver import Driver
@@ -97,21 +99,9 @@ def _on_cpu(bound: Any, args: Any, configs: list[hl.Config], seconds: float) -> 
     return {config: sample.median for config, sample in compare(functions, seconds=seconds).items()}
 
 
-def _on_gpu(bound: Any, args: Any, configs: list[hl.Config], rounds: int = 40) -> dict[hl.Config, float]:
-    """Medians by events of the device, with its cache overwritten before every call."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+def _on_gpu(bound: Any, args: Any, configs: list[hl.Config]) -> dict[hl.Config, float]:
     runs = {config: bound.compile_config(config) for config in configs}
-    events: dict[hl.Config, list[Any]] = {config: [] for config in configs}
-    for at in range(rounds + 3):
-        for config, run in runs.items():
-            flush.zero_()
-            pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            pair[0].record()
-            run(*args)
-            pair[1].record()
-            events[config] += [pair] if at >= 3 else []
-    torch.cuda.synchronize()
-    return {config: statistics.median(a.elapsed_time(b) * 1e-3 for a, b in pairs) for config, pairs in events.items()}
+    return in_turns({config: functools.partial(run, *args) for config, run in runs.items()})
 
 
 def measured(names: Sequence[str], device: str, count: int, seconds: float, limit: float) -> Iterator[dict[str, Any]]:
@@ -123,9 +113,12 @@ def measured(names: Sequence[str], device: str, count: int, seconds: float, limi
     tasks = [(name, device, number) for number in range(count + 1) for name in names]
     ready: dict[str, list[int]] = {name: [] for name in names}
     start = time.perf_counter()
+    reasons: Counter[str] = Counter()
     for (name, _, number), failed in spread(compile_one, tasks, os.cpu_count() or 1, _COMPILE, limit):
         if failed is None:
             ready[name].append(number)
+        else:
+            reasons[f"{name}: {str(failed)[:150]!r}"] += 1
     print(
         f"compiled {sum(map(len, ready.values()))} of {len(tasks)} in {time.perf_counter() - start:.0f} s", flush=True
     )

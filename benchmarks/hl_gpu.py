@@ -25,12 +25,12 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import hl_gpu_kernels
-from benchmarks.gpu import RESULTS, turns
+from benchmarks.device_turns import in_turns
 from tilewright import hl
 from tilewright.tools import examples
 
+RESULTS = Path(__file__).resolve().parent / "results"
 OF_HELION, OF_HAND = 0.95, 0.97
-_ROUNDS = 40
 Function = Callable[[], Any]
 
 
@@ -184,7 +184,7 @@ def race(row: Row, theirs: ModuleType | None) -> Result:
         except Exception as error:
             result.out[side] = f"{type(error).__name__}: {error}"[:500]
             del entries[side]
-    result.seconds = turns(entries, _ROUNDS)
+    result.seconds = in_turns(entries)
     return result
 
 

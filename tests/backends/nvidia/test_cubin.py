@@ -12,7 +12,7 @@ import pytest
 from tests.backends.nvidia.ptx_cases import ADD
 from tilewright.backends.nvidia import cubin, ptx, toolkit
 from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
 from tilewright.base.knobs import knobs
 
 needs_nvjitlink = pytest.mark.skipif(not toolkit.libraries("nvJitLink"), reason="nvidia-nvjitlink is not installed")
@@ -118,6 +118,15 @@ def test_ptxas_that_refuses(tmp_path: Path, settings: None) -> None:
         cubin.assemble("// first\n  second;\n", arch_of(90), kernel="add")
     assert "line 2: Unknown symbol\n    second;" in str(raised.value)
     Path(str(raised.value).rpartition("the file ")[2]).unlink()
+
+
+def test_a_limit_of_registers_that_an_instruction_passes(tmp_path: Path, settings: None) -> None:
+    """A product of a warp group holds more than `maxnreg` allows."""
+    told = "ptxas fatal : (C7602) Insufficient registers (64) to compile instruction at line 5 in function add. "
+    told += "Try to compile with register target of 90 or higher."
+    knobs.cuda.ptxas = fake_ptxas(tmp_path, f"sys.exit({told!r})")
+    with pytest.raises(OutOfResources, match="registers, Required: 90, Hardware limit: 64"):
+        cubin.assemble("// ptx", arch_of(90), kernel="add", max_registers=64)
 
 
 # --- the choice -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from tilewright.backends.nvidia import toolkit
 from tilewright.backends.nvidia.arch import Arch
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
 from tilewright.base.knobs import knobs
 
 _PTX_INPUT = 2  # NVJITLINK_INPUT_PTX
@@ -270,7 +270,10 @@ def _described(image: bytes, log: str, kernel: str) -> Cubin:
     )
 
 
-def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError:
+def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError | OutOfResources:
+    if few := re.search(r"Insufficient registers \((\d+)\).*?register target of (\d+)", log, re.DOTALL):
+        hint = "A larger `maxnreg`, or none, or smaller blocks help."
+        return OutOfResources(int(few[2]), int(few[1]), "registers", f"`maxnreg` of {kernel} is the limit.", hint)
     with tempfile.NamedTemporaryFile("w", suffix=".ptx", prefix="tilewright-", delete=False) as file:
         file.write(ptx)
     lines = ptx.splitlines()

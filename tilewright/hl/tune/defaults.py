@@ -20,7 +20,7 @@ from tilewright.hl.tune.products import DYNAMIC, PRODUCTS, TileModel
 _PROGRAMS = 8  # programs per thread of a CPU
 _HELD = 16  # programs that a processor of a GPU should have at once
 _ROUNDS = 2  # programs per processor of a GPU where more of them load the same operands or update the same sums
-_OF_A_WARP = 512  # elements of a tile without products: 16 a thread; few threads wait less for each other
+_OF_A_WARP = 512  # elements of a tile without products: at most 16 a thread; few threads wait less for each other
 _FEWER = 8  # times the elements of a tile where each program updates the same addresses atomically
 _GROUP = 8  # tiles of a column of products that follow each other on a GPU: they need the same columns
 
@@ -222,7 +222,8 @@ def default_warps(facts: Facts) -> int:
     if facts.has_product():
         return max((products.warps(graph, sizes) for graph in facts.graphs), default=4)
     largest = max((_Chooser(facts, graph, sizes).whole() for graph in facts.graphs), default=1)
-    return min(16, _power(largest // _OF_A_WARP))
+    needed = -(-largest // _OF_A_WARP)
+    return min(16, 1 << (needed - 1).bit_length())
 
 
 @once
