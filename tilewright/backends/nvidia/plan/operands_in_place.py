@@ -23,7 +23,7 @@ from tilewright.ops.memory import LoadOp
 from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.cse import eliminate_common_subexpressions
-from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.either_way import leave_branches
 from tilewright.passes.handed_on import load_where_used
 from tilewright.passes.licm import hoist_loop_invariants
@@ -77,5 +77,10 @@ def _is_between_products(branch: IfOp) -> bool:
 
 
 def _is_worth_a_loop(chain: Sequence[DotOp]) -> bool:
-    """Whether products one after the other are many, and no part of a loop, which has rings for them."""
-    return len(chain) >= _SHORTEST and isinstance(chain[0].parent_op(), FuncOp)
+    """Whether products one after the other are many, or all that a loop does, which is one loop with theirs then."""
+    loop = chain[0].parent_op()
+    if not isinstance(loop, ForOp):
+        return len(chain) >= _SHORTEST and isinstance(loop, FuncOp)
+    last = loop.body.block.last_op
+    others = (op for op in loop.body.block.ops if op not in (*chain, last))
+    return list(loop.carried) == [chain[0].c] and last is not None and all(is_removable(op) for op in others)
