@@ -1,9 +1,9 @@
 """How the time of a compile grows with the length of a kernel.
 
 ``python -m benchmarks.compile_time [--target cuda:90] [--out FILE] [SHAPE ...]`` prints the curves, and writes them.
-Each shape is a family of kernels with a number of statements (or trips that are unrolled, or elements that are sorted); a
-compile should take no more than a little over n times as long for n times as many. Nothing is run, so a GPU's code needs
-no GPU.
+Each shape is a family of kernels with a number of statements (or trips that are unrolled, or elements that are sorted);
+a compile should take no more than a little over n times as long for n times as many. Nothing is run, so a GPU's code
+needs no GPU.
 """
 
 from __future__ import annotations
@@ -164,9 +164,8 @@ def main(shapes: tuple[str, ...], target: str | None, rounds: int, out: Path | N
         for length in sorted({*SHAPES[name].lengths, SHAPES[name].at}):
             found = min((seconds_of(name, length, target) for _ in range(rounds)), key=lambda at: sum(at.values()))
             most = SHAPES[name].most if length == SHAPES[name].at else None
-            points.append(
-                {"shape": name, "length": length, "seconds": sum(found.values()), "most": most, "stages": found}
-            )
+            total = sum(found.values())
+            points.append({"shape": name, "length": length, "seconds": total, "most": most, "stages": found})
             stages = ", ".join(f"{stage} {1e3 * value:.0f}" for stage, value in found.items())
             print(f"{name:20} {length:5}: {1e3 * total:7.0f} ms   ({stages})", flush=True)
     if out is not None:
