@@ -1,11 +1,13 @@
 """The default configuration of every example of hl against the best of random ones.
 
-`python -m benchmarks.hl_defaults [--device cuda] [--count 40] [--only TEXT] [--seconds S] [--limit S] [--out FILE]`
+    python -m benchmarks.hl_defaults [--device cuda] [--threads N] [--count 40] [--only TEXT] [--seconds S]
+                                     [--limit S] [--out FILE]
 
 Candidates are compiled beside each other, compared with the default and timed in turns, as tuning does it. The best of
-them and the default then take turns once more: with so many candidates the first ranking flatters its winner. For a GPU
-the candidates of all examples are compiled first, by as many processes as there are cores; those that are not ready
-after `--limit` seconds take no part, and the report says how many did.
+them and the default then take turns once more: with so many candidates the first ranking flatters its winner. With one
+thread of a CPU that race counts processor time, which other programs disturb less. For a GPU the candidates of all
+examples are compiled first, by as many processes as there are cores; those that are not ready after `--limit` seconds
+take no part, and the report says how many did.
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ from benchmarks.children import spread
 from benchmarks.device_turns import in_turns
 from benchmarks.hl_workloads import WORKLOADS, workload
 from tilewright import hl
+from tilewright.base.knobs import knobs
 from tilewright.hl.tune.driver import Driver
-from tilewright.tools.timing import compare
+from tilewright.tools.timing import compare, threads
 
 TARGET = 0.67
 _FINALISTS = 3
-_COMPILE, _MEASURE = 40.0, 30.0  # seconds after which a candidate, or a workload, is given up on a GPU
+_COMPILE, _MEASURE = 40.0, 120.0  # seconds after which a candidate, or a workload, is given up on a GPU
 
 
 @functools.lru_cache(2)
@@ -96,7 +99,8 @@ def _on_cpu(bound: Any, args: Any, configs: list[hl.Config], seconds: float) -> 
         return lambda: run(*args)
 
     functions: dict[Any, Callable[[], Any]] = {config: call(config) for config in configs}
-    return {config: sample.median for config, sample in compare(functions, seconds=seconds).items()}
+    clock = time.thread_time if knobs.cpu.num_threads == 1 else time.perf_counter
+    return {config: sample.median for config, sample in compare(functions, seconds=seconds, clock=clock).items()}
 
 
 def _on_gpu(bound: Any, args: Any, configs: list[hl.Config]) -> dict[hl.Config, float]:
@@ -138,8 +142,14 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--threads", type=int, help="of a CPU; as many as PyTorch takes by default")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    with threads(given.threads):
+        _run(given)
+
+
+def _run(given: argparse.Namespace) -> None:
     names, rows = [name for name in WORKLOADS if given.only in name], []
     for row in measured(names, given.device, given.count, given.seconds, given.limit):
         rows.append(row)
@@ -150,16 +160,23 @@ def main() -> None:
             *row["out"][:2],
             flush=True,
         )
-        if given.out:
-            given.out.write_text(json.dumps(_document(given, rows), indent=1) + "\n")
+        if path := given.out or _usual_path(given.device):
+            path.write_text(json.dumps(_document(given, rows), indent=1) + "\n")
     mean = math.exp(statistics.mean(math.log(row["ratio"]) for row in rows))
     print(f"geometric mean {mean:.2f}; {sum(row['ratio'] < TARGET for row in rows)} of {len(rows)} below {TARGET}")
 
 
+def _usual_path(device: str) -> Path | None:
+    """Where the results of a GPU go; a CPU has no name that would do for a file."""
+    name = torch.cuda.get_device_name().lower().replace(" ", "-") if device == "cuda" else ""
+    return Path(__file__).resolve().parent / "results" / f"{name}-hl-defaults.json" if name else None
+
+
 def _document(given: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
     gpu = given.device == "cuda"
+    threaded = f" --threads {given.threads}" if given.threads else ""
     return {
-        "command": f"python -m benchmarks.hl_defaults --device {given.device} --count {given.count}",
+        "command": f"python -m benchmarks.hl_defaults --device {given.device}{threaded} --count {given.count}",
         "machine": torch.cuda.get_device_name() if gpu else platform.processor() or platform.machine(),
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
         "rows": rows,

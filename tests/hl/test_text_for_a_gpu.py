@@ -23,7 +23,7 @@ def extremes(x):
     return largest, smallest
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
 def test_extremes_are_found_by_one_reduction(dtype):
     x = torch.randn(9, 5, 12).mul(100).to(dtype)
     if dtype.is_floating_point:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ ptxas info    : Function properties for add
     128 bytes stack frame, 96 bytes spill stores, 64 bytes spill loads
 ptxas info    : Used 168 registers, used 1 barriers, 4096 bytes smem, 400 bytes cmem[0]
 """
+
+_LOADS = "\n".join(f"  %v{i} = load volatile i32, ptr %p" for i in range(64))
+_STORES = "\n".join(f"  store volatile i32 %v{i}, ptr %p" for i in range(64))
+MANY_VALUES = f"define ptx_kernel void @add(ptr %p) {{\n{_LOADS}\n{_STORES}\n  ret void\n}}"
 
 
 @pytest.fixture
@@ -65,15 +70,27 @@ def test_every_architecture_assembles(capability: int) -> None:
 
 @needs_nvjitlink
 def test_the_register_limit_reaches_the_assembler() -> None:
-    loads = "\n".join(f"  %v{i} = load volatile i32, ptr %p" for i in range(64))
-    adds = "\n".join(f"  store volatile i32 %v{i}, ptr %p" for i in range(64))
-    text = f"define ptx_kernel void @add(ptr %p) {{\n{loads}\n{adds}\n  ret void\n}}"
-    arch = arch_of(80)
-    source = ptx.compile_ptx(text, arch)
-    free, tight = (cubin.assemble(source, arch, kernel="add", max_registers=limit) for limit in (None, 24))
+    source = ptx.compile_ptx(MANY_VALUES, arch_of(80))
+    free, tight = (cubin.assemble(source, arch_of(80), kernel="add", max_registers=limit) for limit in (None, 24))
     assert free and tight
     assert free.registers > 64 and free.spill_bytes == 0
     assert tight.registers <= 24 and tight.spill_bytes > 0
+
+
+@needs_nvjitlink
+def test_machine_code_from_the_cache_of_the_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its log has no line of the assembler's."""
+    said = cubin.NvJitLink._text
+    monkeypatch.setattr(
+        cubin.NvJitLink,
+        "_text",
+        lambda tool, handle, what: re.sub(r"(?m)^ptxas.*\n", "", said(tool, handle, what)),
+    )
+    source = ptx.compile_ptx(MANY_VALUES, arch_of(80))
+    free, tight = (cubin.assemble(source, arch_of(80), kernel="add", max_registers=limit) for limit in (None, 24))
+    assert free and tight and "ptxas" not in free.log
+    assert free.registers > 64 and (free.spill_bytes, free.stack_bytes) == (0, 0)
+    assert tight.registers <= 24 and tight.spill_bytes == tight.stack_bytes > 0
 
 
 @needs_nvjitlink

@@ -91,6 +91,8 @@ class Kernel:
         if atom.kind == "host":
             self.scalars.setdefault(str(atom.key), atom.text)
             return str(atom.key)
+        if atom.kind == "whole":
+            return str(atom.key)
         axis = self.decision.axes[int(atom.key)]
         if atom.kind == "valid":
             return self.valid(axis)
@@ -196,7 +198,7 @@ class Kernel:
 
     def mask(self, atom: Atom) -> str:
         """The name of the mask of a masked axis, marked as used."""
-        if atom.kind == "host" and atom not in self.masks:
+        if atom.kind in ("host", "whole") and atom not in self.masks:
             dim = Dim(1, (atom,))
             index = self.index(dim)
             name = self.masks[atom] = self.names.new(f"mask_{atom.key}")

@@ -70,7 +70,7 @@ class Extreme(Reduction):
 class Careful(Extreme):
     """A maximum or minimum that is NaN where an element is; `tl.max` and `tl.min` skip NaN.
 
-    A GPU combines two elements so by one instruction; a CPU is faster with a second reduction that looks for NaN.
+    A GPU combines two elements so by one instruction; on a CPU a second reduction that looks for NaN is as fast.
     """
 
     def emit(self, emitter: Emitter, node: Node) -> None:
@@ -83,14 +83,15 @@ class Careful(Extreme):
             self._marked(emitter, node)
 
     def _combined(self, emitter: Emitter, node: Node) -> None:
-        dims, keep = reduced(node)
-        left, right, larger = (Value(-number, (), node.out.dtype) for number in (1, 2, 3))
-        joined = Node(self.combine, (left, right), {}, node.line, [larger], compute=node.out.dtype)
+        (dims, keep), own = reduced(node), node.out.dtype
+        dtype = torch.float32 if own.itemsize == 2 else own  # as what is computed of them; 16 bits are taken apart
+        left, right, larger = (Value(-number, (), dtype) for number in (1, 2, 3))
+        joined = Node(self.combine, (left, right), {}, node.line, [larger], compute=dtype)
         name = emitter.function(self.combine, Region([left, right], [joined], [larger]))
-        text = emitter.operand(node.args[0], node.compute)
+        text = emitter.operand(node.args[0], dtype)
         for dim in reversed(dims):
             text = f"tl.reduce({text}, {dim}, {name}{', keep_dims=True' if keep else ''})"
-        emitter.assign(node.out, text)
+        emitter.assign(node.out, text if dtype == own else f"{text}.to({emitter.dtype(own)})")
 
     def _marked(self, emitter: Emitter, node: Node) -> None:
         source, out = node.args[0], node.out

@@ -8,6 +8,7 @@ from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, ROLLED
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
+SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
@@ -26,6 +27,6 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED,
-    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, SUMMED, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR,
+    JOINED, KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
