@@ -97,15 +97,17 @@ def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]
     return {dim: (0, count), other: (count, count)} if fits else {}
 
 
-def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
-    """Choose the chunks of a group."""
+def chunk_group(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis, most: int = 1 << 30
+) -> Chunking:
+    """Choose the chunks of a group, of `most` lanes."""
     shape = step.shape
     votes, widest = survey(step, placed, analysis)
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
     native = max(1, isa.vector_bytes // 4)
     cap = _most_lanes(step, order[0] if order else -1, isa, widest, placed, analysis)
-    return make_chunking(shape, order, cap, native, step.axis)
+    return make_chunking(shape, order, min(cap, most), native, step.axis)
 
 
 def _most_lanes(

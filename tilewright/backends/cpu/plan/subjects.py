@@ -19,6 +19,7 @@ ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that t
 JOINED = Subject("joined trips", "several trips of a loop run as one product")
 KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
 UNPACKED = Subject("right operand in place", "a product reads its right operand where it lies, not from packed panels")
+UNSEEN = Subject("rows left out", "a product leaves out the rows and columns that no store looks at")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
@@ -31,5 +32,5 @@ COMBINED = Subject(
 
 SUBJECTS = (
     CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, SUMMED, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR,
-    JOINED, KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    JOINED, KEPT, UNPACKED, UNSEEN, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
