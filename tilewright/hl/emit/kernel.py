@@ -42,6 +42,7 @@ class Kernel:
         self.names = Names(frozenset((name,)))
         self.tensors: dict[str, HostTensor] = {}
         self.scalars: dict[str, str] = {}
+        self._parameters: dict[str, str] = {}
         self.values: dict[int, Any] = {}
         self.offsets: dict[int, str] = {}
         self.indices: dict[Any, str] = {}
@@ -65,8 +66,7 @@ class Kernel:
         if isinstance(arg, Sym):
             return self.symbol(arg)
         if isinstance(arg, HostNumber):
-            self.scalars.setdefault(arg.name, arg.text)
-            return arg.name
+            return self._scalar(arg.name, arg.text)
         if isinstance(arg, torch.dtype):
             return self.dtype(arg)
         if not isinstance(arg, Value):
@@ -89,8 +89,7 @@ class Kernel:
 
     def _atom(self, atom: Atom) -> str:
         if atom.kind == "host":
-            self.scalars.setdefault(str(atom.key), atom.text)
-            return str(atom.key)
+            return self._scalar(str(atom.key), atom.text)
         if atom.kind == "whole":
             return str(atom.key)
         axis = self.decision.axes[int(atom.key)]
@@ -208,8 +207,21 @@ class Kernel:
 
     def tensor(self, tensor: HostTensor) -> str:
         """The name of a host tensor's pointer."""
-        self.tensors.setdefault(tensor.name, tensor)
-        return tensor.name
+        name = self._parameter(tensor.name)
+        self.tensors.setdefault(name, tensor)
+        return name
+
+    def _scalar(self, wish: str, text: str) -> str:
+        """The name of a number of the host, whose expression in the launcher is `text`."""
+        name = self._parameter(wish)
+        self.scalars.setdefault(name, text)
+        return name
+
+    def _parameter(self, wish: str) -> str:
+        """The name of a parameter: the user's, unless a variable has it or the language does."""
+        if wish not in self._parameters:
+            self._parameters[wish] = self.names.new(wish)
+        return self._parameters[wish]
 
 
 def placed(name: str, at: int, own: int, rank: int) -> str:
