@@ -1,13 +1,15 @@
 """How the time of a compile grows with the length of a kernel.
 
-``python -m benchmarks.compile_time [--target cuda:90] [SHAPE ...]`` prints the curves. Each shape is a family of
-kernels with a number of statements (or trips that are unrolled, or elements that are sorted); a compile should take no
-more than a little over n times as long for n times as many. Nothing is run, so a GPU's code needs no GPU.
+``python -m benchmarks.compile_time [--target cuda:90] [--out FILE] [SHAPE ...]`` prints the curves, and writes them.
+Each shape is a family of kernels with a number of statements (or trips that are unrolled, or elements that are sorted);
+a compile should take no more than a little over n times as long for n times as many. Nothing is run, so a GPU's code
+needs no GPU.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any
 
 import click
 
+from benchmarks import report
 from benchmarks.startup import Timing
 
 
@@ -151,14 +154,23 @@ def growth_times(step: Callable[[str], None]) -> Iterator[Timing]:
 @click.command()
 @click.argument("shapes", nargs=-1)
 @click.option("--target", default=None, help="Such as cuda:90; default is this CPU.")
-def main(shapes: tuple[str, ...], target: str | None) -> None:
+@click.option("--rounds", default=3, help="Compiles of each kernel; the quickest counts.")
+@click.option("--out", type=click.Path(path_type=Path), help="JSON file.")
+def main(shapes: tuple[str, ...], target: str | None, rounds: int, out: Path | None) -> None:
     """Print the curve of each shape."""
     seconds_of("sort", 4, target)
+    points = []
     for name in shapes or SHAPES:
-        for length in SHAPES[name].lengths:
-            found = seconds_of(name, length, target)
+        for length in sorted({*SHAPES[name].lengths, SHAPES[name].at}):
+            found = min((seconds_of(name, length, target) for _ in range(rounds)), key=lambda at: sum(at.values()))
+            most = SHAPES[name].most if length == SHAPES[name].at else None
+            total = sum(found.values())
+            points.append({"shape": name, "length": length, "seconds": total, "most": most, "stages": found})
             stages = ", ".join(f"{stage} {1e3 * value:.0f}" for stage, value in found.items())
-            print(f"{name:20} {length:5}: {1e3 * sum(found.values()):7.0f} ms   ({stages})", flush=True)
+            print(f"{name:20} {length:5}: {1e3 * total:7.0f} ms   ({stages})", flush=True)
+    if out is not None:
+        document = {**report.where(), "target": target or "this CPU", "rounds": rounds, "points": points}
+        out.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,8 @@ _OTHER_PRODUCTS = {
     "transposed_operand",
     "under_a_condition",
     "of_other_rows",
+    "first_from_other_rows",
+    "of_every_other_pair",
     "two_products",
     "store_in_the_loop",
 }

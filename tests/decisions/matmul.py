@@ -456,6 +456,18 @@ def loaded_ahead_and_after(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: t
 
 
 @spelled(MATMUL, _USUAL)
+def first_from_other_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    k = tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    x = tl.load(a_ptr + (m + M)[:, None] * K + k[None, :])
+    for i in range(0, K, BK):
+        acc = tl.dot(x, tl.load(b_ptr + (k + i)[:, None] * N + n[None, :]), acc)
+        x = tl.load(a_ptr + m[:, None] * K + (k + i + BK)[None, :])
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
 def turned_over(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = rows_and_columns(BM, BN)
     acc = tl.zeros((BN, BM), tl.float32)
@@ -518,6 +530,18 @@ def in_blocks_of_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.conste
     for o in range(0, K, 4 * BK):
         for i in range(o, min(o + 4 * BK, K), BK):
             k = i + tl.arange(0, BK)
+            x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+            acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(MATMUL, _USUAL)
+def of_every_other_pair(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for o in range(0, K, 4 * BK):
+        for i in range(0, 2):
+            k = o + i * BK + tl.arange(0, BK)
             x, y = tl.load(a_ptr + m[:, None] * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
             acc = tl.dot(x, y, acc)
     write(c_ptr, acc, m, n, M, N)

@@ -14,18 +14,18 @@ from tilewright.backends.nvidia.plan import subjects as nvidia
 
 # Planners by file, and of each the subject whose answers it makes. A planner that may say no stands here.
 PLANNERS = {
-    "cpu/plan/carried_offsets.py": {"_recognise": "CARRIED"},
+    "passes/carried_offsets.py": {"_recognise": "CARRIED"},
     "cpu/plan/wrapped.py": {"_unread": "WRAPPED"},
-    "cpu/plan/either_way.py": {"_recognise": "EITHER_WAY"},
+    "passes/either_way.py": {"_recognise": "EITHER_WAY"},
     "cpu/plan/apart.py": {"_recognise": "APART"},
-    "cpu/plan/handed_on.py": {"_recognise": "HANDED_ON"},
-    "cpu/plan/rolled.py": {"_as_loop": "ROLLED", "_as_one_loop": "ROLLED"},
+    "passes/handed_on.py": {"_recognise": "HANDED_ON"},
+    "passes/rolled.py": {"_as_loop": "ROLLED", "_as_one_loop": "ROLLED"},
+    "cpu/plan/summed_rows.py": {"_in_memory": "SUMMED"},
     "cpu/plan/turned.py": {"_turned": "TURNED"},
     "cpu/plan/reciprocal.py": {"_repeated": "RECIPROCAL"},
-    "cpu/plan/dot_operands.py": {"memory_operand": "IN_PLACE"},
+    "analysis/matrices.py": {"memory_operand": "IN_PLACE"},
     "cpu/plan/coalesce.py": {"plan_coalescing": "JOINED"},
     "cpu/plan/pack_cache.py": {"plan_cache": "KEPT"},
-    "cpu/plan/summed_rows.py": {"_in_memory": "SUMMED"},
     "cpu/plan/unseen.py": {"_unseen": "UNSEEN"},
     "cpu/plan/dot_step.py": {"accumulates": "ACCUMULATOR", "b_in_place": "UNPACKED"},
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
@@ -54,8 +54,9 @@ def _functions(source: Source) -> dict[str, FunctionNode]:
 
 
 def _rooms() -> Iterator[tuple[str, Source]]:
-    for source in sources("tilewright/backends"):
-        yield source.name.removeprefix("tilewright/backends/"), source
+    for room in ("analysis", "passes", "backends"):
+        for source in sources(f"tilewright/{room}"):
+            yield source.name.removeprefix("tilewright/").removeprefix("backends/"), source
 
 
 def silent(function: FunctionNode) -> list[str]:
@@ -94,7 +95,7 @@ def test_a_new_planner_is_listed():
 
 
 def _noted() -> set[str]:
-    """Subjects given to `note`, in the back ends."""
+    """Subjects given to `note`, in the passes and the back ends."""
     found = set()
     for _, source in _rooms():
         for node in ast.walk(source.tree):

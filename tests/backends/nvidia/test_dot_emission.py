@@ -45,6 +45,13 @@ def test_products_of_a_hopper_tile_stay_in_flight() -> None:
     assert not serial(cubin.notes) and not cubin.spill_bytes and cubin.registers < 200
 
 
+def test_halves_of_an_accumulator_start_behind_one_fence() -> None:
+    """4 warps hold 128 rows as two blocks of 64; in flight, nothing but the products has their registers."""
+    ptx, cubin = build(kernels.matmul, "bf16", 90, (128, 128, 64), 4, 3).assembled()
+    assert ptx.count("wgmma.mma_async") == 8 and ptx.count("wgmma.fence") == 1
+    assert not serial(cubin.notes) and not cubin.spill_bytes
+
+
 def test_attention_of_a_hopper_tile() -> None:
     ptx, cubin = attention_of(90, 8, 128, 64, 128).assembled()
     assert not serial(cubin.notes) and not cubin.spill_bytes and cubin.registers < 200

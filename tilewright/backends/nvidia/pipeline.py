@@ -2,8 +2,8 @@
 
 ::
 
-    tile IR --inline all--> --sums of products--> --carried numbers--> --choose descriptors--> --assign layouts-->
-            --pipeline loops--> --order memory, barriers--> laid-out tile IR
+    tile IR --inline all--> --sums of products--> --operands in place--> --carried numbers--> --choose descriptors-->
+            --assign layouts--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
 from tilewright.backends.nvidia.plan.dots import plan_dot
 from tilewright.backends.nvidia.plan.locks import order_locks
+from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_place
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
@@ -49,6 +50,7 @@ def lay_out_module(
     _note_cluster(module, options, decisions)
     _inline_everything(module)
     multiply_for_sums(module)
+    module = load_operands_in_place(module, decisions)
     if compute_carried(module):
         compare_places_with_bounds(module)
         eliminate_dead_code(module)

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from xdsl.ir import Operation
 
 from tilewright.analysis.affine import Poly
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.trips import Trip
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
+from tilewright.backends.cpu.plan.dot_operands import Operand
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken

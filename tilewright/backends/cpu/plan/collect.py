@@ -20,19 +20,13 @@ from tilewright.analysis.captured import Captured
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
+from tilewright.analysis.matrices import MemoryOperand, memory_operand, strip_views
 from tilewright.backends.cpu.lowering import REFUSED
 from tilewright.backends.cpu.plan.coalesce import Coalescing, plan_coalescing
 from tilewright.backends.cpu.plan.combining import Combining, plan_combining
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot import describe
-from tilewright.backends.cpu.plan.dot_operands import (
-    MemoryOperand,
-    Operand,
-    ScratchOperand,
-    memory_operand,
-    scratch_operand,
-    strip_views,
-)
+from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand, scratch_operand
 from tilewright.backends.cpu.plan.dot_step import (
     DotDetail,
     a_in_place,
@@ -420,7 +414,7 @@ class Collector:
         source, _ = strip_views(value)
         if source in self.context.demands.placed:
             return
-        answer = memory_operand(source, self.context.demands, self.context.analysis)
+        answer = memory_operand(source, self.context.demands.placed, self.context.analysis)
         found = answer.plan if isinstance(answer, Yes) else None
         in_place = found is not None and not any(found.bounds) and not found.conditions
         if not in_place and any(isinstance(user, (DotOp, GatherOp)) for user in users):
@@ -546,7 +540,7 @@ class Replan(Exception):
 
 def _in_memory(context: FunctionContext, value: SSAValue) -> MemoryOperand | None:
     """An operand that is read from where it lies."""
-    answer = memory_operand(value, context.demands, context.analysis)
+    answer = memory_operand(value, context.demands.placed, context.analysis)
     if isinstance(answer, Yes) and answer.plan.load in context.must_place:
         answer = No("memory may change between the load and the product", answer.plan.load)
     return context.decisions.note(IN_PLACE, owner_of(strip_views(value)[0]), answer)

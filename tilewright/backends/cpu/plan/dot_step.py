@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation
 
 from tilewright.analysis.affine import Poly
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.coalesce import Coalescing
 from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
+from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import Buffer, Step, dense_buffer, memory_bytes
 from tilewright.backends.llvm.features import CpuFeatures

@@ -8,13 +8,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
-from tilewright.backends.cpu.plan.carried_offsets import make_offsets_scalar
-from tilewright.backends.cpu.plan.either_way import leave_branches
-from tilewright.backends.cpu.plan.handed_on import load_where_used
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
-from tilewright.backends.cpu.plan.rolled import roll_products
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
 from tilewright.backends.cpu.plan.turned import turn_products
@@ -22,6 +18,10 @@ from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
+from tilewright.passes.carried_offsets import make_offsets_scalar
+from tilewright.passes.either_way import leave_branches
+from tilewright.passes.handed_on import load_where_used
+from tilewright.passes.rolled import roll_products
 from tilewright.passes.summed_products import multiply_for_sums
 
 

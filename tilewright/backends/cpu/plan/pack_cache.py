@@ -18,9 +18,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
+from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, ROLLED
 
-CARRIED = Subject("carried pointers", "a loop carries one offset instead of a tile of pointers or of indices")
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
-HANDED_ON = Subject("loads ahead", "a tile that a loop loads for its next trip is loaded where it is used")
-EITHER_WAY = Subject("branch left out", "tiles that both sides of a branch make alike are made without the branch")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
 SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
-ROLLED = Subject("one loop of products", "products one after the other, and loops of products in a loop, are one loop")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
 ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that the loop carries")

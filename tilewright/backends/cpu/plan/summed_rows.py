@@ -24,9 +24,8 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.matrices import memory_operand
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dot_operands import memory_operand
 from tilewright.backends.cpu.plan.subjects import SUMMED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.attrs import I32
@@ -163,10 +162,10 @@ def _in_memory(found: _Sum) -> Answer[_Sum]:
     if element_type(found.row.result.type) != element_type(found.matrix.result.type):
         return No("the row and the matrix have different types")
     analysis = AffineAnalysis(lambda value: False)
-    answer = memory_operand(found.matrix.result, Demands(), analysis)
+    answer = memory_operand(found.matrix.result, (), analysis)
     if isinstance(answer, No):
         return answer
-    answer = memory_operand(_as_matrix(found.row), Demands(), analysis)
+    answer = memory_operand(_as_matrix(found.row), (), analysis)
     return answer if isinstance(answer, No) else Yes(found, "multiplied as a matrix of one row")
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
-from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dot_operands import memory_operand
+from tilewright.analysis.matrices import memory_operand
 from tilewright.backends.cpu.plan.steps import memory_bytes
 from tilewright.backends.cpu.plan.subjects import TURNED
 from tilewright.base.decision import Answer, No, Yes
@@ -51,7 +50,7 @@ def _carried(dot: DotOp) -> int | None:
 
 def _lies_across(value: SSAValue) -> bool:
     """Whether an operand is in memory, and its neighbours there are those of a column."""
-    answer = memory_operand(value, Demands(), AffineAnalysis(lambda value: False))
+    answer = memory_operand(value, (), AffineAnalysis(lambda value: False))
     return isinstance(answer, Yes) and answer.plan.strides[0] == Poly.of(memory_bytes(answer.plan.elem))
 
 

@@ -15,9 +15,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import whole
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.slices import slices_of
 from tilewright.backends.cpu.plan.dot import DotPlan
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
+from tilewright.backends.cpu.plan.dot_operands import Operand
 from tilewright.backends.cpu.plan.wrapped import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import shape_of

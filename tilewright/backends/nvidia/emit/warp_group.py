@@ -3,7 +3,7 @@
 The accumulator of a warp group is cut into blocks of 64 rows and up to 256 columns. A block is one statement of inline
 PTX, so that nothing comes between its instructions:
 
-    wgmma.fence
+    wgmma.fence                                             in the first block alone, if all start together
     wgmma.mma_async d, descriptor a, descriptor b, ...      for every step of K, descriptors advanced in between
     wgmma.commit_group                                      in the last block
 
@@ -54,8 +54,9 @@ def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
             c = [k.f.fadd(v, p) for v, p in zip(c, _wait(k, part, 0), strict=True)]
         made = c
     else:
-        made = _run(k, product, c, steps)
-        if not attrs["isAsync"]:
+        flies = bool(attrs["isAsync"])  # then nobody touches the accumulator between this product and the one before
+        made = _run(k, product, c, steps, together=flies and not isinstance(product.a, dict))
+        if not flies:
             made = _wait(k, made, 0)
     k.set(op.d, narrowed(k, op.d.type, made))
 
@@ -259,16 +260,18 @@ def _fragments(k: Kernel, value: SSAValue, bits: int) -> dict[tuple[int, ...], l
     return found
 
 
-def _run(k: Kernel, product: _Product, c: Tile, steps: Sequence[int]) -> Tile:
-    """Start the products of some steps of K, committed as one group."""
+def _run(k: Kernel, product: _Product, c: Tile, steps: Sequence[int], together: bool = False) -> Tile:
+    """Start the products of some steps of K, committed as one group; behind one fence if they are `together`."""
     made = list(c)
     for block in product.blocks:
-        last = block is product.blocks[-1]
-        made[block.registers] = _run_block(k, product, block, made[block.registers], steps, last)
+        fence, last = block is product.blocks[0] or not together, block is product.blocks[-1]
+        made[block.registers] = _run_block(k, product, block, made[block.registers], steps, fence, last)
     return made
 
 
-def _run_block(k: Kernel, product: _Product, block: _Block, c: Tile, steps: Sequence[int], last: bool) -> Tile:
+def _run_block(
+    k: Kernel, product: _Product, block: _Block, c: Tile, steps: Sequence[int], fence: bool, last: bool
+) -> Tile:
     """The instructions of one block as one statement: results, then arguments tied to them, then the operands."""
     fresh = all(v.const == 0 for v in c)
     args: list[V] = [] if fresh else list(c)
@@ -282,7 +285,8 @@ def _run_block(k: Kernel, product: _Product, block: _Block, c: Tile, steps: Sequ
     lines = ["{", ".reg .pred p, q;", ".reg .b64 da, db;", "setp.ne.b32 p, 1, 0;", "setp.ne.b32 q, 0, 0;"]
     base_b = take(product.b)
     base_a = take(product.a) if isinstance(product.a, V) else ""
-    lines.append("wgmma.fence.sync.aligned;")
+    if fence:
+        lines.append("wgmma.fence.sync.aligned;")
     accumulator = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     for number, step in enumerate(steps):
         depth = step * product.step

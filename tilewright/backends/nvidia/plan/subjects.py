@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
+from tilewright.passes.subjects import EITHER_WAY, HANDED_ON, ROLLED
 
 TENSOR_CORES = Subject("tensor cores", "a product is made by tensor cores instead of multiply-adds of single elements")
 WGMMA = Subject("wgmma", "a product is made by whole groups of four warps, with operands from shared memory (Hopper)")
@@ -14,4 +15,7 @@ NO_BARRIER = Subject("no barrier", "the threads of a block need not wait for eac
 UNORDERED = Subject("no barrier for memory", "accesses of a program to global memory need not wait for each other")
 CLUSTER = Subject("cluster", "a program is shared out to the blocks of a cluster (num_ctas)")
 
-SUBJECTS = (TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER, UNORDERED, CLUSTER)
+SUBJECTS = (
+    EITHER_WAY, HANDED_ON, ROLLED, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, ASYNC_PRODUCT, IN_WARP, NO_BARRIER,
+    UNORDERED, CLUSTER,
+)  # fmt: skip

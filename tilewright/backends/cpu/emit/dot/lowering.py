@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Literal
 
 from tilewright.analysis.affine import Poly
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack, plan_dot
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
 from tilewright.backends.cpu.emit.dot.trips import each_trip
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand, ScratchOperand
+from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan, rows_exist
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const

@@ -11,6 +11,7 @@ same, over the end of the inner loop too. Planners of products look at one loop,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,11 +19,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tilewright.analysis.affine import Poly, expanded
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.matrices import MemoryOperand, strip_views
 from tilewright.analysis.trips import Trip
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, strip_views
-from tilewright.backends.cpu.plan.placed_loads import first_write, load_at, placed
-from tilewright.backends.cpu.plan.recompute import is_lazy
-from tilewright.backends.cpu.plan.subjects import ROLLED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import i64, shape_of
@@ -33,8 +31,10 @@ from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
 from tilewright.ops.memory import LoadOp
 from tilewright.passes.counting import Ahead
-from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.passes.placed_loads import first_write, load_at, placed
 from tilewright.passes.rewriting import insert_before, transposed
+from tilewright.passes.subjects import ROLLED
 
 
 @dataclass(slots=True)
@@ -68,12 +68,20 @@ class _Rolled:
     count: int
 
 
-def roll_products(function: FuncOp, decisions: Decisions) -> bool:
-    """Rewrite all such products of a function; says whether anything changed."""
+def roll_products(
+    function: FuncOp, decisions: Decisions, wanted: Callable[[Sequence[DotOp]], bool] = lambda chain: True
+) -> bool:
+    """Rewrite all such products of a function; says whether anything changed.
+
+    Args:
+        function: tile IR whose loops carry no tiles of pointers.
+        decisions: what is found is kept there.
+        wanted: says of products one after the other whether they shall be a loop.
+    """
     changed = False
     for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
         chain = _chain(dot)
-        if len(chain) > 1:
+        if len(chain) > 1 and wanted(chain):
             rolled = decisions.note(ROLLED, dot, _as_loop(chain))
             if rolled is not None:
                 _rewrite(dot, dot, rolled, Ahead(dot, i64).known(rolled.count), dot.d)
@@ -170,7 +178,7 @@ def _nest(outer: ForOp) -> tuple[ForOp, DotOp] | None:
     sums &= dot.c is inner.carried[0] and ends[1].operands[0] is dot.d
     once = all(value.has_one_use() for value in (outer.carried[0], inner.carried[0], inner.results[0], dot.d))
     other = [op for loop in (outer, inner) for op in loop.body.block.ops if op not in (inner, dot, *ends)]
-    return (inner, dot) if sums and once and is_tile(dot.d) and all(is_lazy(op) for op in other) else None
+    return (inner, dot) if sums and once and is_tile(dot.d) and all(is_removable(op) for op in other) else None
 
 
 def _as_one_loop(outer: ForOp, inner: ForOp, dot: DotOp) -> Answer[_Rolled]:

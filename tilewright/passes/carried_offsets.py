@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.uniform import scalar_of
-from tilewright.backends.cpu.plan.recompute import is_lazy
-from tilewright.backends.cpu.plan.subjects import CARRIED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
@@ -30,6 +28,8 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp, WhileOp
 from tilewright.ops.elementwise import AddIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.passes.dce import is_removable
+from tilewright.passes.subjects import CARRIED
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ def _moves(argument: SSAValue) -> bool:
         value = todo.pop()
         if is_pointer(element_type(value.type)):
             return True
-        users = {use.operation for use in value.uses if is_lazy(use.operation)} - seen
+        users = {use.operation for use in value.uses if is_removable(use.operation)} - seen
         seen |= users
         todo += [result for user in users for result in user.results]
     return False

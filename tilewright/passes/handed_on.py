@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.trips import Trip
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
-from tilewright.backends.cpu.plan.placed_loads import first_write, load_at, placed
-from tilewright.backends.cpu.plan.subjects import HANDED_ON
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import is_tile, owner_of
@@ -35,6 +33,8 @@ from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
 from tilewright.ops.memory import LoadOp
 from tilewright.passes.counting import Ahead
 from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.passes.placed_loads import first_write, load_at, placed
+from tilewright.passes.subjects import HANDED_ON
 
 
 @dataclass(slots=True)

@@ -14,14 +14,13 @@ what is made of them in the same way: casts, transposes, products.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly, expanded
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand
-from tilewright.backends.cpu.plan.placed_loads import load_at, placed
-from tilewright.backends.cpu.plan.subjects import EITHER_WAY
+from tilewright.analysis.matrices import MemoryOperand
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions, spoken
@@ -34,7 +33,9 @@ from tilewright.ops.memory import LoadOp
 from tilewright.passes.counting import conjuncts
 from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.masks import INVERSE
+from tilewright.passes.placed_loads import load_at, placed
 from tilewright.passes.rewriting import insert_before
+from tilewright.passes.subjects import EITHER_WAY
 
 _Pair = tuple[SSAValue, SSAValue]
 
@@ -63,11 +64,13 @@ class _Branch:
     known: dict[_Pair, _Alike] = field(default_factory=dict)
 
 
-def leave_branches(function: FuncOp, decisions: Decisions) -> bool:
-    """Rewrite all such branches of a function, inner ones first; says whether anything changed."""
+def leave_branches(
+    function: FuncOp, decisions: Decisions, wanted: Callable[[IfOp], bool] = lambda branch: True
+) -> bool:
+    """Rewrite all such branches of a function that are `wanted`, inner ones first; says whether anything changed."""
     changed = False
     for op in reversed([op for op in walk(function) if isinstance(op, IfOp)]):
-        if _chooses_loads(op) and (found := decisions.note(EITHER_WAY, op, _recognise(op))) is not None:
+        if wanted(op) and _chooses_loads(op) and (found := decisions.note(EITHER_WAY, op, _recognise(op))) is not None:
             _rewrite(found)
             changed = True
     if changed:

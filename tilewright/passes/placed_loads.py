@@ -1,7 +1,7 @@
 """Loads of two-dimensional tiles made anew at another place: in another trip of their loop, by another counter.
 
 A load whose addresses are base + i * stride + j * stride, with a mask of upper bounds, is known by these polynomials
-(`dot_operands.MemoryOperand`). The same load elsewhere has others in the same places.
+(`matrices.MemoryOperand`). The same load elsewhere has others in the same places.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
-from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, memory_operand
-from tilewright.backends.cpu.plan.steps import memory_bytes
+from tilewright.analysis.matrices import MemoryOperand, memory_operand
 from tilewright.base import dtypes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.effects import may_write
-from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, shape_of
+from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, pointee_bytes, shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
@@ -35,14 +33,14 @@ from tilewright.passes.rewriting import move_before, value_before
 
 def placed(load: LoadOp) -> Answer[MemoryOperand]:
     """The polynomials of a load, if `load_at` can make it elsewhere."""
-    answer = memory_operand(load.results[0], Demands(), AffineAnalysis(lambda value: False))
+    answer = memory_operand(load.results[0], (), AffineAnalysis(lambda value: False))
     if isinstance(answer, No):
         return answer
     found = answer.plan
     base = found.base.type
     if found.conditions or not isinstance(base, TilePointerType) or base.pointee != load.results[0].type.element_type:  # type: ignore[attr-defined]
         return No("a scalar condition is a part of its mask, or its addresses are cast", load)
-    size = memory_bytes(found.elem)
+    size = pointee_bytes(base)
     polys = [found.offset, *found.strides, *(bound for bounds in found.bounds for bound in bounds)]
     if any(atom.unsigned for poly in polys for monomial in poly.terms for atom in monomial):
         return No("its addresses are made of unsigned numbers", load)
@@ -53,7 +51,7 @@ def placed(load: LoadOp) -> Answer[MemoryOperand]:
 
 def load_at(found: MemoryOperand, offset: Poly, bounds: Sequence[Sequence[Poly]], anchor: Operation) -> SSAValue:
     """The load of a tile with another offset, in bytes, and other bounds, in front of `anchor`."""
-    size, ahead = memory_bytes(found.elem), Ahead(anchor, i64)
+    size, ahead = pointee_bytes(found.base.type), Ahead(anchor, i64)
     shape = shape_of(found.load.results[0].type)
 
     def number(poly: Poly) -> tensor:
