@@ -93,6 +93,7 @@ class Case:
         options: compile options that differ from the defaults.
         gpu: those of a GPU's back end.
         note: what was wrong, for a regression test.
+        spelled: names of the rarer spellings that were drawn.
     """
 
     seed: int
@@ -103,6 +104,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     gpu: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    spelled: set[str] = field(default_factory=set)
 
     def source(self) -> str:
         """The text of the case file."""

@@ -74,6 +74,7 @@ class Generator:
         self.depth = 0
         self.in_loop = 0
         self.counter = 0
+        self.spelled: set[str] = set()
         self.grid = self.random.choice([(1,), (1,), (2,), (3,), (5,), (2, 3), (3, 1, 2)])
         self.options: dict[str, Any] = {} if self.random.random() < 0.5 else {"enable_fp_fusion": False}
         self.fused = not self.options
@@ -201,10 +202,10 @@ class Generator:
             return None
 
     def _mark(self) -> Any:
-        return len(self.body), [list(s) for s in self.scopes], dict(self.params)
+        return len(self.body), [list(s) for s in self.scopes], dict(self.params), set(self.spelled)
 
     def _undo(self, mark: Any) -> None:
-        count, scopes, params = mark
+        count, scopes, params, self.spelled = mark
         del self.body[count:]
         self.scopes = scopes
         self.params = params
@@ -276,7 +277,7 @@ def shape_text(shape: Shape) -> str:
 
 def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
-    from tests.fuzz import arithmetic, combine, control, memory, programs, runs, shapes  # noqa: F401  (they register their families)
+    from tests.fuzz import arithmetic, combine, control, memory, programs, rows, runs, shapes  # noqa: F401  (families)
     from tests.fuzz.memory import load_new, store
     from tests.fuzz.products import product
 
@@ -292,7 +293,7 @@ def generate(seed: int, profile: Profile | None = None) -> Case:
     if g.profile.cpu:
         cpu = "" if g.profile.cpu == "host" else g.profile.cpu
     gpu = {name: g.random.choice(values) for name, values in _GPU.items()}
-    return Case(seed, list(g.params.values()), g.body, g.grid, cpu, g.options, gpu)
+    return Case(seed, list(g.params.values()), g.body, g.grid, cpu, g.options, gpu, spelled=g.spelled)
 
 
 __all__ = ["FLOATS", "INTS", "Generator", "Profile", "family", "generate"]

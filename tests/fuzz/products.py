@@ -1,8 +1,8 @@
 """Whole products of matrices, as kernels write them: a tile of C for each program, ragged edges, strides of every kind.
 
 rows, columns from the program        past the edge: masked off, or wrapped around by %
-for each piece of K, or more          pointers that advance, or offsets from the loop counter
-    acc += A[rows, piece] @ B[piece, columns]
+for each piece of K, or more          in one of many loops (`walks.py`); pointers that advance, offsets from the loop
+    acc += A[rows, piece] @ B[piece, columns]      counter, block pointers or descriptors; or both transposed
 C[rows, columns] = acc                masked
 
 What lies around and between the elements of A and B is poison, or a page that must not be touched.
@@ -17,6 +17,7 @@ from tests.fuzz.combine import DOTS, STORED, dot_facts, epilogue
 from tests.fuzz.generator import Generator
 from tests.fuzz.spellings import every
 from tests.fuzz.values import Value
+from tests.fuzz.walks import BEYOND, WALKS, Trips
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class _Axis:
         block: extent of a tile.
         size: extent of the matrix.
         text: `size` in the kernel.
+        first: the first position of this program's tile, in the kernel.
         tile: name of the positions of this program's tile, which may pass the end.
         safe: an expression of positions that do not, or the same.
         mask: whether loads must mask what passes the end.
@@ -35,6 +37,7 @@ class _Axis:
     block: int
     size: int
     text: str
+    first: str
     tile: str
     safe: str
     mask: bool
@@ -48,22 +51,22 @@ def _axis(g: Generator, number: str, tiles: int, blocks: tuple[int, ...]) -> _Ax
     g.add(f"{tile} = ({number}) * {block} + tl.arange(0, {block})")
     whole = size == block * tiles
     wrapped = not whole and g.chance(0.4)
-    return _Axis(block, size, text, tile, f"({tile} % {text})" if wrapped else tile, not (whole or wrapped))
+    safe = f"({tile} % {text})" if wrapped else tile
+    return _Axis(block, size, text, f"({number}) * {block}", tile, safe, not (whole or wrapped))
 
 
 @dataclass(frozen=True)
 class _Depth:
-    """The inner axis: `text` is `size` in the kernel, `piece` positions within a piece, `name` its loop counter.
+    """The inner axis: `text` is `size` in the kernel, `piece` positions within a piece.
 
-    `extra` is the number of pieces that lie past the end.
+    `ragged` says whether pieces may pass the end.
     """
 
     block: int
     size: int
     text: str
     piece: str
-    name: str
-    extra: int
+    ragged: bool
 
 
 class _Operand:
@@ -87,7 +90,7 @@ class _Operand:
         straight = g.chance(0.6)  # unit stride along the columns of the tile
         inner, lines = (depth.size, outer.size) if straight == rows else (outer.size, depth.size)
         step = g.random.choice((1, 1, 1, 2))
-        line = max(1, inner * step + g.random.choice((0, 0, 3, 16)))
+        line = max(1, inner * step + g.random.choice((0, 0, 3, 16, -inner * step % 16)))
         strides = (line, step) if straight == rows else (step, line)
         size = max(1, (lines - 1) * line + (inner - 1) * step + 1)
         before = g.random.choice((0, 0, 16, 100))
@@ -96,27 +99,51 @@ class _Operand:
         self.array = g.array(dtype, fill, before + size + behind, prefix="m", valid=valid)
         self.start = f"{self.array} + {before}" if before else self.array
         self.strides = tuple(str(n) if n == 1 else g.number(n) for n in strides)
-        self.advances = g.chance(0.5)
-        self.pointers = g.fresh("q")
-        if self.advances:
-            g.add(f"{self.pointers} = {self._at(depth.piece)}")
+        self.rows, self.name = rows, g.fresh("q")
+        whole = strides[1 if rows else 0] == 1 and strides[0 if rows else 1] % 16 == 0 and before % 16 == 0
+        described = ["descriptor"] * (2 * (whole and g.params[self.array].aligned))
+        self.how = g.random.choice(("offsets", "pointers", "pointers", "offsets", "block pointer", *described))
+        if self.how == "pointers":
+            g.add(f"{self.name} = {self._at(depth.piece)}")
+        elif self.how == "block pointer":
+            g.add(f"{self.name} = tl.make_block_ptr({self._described(('offsets', outer.first, '0'))}, order=(1, 0))")
+        elif self.how == "descriptor":
+            g.add(f"{self.name} = tl.make_tensor_descriptor({self._described()})")
+
+    def _pair(self, outer: str, deep: str) -> str:
+        """Two numbers, in the order of the axes of the tile."""
+        return f"({outer}, {deep})" if self.rows else f"({deep}, {outer})"
+
+    def _described(self, *further: tuple[str, str, str]) -> str:
+        """Arguments of what describes a block of the matrix."""
+        rows = (("shape", self.outer.text, self.depth.text), ("strides", *self.strides), *further)
+        pairs = ", ".join(f"{name}={self._pair(outer, deep)}" for name, outer, deep in rows)
+        return f"{self.start}, {pairs}, block_shape={self.shape}"
 
     def _at(self, deep: str) -> str:
         outer, k = self.across
         return f"{self.start} + {self.outer.safe}{outer} * {self.strides[0]} + ({deep}){k} * {self.strides[1]}"
 
-    def load(self) -> str:
-        """Read the tile of this turn; gives its name."""
+    def load(self, number: str) -> str:
+        """Read the tile of the piece `number`; gives what is multiplied."""
+        g, name = self.g, self.g.fresh("x")
+        if self.how == "block pointer":
+            g.add(f'{name} = tl.load({self.name}, boundary_check=(0, 1), padding_option="zero")')
+        elif self.how == "descriptor":
+            g.add(f"{name} = {self.name}.load({self._pair(self.outer.first, f'{number} * {self.depth.block}')})")
+        else:
+            self._load_by_pointers(name, number)
+        text = name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})"
+        return self._computed(text, f"({number} * {self.depth.block} + {self.depth.piece})")
+
+    def _load_by_pointers(self, name: str, number: str) -> None:
         g, depth, (outer, k) = self.g, self.depth, self.across
-        here = self.pointers if self.advances else self._at(f"{depth.name} * {depth.block} + {depth.piece}")
+        here = self.name if self.how == "pointers" else self._at(f"{number} * {depth.block} + {depth.piece}")
         masks = [f"({self.outer.tile}{outer} < {self.outer.text})"] * self.outer.mask
-        if depth.size % depth.block or depth.extra or g.chance(0.3):
-            left = f"{depth.piece}{k} < {depth.text} - {depth.name} * {depth.block}"
-            masks.append(
-                f"({g.random.choice((left, f'{depth.name} * {depth.block} + {depth.piece}{k} < {depth.text}'))})"
-            )
-        name = g.fresh("x")
-        whole = f"{depth.text} - {depth.name} * {depth.block} >= {depth.block}"
+        if depth.ragged or g.chance(0.3):
+            left = f"{depth.piece}{k} < {depth.text} - {number} * {depth.block}"
+            masks.append(f"({g.random.choice((left, f'{number} * {depth.block} + {depth.piece}{k} < {depth.text}'))})")
+        whole = f"{depth.text} - {number} * {depth.block} >= {depth.block}"
         if len(masks) > self.outer.mask and g.chance(0.2):  # positions of K are masked where they pass the end, alone
             g.add(f"{name} = tl.zeros({self.shape}, tl.{self.stored})")
             branch = g.add(f"if {whole}:")
@@ -124,18 +151,17 @@ class _Operand:
             branch.orelse.append(Statement(f"{name} = {_load(g, here, masks)}"))
         else:
             g.add(f"{name} = {_load(g, here, masks)}")
-        return self._computed(name if self.stored == self.dtype else f"{name}.to(tl.{self.dtype})", k)
 
-    def _computed(self, name: str, k: str) -> str:
+    def _computed(self, name: str, deep: str) -> str:
         """What is multiplied: sometimes the loaded elements but for some positions of K."""
-        if not self.g.chance(0.25):
-            return name
-        deep = f"({self.depth.name} * {self.depth.block} + {self.depth.piece})"
-        return f"tl.where({deep}{k} % 3 != 1, {name}, 0)"
+        return name if not self.g.chance(0.25) else f"tl.where({deep}{self.across[1]} % 3 != 1, {name}, 0)"
 
     def advance(self) -> None:
-        if self.advances:
-            self.g.add(f"{self.pointers} += {self.depth.block} * {self.strides[1]}")
+        """Move on to the next piece."""
+        if self.how == "pointers":
+            self.g.add(f"{self.name} += {self.depth.block} * {self.strides[1]}")
+        elif self.how == "block pointer":
+            self.g.add(f"{self.name} = tl.advance({self.name}, {self._pair('0', str(self.depth.block))})")
 
 
 def _load(g: Generator, place: str, masks: list[str]) -> str:
@@ -154,26 +180,49 @@ def product(g: Generator) -> None:
     m, n = (_axis(g, *place, blocks) for place in places)
     block = g.random.choice((16, 32, 64))
     size = max(1, block * g.random.randint(0, 5) + g.random.choice((0, 0, 1, 3, block // 2)))
-    depth = _Depth(block, size, g.number(size), g.fresh("d"), g.fresh("k"), g.random.choice((0, 0, 1, 3)))
+    walk, extra = g.random.choice(tuple(WALKS)), g.random.choice((0, 0, 1, 3))
+    ragged = bool(size % block or extra or walk in BEYOND)
+    depth = _Depth(block, size, g.number(size), g.fresh("d"), ragged)
     g.add(f"{depth.piece} = tl.arange(0, {block})")
     fill = "ints" if dtype == "int8" else g.random.choice(("ints", "quarters", "reals"))
     a = _Operand(g, m, depth, rows=True, dtype=dtype, fill=fill)
     b = _Operand(g, n, depth, rows=False, dtype=dtype, fill=fill)
     sums = [g.fresh("acc") for _ in range(2 if g.chance(0.2) else 1)]
+    turned = g.chance(0.2)
     for acc in sums:
-        g.add(f"{acc} = tl.zeros(({m.block}, {n.block}), tl.{out})")
-    loop = g.add(f"for {depth.name} in range(0, tl.cdiv({depth.text}, {block}) + {depth.extra}):")
-    with g.block(loop.body, loop=True):
-        x, y = a.load(), b.load()
+        g.add(f"{acc} = tl.zeros({(n.block, m.block) if turned else (m.block, n.block)}, tl.{out})")
+
+    def multiply(x: str, y: str) -> None:
         for acc in sums:
-            g.add(g.random.choice((f"{acc} += tl.dot({x}, {y})", f"{acc} = tl.dot({x}, {y}, {acc})")))
+            g.add(g.random.choice(_TURNED if turned else _ADDED).format(acc=acc, x=x, y=y))
+
+    def advance() -> None:
         a.advance()
         b.advance()
+
+    count, text = -(-size // block) + extra, f"tl.cdiv({depth.text}, {block}) + {extra}"
+    WALKS[walk](g, Trips(count, text, lambda number: (a.load(number), b.load(number)), multiply, advance))
+    g.spelled |= {walk, a.how, b.how} | ({"turned over"} if turned else set())
     mag, grain = {"ints": (8.0, 1.0), "quarters": (4.0, 0.25), "reals": (4.0, None)}[fill]
     fake = Value("", (), dtype, mag=mag, grain=grain)
     known = dot_facts(fake, fake, None, depth.size, out) if dtype != "int8" else {}
     for acc in sums:
+        if turned:
+            g.add(f"{acc} = {g.random.choice((f'{acc}.T', f'tl.trans({acc})'))}")
         _written(g, Value(acc, (m.block, n.block), out, **known), m, n)  # type: ignore[arg-type]
+
+
+SPELLINGS = frozenset((*WALKS, "offsets", "pointers", "block pointer", "descriptor", "turned over"))
+_ADDED = (
+    "{acc} += tl.dot({x}, {y})",
+    "{acc} = tl.dot({x}, {y}, {acc})",
+    "{acc} += tl.trans(tl.dot(tl.trans({y}), tl.trans({x})))",
+)
+_TURNED = (
+    "{acc} += tl.dot(tl.trans({y}), tl.trans({x}))",
+    "{acc} = tl.dot(tl.trans({y}), tl.trans({x}), {acc})",
+    "{acc} += tl.trans(tl.dot({x}, {y}))",
+)
 
 
 def _written(g: Generator, result: Value, m: _Axis, n: _Axis) -> None:

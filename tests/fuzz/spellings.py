@@ -26,6 +26,28 @@ _BOTH = (
 )
 _HELD = ("{i} % {n}", "tl.minimum({i}, {n} - 1)", "tl.where({i} < {n}, {i}, 0)", "({i} + {s}) % {n}")
 
+_WITHIN = (
+    "(({i} >= 0) & ({i} < {n}))", "((0 <= {i}) & ({n} > {i}))", "~(({i} < 0) | ({i} >= {n}))",
+    "tl.where({i} >= 0, {i} < {n}, False)", "({i} == tl.minimum(tl.maximum({i}, 0), {n} - 1))",
+    "(({i} > -1) & ({i} <= {n} - 1))", "(({i}.to(tl.uint32) < {n}) & ({i} >= 0))",
+)  # fmt: skip
+_CLAMPED = (
+    "tl.maximum(tl.minimum({i}, {n} - 1), 0)",
+    "tl.minimum(tl.maximum({i}, 0), {n} - 1)",
+    "tl.where({i} < 0, 0, tl.where({i} < {n}, {i}, {n} - 1))",
+    "tl.clamp({i}.to(tl.float32), 0.0, ({n} - 1) * 1.0).to(tl.int32)",
+)
+
+
+def within(g: Generator, index: str, limit: int) -> str:
+    """`0 <= index < limit`, where the index is of int32."""
+    return g.random.choice(_WITHIN).format(i=index, n=g.number(limit))
+
+
+def clamped(g: Generator, index: str, limit: int) -> str:
+    """The number from 0 to below a limit that is nearest to an index of int32."""
+    return g.random.choice(_CLAMPED).format(i=index, n=g.number(limit))
+
 
 def below(g: Generator, index: str, limit: int) -> str:
     """`index < limit`, where the index is of int32 and not negative."""

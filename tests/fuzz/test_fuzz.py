@@ -10,6 +10,8 @@ import pytest
 from tests.fuzz.case import Statement
 from tests.fuzz.generator import Profile, generate
 from tests.fuzz.pool import Job, Pool
+from tests.fuzz.products import SPELLINGS as OF_PRODUCTS
+from tests.fuzz.rows import SPELLINGS as OF_ROWS
 from tests.fuzz.shrink import shrink
 
 FOUND = sorted((Path(__file__).resolve().parent / "found").glob("*.py"))
@@ -17,7 +19,6 @@ FIRST = 20260
 PROFILES = {
     "powers_of_two": (24, Profile(statements=10)),
     "any_shape": (12, Profile(any_shape=True, statements=10)),
-    "products": (6, Profile(statements=3, products=True)),
     "products_with_amx": (6, Profile(statements=3, products=True, cpu="emeraldrapids")),
 }
 
@@ -34,6 +35,22 @@ def test_random_kernels_agree(tmp_path: Path, name: str) -> None:
         outcomes = list(pool.run(jobs))
     failures = {job.label: (found.kind, found.detail) for job, found in outcomes if not found.passed}
     assert failures == {}
+
+
+def test_every_spelling_is_drawn_and_agrees(tmp_path: Path) -> None:
+    profile = Profile(statements=3, products=True)
+    cases = [generate(seed, profile) for seed in range(150)]
+    jobs, missing = [], set(OF_PRODUCTS | OF_ROWS)
+    while missing:
+        case = max(cases, key=lambda case: len(case.spelled & missing))
+        assert case.spelled & missing, f"never drawn: {missing}"
+        missing -= case.spelled
+        path = tmp_path / f"case_{case.seed}.py"
+        path.write_text(case.source())
+        jobs.append(Job(case.seed, path, interpreter=False))
+    with Pool(2) as pool:
+        outcomes = list(pool.run(jobs))
+    assert {job.label: found.detail for job, found in outcomes if not found.passed} == {}
 
 
 @pytest.fixture(scope="module")
