@@ -9,7 +9,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST ?= -n 2 --dist worksteal -q
 CASES ?= 200
-OPERATORS ?= --types float32,bfloat16,float16,float64,int64,bool --backward
 CONSTRAINTS := constraints.txt
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS)
 
@@ -61,11 +60,11 @@ test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front en
 test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its own and run its kernels on the CPU with Tilewright as Triton
 	@$(VENV)-helion/bin/python -m tilewright.as_triton -m tests.triton_names.helion_kernels
 
-test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code (hours; goes on where it ended; OPERATORS="--every 20")
+test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code in six types, forward and backward (an hour on two cores; goes on where it ended; OPERATORS="--every 20")
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.user_kernels
 	@TILEWRIGHT_STRESS=1 $(VENV)-inductor/bin/python -m pytest -q -p no:cacheprovider tests/triton_names/test_inductor.py -k workers
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
-	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.operators --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
+	@OMP_NUM_THREADS=1 $(VENV)-inductor/bin/python -m tests.triton_names.operator_jobs --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
 test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Triton kernels in an environment of their own and run functions of theirs on the CPU
 	@FLAGGEMS_CACHE_DIR=$(VENV)-libraries/flaggems $(VENV)-libraries/bin/python -m tilewright.as_triton -m tests.triton_names.library_functions
@@ -77,9 +76,10 @@ sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more un
 	@for tool in memcheck racecheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m pytest -q -m sanitize tests/gpu || exit; done
 
-bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU; JSON goes to benchmarks/results/
+bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELION=folder: and Helion); JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
 	@$(BIN)/python -m benchmarks.forms --cuda
+	@$(BIN)/python -m benchmarks.hl_gpu $(if $(HELION),--helion $(HELION))
 	@$(BIN)/python -m benchmarks.hl_defaults --device cuda
 
 clean: ## remove the environment and every cache in this folder

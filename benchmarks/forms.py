@@ -25,6 +25,7 @@ from rich.table import Table
 
 from benchmarks import report
 from tests.decisions import further, generated, others
+from tests.decisions import rows as less_usual
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
 from tests.decisions.softmax import SOFTMAX
@@ -231,6 +232,62 @@ def _converted(m: int, n: int, k: int, device: str) -> Family:
     return Family(f"product bf16 x int8 {m}x{n}x{k}", forms, out, lambda: torch.mm(a, whole))
 
 
+def _sums_of_rows(device: str) -> Family:
+    x, out = torch.randn(2048, 1000, device=device), torch.zeros(2048, device=device)
+    forms = _launched(less_usual.ROW_SUMS, (128,), x, out, 2048, 1000, 1024)
+    return Family("sums of rows 2048x1000", forms, out, lambda: torch.sum(x, 1))
+
+
+def _tops_of_rows(device: str) -> Family:
+    x, out = torch.randn(2048, 1000, device=device), torch.zeros(2048, device=device).int()
+    forms = _launched(less_usual.ROW_TOPS, (128,), x, out, 2048, 1000, 1024)
+    return Family("places of largest 2048x1000", forms, out, lambda: torch.argmax(x, 1), tolerance=0.0)
+
+
+def _norms_of_rows(device: str) -> Family:
+    x, out = torch.randn(1024, 1024, device=device), torch.zeros(1024, 1024, device=device)
+    forms = _launched(less_usual.ROW_NORMS, (1024,), x, out, 1024, 1024, 1e-5, 1024)
+    rival = lambda: torch.nn.functional.rms_norm(x, (1024,), eps=1e-5)  # noqa: E731
+    return Family("root mean square norm 1024x1024", forms, out, rival)
+
+
+def _running_sums(device: str) -> Family:
+    x, out = torch.randn(1024, 1024, device=device), torch.zeros(1024, 1024, device=device)
+    forms = _launched(less_usual.RUNNING_SUMS, (1024,), x, out, 1024, 1024)
+    return Family("running sums 1024x1024", forms, out, lambda: torch.cumsum(x, 1))
+
+
+def _row_added_to_rows(device: str) -> Family:
+    x, y, out = torch.randn(1024, 1024, device=device), torch.randn(1024, device=device), torch.zeros(1024, 1024)
+    out = out.to(device)
+    forms = _launched(less_usual.MIXES, (1024,), x, y, out, 1024, 1024, 1024)
+    return Family("row added to rows 1024x1024", forms, out, lambda: torch.add(x, y))
+
+
+def _windows(n: int, device: str) -> Family:
+    x, w, out = torch.randn(n, device=device), torch.randn(5, device=device), torch.zeros(n, device=device)
+    forms = _launched(less_usual.WINDOWS, (-(-n // 4096),), x, w, out, n, 4096)
+    rival = lambda: torch.nn.functional.conv1d(x[None, None], w[None, None], padding=2)[0, 0]  # noqa: E731
+    return Family(f"windows of 5 of {n}", forms, out, rival)
+
+
+def _picked(rows: int, columns: int, device: str) -> Family:
+    table, ids = torch.randn(4096, columns, device=device), torch.randint(-4096, 4096, (rows,), device=device).int()
+    out = torch.zeros(rows, columns, device=device)
+    forms = _launched(less_usual.PICKED, (-(-rows // 64),), table, ids, out, rows, 4096, columns)
+    return Family(f"rows from both ends {rows}x{columns}", forms, out, lambda: table[ids.long()], tolerance=0.0)
+
+
+def _counts(n: int, bins: int, device: str) -> Family:
+    x, out = torch.randint(0, bins, (n,), device=device).int(), torch.zeros(bins, device=device).int()
+    forms = _launched(less_usual.COUNTS, (-(-n // 4096),), x, out, n, bins, 4096)
+    return Family(f"counts {n} of {bins}", forms, out, lambda: torch.bincount(x, minlength=bins), out.zero_, 0.0)
+
+
+def _launched(spellings: list[Spelling], grid: tuple[int, ...], *arguments: Any) -> dict[str, Function]:
+    return {name: _launch(fn, grid, *arguments) for name, fn in _of(spellings).items()}
+
+
 def _as_compilers_write(device: str) -> Iterator[Callable[[], Family]]:
     """Kernels as compilers of graphs write them, and products of narrow types and in parts; sizes are a GPU's."""
     yield lambda: _tiled_softmax(8192, 4096, device)
@@ -343,6 +400,11 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _converted(512, 512, 512, device)
     for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
         yield partial(_small, 500 * scale, *sizes, device)
+    for make in (_sums_of_rows, _tops_of_rows, _norms_of_rows, _running_sums, _row_added_to_rows):
+        yield partial(make, device)
+    yield lambda: _windows(1 << 20, device)
+    yield lambda: _picked(4096, 256, device)
+    yield lambda: _counts(1 << 20, 16, device)
     if cuda:
         yield from _as_compilers_write(device)
 

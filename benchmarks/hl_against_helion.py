@@ -92,10 +92,12 @@ def _launches(text: str, name: str, args: tuple[Any, ...]) -> list[Launch]:
         def __getitem__(self, grid: Any) -> Callable[..., None]:
             return lambda *values, **options: launches.append((self.kernel, values, options))
 
-    for key, value in vars(module).items():
-        if isinstance(value, tilewright.JITFunction):
-            setattr(module, key, Recorder(value))
-    getattr(module, name)(*args)
+    names = {
+        key: Recorder(value) if isinstance(value, tilewright.JITFunction) else value
+        for key, value in vars(module).items()
+    }
+    host = getattr(module, name)
+    types.FunctionType(host.__code__, names, name, host.__defaults__)(*args)  # kernels see each other as they are
     return launches
 
 

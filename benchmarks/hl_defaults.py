@@ -1,50 +1,81 @@
 """The default configuration of every example of hl against the best of random ones.
 
-`python -m benchmarks.hl_defaults [--device cuda] [--count 40] [--only TEXT] [--seconds S] [--out FILE]`
+    python -m benchmarks.hl_defaults [--device cuda] [--threads N] [--count 40] [--only TEXT] [--seconds S]
+                                     [--limit S] [--out FILE]
 
 Candidates are compiled beside each other, compared with the default and timed in turns, as tuning does it. The best of
-them and the default then take turns once more: with so many candidates the first ranking flatters its winner.
+them and the default then take turns once more: with so many candidates the first ranking flatters its winner. With one
+thread of a CPU that race counts processor time, which other programs disturb less. For a GPU the candidates of all
+examples are compiled first, by as many processes as there are cores; those that are not ready after `--limit` seconds
+take no part, and the report says how many did.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
+import os
 import platform
 import random
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("TILEWRIGHT_CACHE_DIR", tempfile.mkdtemp(prefix="tilewright-bench-"))  # shared by the processes
+
 import torch
 
+from benchmarks.children import spread
+from benchmarks.device_turns import in_turns
 from benchmarks.hl_workloads import WORKLOADS, workload
 from tilewright import hl
+from tilewright.base.knobs import knobs
 from tilewright.hl.tune.driver import Driver
-from tilewright.tools.timing import compare
+from tilewright.tools.timing import compare, threads
 
 TARGET = 0.67
 _FINALISTS = 3
+_COMPILE, _MEASURE = 40.0, 120.0  # seconds after which a candidate, or a workload, is given up on a GPU
 
 
-def measure(name: str, device: str, count: int, seconds: float) -> dict[str, Any]:
+@functools.lru_cache(2)
+def _bound(name: str, device: str) -> tuple[Any, Any]:
+    kernel, args = workload(name, device)
+    return kernel.bind(args), args
+
+
+def candidates(bound: Any, name: str, count: int) -> list[hl.Config]:
+    """The default of a workload's kernel, then random configurations, always the same ones."""
+    spec, rng = bound.config_spec, random.Random(name)
+    return [spec.default_config(), *(spec.random(rng) for _ in range(count))]
+
+
+def compile_one(name: str, device: str, number: int) -> None:
+    """Compile a candidate of a workload, by its number, into the cache on disk."""
+    bound, args = _bound(name, device)
+    bound.precompile(candidates(bound, name, number)[number], args)
+
+
+def measure(name: str, device: str, numbers: Sequence[int], seconds: float) -> dict[str, Any]:
     """The ratio of the best time to the default's, with both configurations.
 
     Args:
         name: of the workload.
         device: "cpu" or "cuda".
-        count: random configurations.
+        numbers: which candidates take part beside the default, the first one.
         seconds: time of the last race.
     """
     start = time.perf_counter()
-    kernel, args = workload(name, device)
-    bound = kernel.bind(args)
-    driver, rng = Driver(bound, args), random.Random(name)
-    default = bound.config_spec.default_config()
-    driver.race([default, *(bound.config_spec.random(rng) for _ in range(count))])
+    bound, args = _bound(name, device)
+    driver, given = Driver(bound, args), candidates(bound, name, max(numbers))
+    default = given[0]
+    driver.race([default, *(given[number] for number in numbers if number)])
     ranked = sorted(driver.times, key=lambda config: driver.times[config])
     last = list(dict.fromkeys([default, *ranked[:_FINALISTS]]))
     turn = _on_gpu(bound, args, last) if device != "cpu" else _on_cpu(bound, args, last, seconds)
@@ -68,24 +99,39 @@ def _on_cpu(bound: Any, args: Any, configs: list[hl.Config], seconds: float) -> 
         return lambda: run(*args)
 
     functions: dict[Any, Callable[[], Any]] = {config: call(config) for config in configs}
-    return {config: sample.median for config, sample in compare(functions, seconds=seconds).items()}
+    clock = time.thread_time if knobs.cpu.num_threads == 1 else time.perf_counter
+    return {config: sample.median for config, sample in compare(functions, seconds=seconds, clock=clock).items()}
 
 
-def _on_gpu(bound: Any, args: Any, configs: list[hl.Config], rounds: int = 40) -> dict[hl.Config, float]:
-    """Medians by events of the device, with its cache overwritten before every call."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+def _on_gpu(bound: Any, args: Any, configs: list[hl.Config]) -> dict[hl.Config, float]:
     runs = {config: bound.compile_config(config) for config in configs}
-    events: dict[hl.Config, list[Any]] = {config: [] for config in configs}
-    for at in range(rounds + 3):
-        for config, run in runs.items():
-            flush.zero_()
-            pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            pair[0].record()
-            run(*args)
-            pair[1].record()
-            events[config] += [pair] if at >= 3 else []
-    torch.cuda.synchronize()
-    return {config: statistics.median(a.elapsed_time(b) * 1e-3 for a, b in pairs) for config, pairs in events.items()}
+    return in_turns({config: functools.partial(run, *args) for config, run in runs.items()})
+
+
+def measured(names: Sequence[str], device: str, count: int, seconds: float, limit: float) -> Iterator[dict[str, Any]]:
+    """What `measure` says of every workload; on a GPU in a process of its own, behind the compiling of all."""
+    if device == "cpu":
+        for name in names:
+            yield measure(name, device, range(count + 1), seconds)
+        return
+    tasks = [(name, device, number) for number in range(count + 1) for name in names]
+    ready: dict[str, list[int]] = {name: [] for name in names}
+    start = time.perf_counter()
+    reasons: Counter[str] = Counter()
+    for (name, _, number), failed in spread(compile_one, tasks, os.cpu_count() or 1, _COMPILE, limit):
+        if failed is None:
+            ready[name].append(number)
+        else:
+            reasons[f"{name}: {str(failed)[:150]!r}"] += 1
+    print(
+        f"compiled {sum(map(len, ready.values()))} of {len(tasks)} in {time.perf_counter() - start:.0f} s", flush=True
+    )
+    work = [(name, device, sorted({0, *numbers}), seconds) for name, numbers in ready.items()]
+    for (name, *_), row in spread(measure, work, 1, _MEASURE, _MEASURE * len(work)):
+        if isinstance(row, dict):
+            yield row
+        else:
+            print(f"! {name}: {row}", flush=True)
 
 
 def main() -> None:
@@ -95,26 +141,46 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--threads", type=int, help="of a CPU; as many as PyTorch takes by default")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = []
-    for name in WORKLOADS:
-        if given.only in name:
-            row = measure(name, given.device, given.count, given.seconds)
-            rows.append(row)
-            mark = " " if row["ratio"] >= TARGET else "*"
-            print(
-                f"{mark} {name:<28} {row['ratio']:.2f}  {1e3 * row['default_seconds']:.3f} ms  {row['default']}"
-                f"  best {row['best']}  ({row['timed']} timed, {row['wall']:.0f} s)",
-                *row["out"][:2],
-                flush=True,
-            )
+    with threads(given.threads):
+        _run(given)
+
+
+def _run(given: argparse.Namespace) -> None:
+    names, rows = [name for name in WORKLOADS if given.only in name], []
+    for row in measured(names, given.device, given.count, given.seconds, given.limit):
+        rows.append(row)
+        mark = " " if row["ratio"] >= TARGET else "*"
+        print(
+            f"{mark} {row['name']:<28} {row['ratio']:.2f}  {1e3 * row['default_seconds']:.3f} ms  {row['default']}"
+            f"  best {1e3 * row['best_seconds']:.3f} ms {row['best']}  ({row['timed']} timed, {row['wall']:.0f} s)",
+            *row["out"][:2],
+            flush=True,
+        )
+        if path := given.out or _usual_path(given.device):
+            path.write_text(json.dumps(_document(given, rows), indent=1) + "\n")
     mean = math.exp(statistics.mean(math.log(row["ratio"]) for row in rows))
     print(f"geometric mean {mean:.2f}; {sum(row['ratio'] < TARGET for row in rows)} of {len(rows)} below {TARGET}")
-    if given.out:
-        where = torch.cuda.get_device_name() if given.device == "cuda" else platform.processor() or platform.machine()
-        versions = {"torch": torch.__version__, "python": platform.python_version()}
-        given.out.write_text(json.dumps({"device": where, "versions": versions, "rows": rows}, indent=1) + "\n")
+
+
+def _usual_path(device: str) -> Path | None:
+    """Where the results of a GPU go; a CPU has no name that would do for a file."""
+    name = torch.cuda.get_device_name().lower().replace(" ", "-") if device == "cuda" else ""
+    return Path(__file__).resolve().parent / "results" / f"{name}-hl-defaults.json" if name else None
+
+
+def _document(given: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    gpu = given.device == "cuda"
+    threaded = f" --threads {given.threads}" if given.threads else ""
+    return {
+        "command": f"python -m benchmarks.hl_defaults --device {given.device}{threaded} --count {given.count}",
+        "machine": torch.cuda.get_device_name() if gpu else platform.processor() or platform.machine(),
+        "versions": {"torch": torch.__version__, "python": platform.python_version()},
+        "rows": rows,
+    }
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 Steady state: one process in which Tilewright poses as Triton compiles each graph with both of Inductor's CPU back ends
 and times the three in turns, with one thread, by processor time, which other work on the machine changes little. First
-call: fresh processes with empty caches, importing not included. Where there is no C++ compiler the summary says so and
-the races are with eager alone.
+call: a fresh process with empty caches, importing not included; warm call: a second process with the caches that the
+first one left. Where there is no C++ compiler the summary says so and the races are with eager alone.
+
+    python -m benchmarks.inductor --out table.json --minutes 9       as many graphs as are begun in nine minutes
+    ... --go-on                                                      those that the table lacks
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +36,8 @@ from benchmarks import report
 from tilewright.tools.timing import compare
 
 _ROOT = Path(__file__).resolve().parents[1]
-MEAN, LEAST, FIRST = 1.1, 0.75, 3.0
-"""Targets of speed against the C++ back end: geometric mean, least of all, first call."""
+MEAN, LEAST, FIRST, WARM = 1.1, 0.75, 3.0, 1.0
+"""Targets of speed against the C++ back end: geometric mean, least of all, first call, warm call."""
 Prepared = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 
 _WEIGHTS = ((256, 768), (256, 256), (256, 1024), (1024, 256))
@@ -126,25 +129,33 @@ def steady(name: str, seconds: float) -> dict[str, float]:
         return {key: sample.median for key, sample in compare(calls, seconds=seconds, clock=time.thread_time).items()}
 
 
-def child(*arguments: str) -> Iterator[Any]:
-    """What a fresh process that poses, with empty caches, prints: a line of JSON each."""
+def child(folder: str, *arguments: str) -> Any:
+    """What a fresh process that poses, with its caches in `folder`, prints: a line of JSON."""
+    caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TILEWRIGHT_CACHE_DIR": f"{folder}/kernels"}
+    path = f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    command = [sys.executable, "-m", "tilewright.as_triton", "-m", "benchmarks.inductor", *arguments]
+    environment = {**os.environ, "PYTHONPATH": path, **caches}
+    return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def row_of(name: str, seconds: float, first: bool) -> dict[str, Any]:
+    """The row of a graph, by fresh processes: medians of a call, then with `first` first and warm calls by back end."""
     with tempfile.TemporaryDirectory() as folder:
-        fresh = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TILEWRIGHT_CACHE_DIR": f"{folder}/kernels"}
-        path = f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-        command = [sys.executable, "-m", "tilewright.as_triton", "-m", "benchmarks.inductor", *arguments]
-        with subprocess.Popen(
-            command, env={**os.environ, "PYTHONPATH": path, **fresh}, stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            yield from map(json.loads, process.stdout)
-        if process.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed")
-
-
-def first_calls(name: str) -> dict[str, float]:
-    """Seconds of the first call of a graph by back end."""
+        row = {"graph": name, "seconds": child(folder, "--steady", name, "--seconds", str(seconds))}
     backends = {"tilewright": "triton", "cpp": "cpp"} if has_compiler() else {"tilewright": "triton"}
-    return {key: sum(child("--first", f"{backend}:{name}")) for key, backend in backends.items()}
+    for peer, backend in backends.items() if first else ():
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in ("first", "warm"):
+                row.setdefault(kind, {})[peer] = child(folder, "--first", f"{backend}:{name}")
+    return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print a row."""
+    times = row["seconds"]
+    print(f"{row['graph']:36} {times['tilewright'] * 1e6:9.0f} µs", end=" ")
+    print(*[f"{peer}/ours {times[peer] / times['tilewright']:5.2f}" for peer in times if peer != "tilewright"], end=" ")
+    print(*[f"{k} {p} {v:.1f} s" for k in ("first", "warm") for p, v in row.get(k, {}).items()], flush=True)
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -154,10 +165,22 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         ratios = [row["seconds"][peer] / row["seconds"]["tilewright"] for row in rows if peer in row["seconds"]]
         if ratios:
             found[peer] = {"mean": statistics.geometric_mean(ratios), "least": min(ratios)}
-    firsts = [row["first"]["cpp"] / row["first"]["tilewright"] for row in rows if "cpp" in row.get("first", {})]
-    if firsts:
-        found["first call"] = {"least": min(firsts), "mean": statistics.geometric_mean(firsts)}
-    return {**found, "targets": {"mean": MEAN, "least": LEAST, "first call": FIRST}}
+    for kind in ("first", "warm"):
+        ratios = [row[kind]["cpp"] / row[kind]["tilewright"] for row in rows if "cpp" in row.get(kind, {})]
+        if ratios:
+            found[f"{kind} call"] = {"mean": statistics.geometric_mean(ratios), "least": min(ratios)}
+    return {**found, "targets": {"mean": MEAN, "least": LEAST, "first call": FIRST, "warm call": WARM}}
+
+
+def write(out: Path | None, rows: list[dict[str, Any]]) -> None:
+    """Write the table as it is so far."""
+    if out:
+        document = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": " ".join(["python -m benchmarks.inductor", *sys.argv[1:]]),
+            **report.where(), "graphs": rows, "summary": summary(rows),
+        }  # fmt: skip
+        out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -165,38 +188,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="torch.compile on the CPU: Tilewright, C++, eager")
     parser.add_argument("--only", default="", help="graphs whose names hold this")
     parser.add_argument("--seconds", type=float, default=2.0, help="of one race")
-    parser.add_argument("--no-first", action="store_true", help="leave out first calls, which take minutes")
+    parser.add_argument("--no-first", action="store_true", help="leave out first and warm calls, which take minutes")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--steady", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no graph is begun")
+    parser.add_argument("--go-on", action="store_true", help="keep the rows that --out has")
+    parser.add_argument("--steady", help=argparse.SUPPRESS)
     parser.add_argument("--first", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    names = [name for name in GRAPHS if asked.only in name]
     if asked.first:
         backend, _, name = asked.first.partition(":")
         return print(json.dumps(compiled(name, backend)[1]))
     if asked.steady:
-        for name in names:
-            print(json.dumps(steady(name, asked.seconds)), flush=True)
-        return None
-    rows: list[dict[str, Any]] = []
-    for name, times in zip(
-        names, child("--steady", "--only", asked.only, "--seconds", str(asked.seconds)), strict=True
-    ):
-        rows.append({"graph": name, "seconds": times})
-        ratios = [f"{peer}/ours {times[peer] / times['tilewright']:5.2f}" for peer in times if peer != "tilewright"]
-        print(f"{name:36} {times['tilewright'] * 1e6:9.0f} µs", *ratios, flush=True)
-    for row in rows if not asked.no_first else ():
-        row["first"] = first_calls(row["graph"])
-        print(f"{row['graph']:36} first call", *[f"{k} {v:.1f} s" for k, v in row["first"].items()], flush=True)
-    document = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python -m benchmarks.inductor", *sys.argv[1:]]),
-        **report.where(), "graphs": rows, "summary": summary(rows),
-    }  # fmt: skip
-    print(json.dumps(document["summary"], indent=1))
-    if asked.out:
-        asked.out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return print(json.dumps(steady(asked.steady, asked.seconds)))
+    begin, rows = time.monotonic(), []
+    if asked.go_on and asked.out.exists():
+        rows = json.loads(asked.out.read_text(encoding="utf-8"))["graphs"]
+    for name in GRAPHS:
+        measured = any(row["graph"] == name for row in rows)
+        if asked.only in name and not measured and time.monotonic() - begin < asked.minutes * 60:
+            rows.append(row_of(name, asked.seconds, not asked.no_first))
+            show(rows[-1])
+            write(asked.out, rows)
+    print(json.dumps(summary(rows), indent=1))
+    return None
 
 
 if __name__ == "__main__":

@@ -20,19 +20,19 @@ def delta_rule(
     values = v.size(2)
     out = torch.empty_like(v)
     states = torch.empty([heads, steps // CHUNK, keys, values], dtype=torch.float32, device=q.device)
-    for tile_v in hl.tile(values):
-        for head in hl.grid(heads):
-            state = hl.zeros([keys, tile_v], dtype=torch.float32)
-            for chunk in hl.grid(steps // CHUNK):
-                states[head, chunk, :, tile_v] = state
-                for inner in hl.grid(CHUNK):
-                    step = chunk * CHUNK + inner
-                    key = k[head, step, :]
-                    state = state * decay[head, step]
-                    answer = (state * key[:, None]).sum(0)
-                    write = (v[head, step, tile_v] - answer) * beta[head, step]
-                    state = state + key[:, None] * write[None, :]
-                    out[head, step, tile_v] = (state * q[head, step, :][:, None]).sum(0)
+    for one, tile_v in hl.tile([heads, values], block_size=[1, None]):
+        head = one.begin
+        state = hl.zeros([keys, tile_v], dtype=torch.float32)
+        for chunk in hl.grid(steps // CHUNK):
+            states[head, chunk, :, tile_v] = state
+            for inner in hl.grid(CHUNK):
+                step = chunk * CHUNK + inner
+                key = k[head, step, :]
+                state = state * decay[head, step]
+                answer = (state * key[:, None]).sum(0)
+                write = (v[head, step, tile_v] - answer) * beta[head, step]
+                state = state + key[:, None] * write[None, :]
+                out[head, step, tile_v] = (state * q[head, step, :][:, None]).sum(0)
     return out, states
 
 

@@ -61,12 +61,12 @@ def matmul_in_two_stages(x: torch.Tensor, y: torch.Tensor, parts: hl.constexpr) 
     length = hl.cdiv(k, parts)
     partial = torch.empty([parts, m, n], dtype=torch.float32, device=x.device)
     out = torch.empty([m, n], dtype=x.dtype, device=x.device)
-    for which in hl.grid(parts):
-        for tile_m, tile_n in hl.tile([m, n]):
-            acc = hl.zeros([tile_m, tile_n], dtype=torch.float32)
-            for tile_k in hl.tile(which * length, min((which + 1) * length, k)):
-                acc = torch.addmm(acc, x[tile_m, tile_k], y[tile_k, tile_n])
-            partial[which, tile_m, tile_n] = acc
+    for tile_m, tile_n, part in hl.tile([m, n, parts], block_size=[None, None, 1]):  # all in the grid: side by side
+        acc = hl.zeros([tile_m, tile_n], dtype=torch.float32)
+        begin = part.begin * length
+        for tile_k in hl.tile(begin, min(begin + length, k)):
+            acc = torch.addmm(acc, x[tile_m, tile_k], y[tile_k, tile_n])
+        partial[part.begin, tile_m, tile_n] = acc
     hl.barrier()
     for tile_m, tile_n in hl.tile([m, n]):
         out[tile_m, tile_n] = partial[:, tile_m, tile_n].sum(dim=0)

@@ -10,6 +10,7 @@ from tests.decisions.harness import Spelling
 from tests.decisions.layer_norm import LAYER_NORM
 from tests.decisions.matmul import MATMUL
 from tests.decisions.others import OTHERS
+from tests.decisions.rows import ROWS
 from tests.decisions.softmax import SOFTMAX
 
 FAMILIES = {
@@ -19,13 +20,14 @@ FAMILIES = {
     "matmul": ("avx512", "amx", "cuda90"),
     "further": ("avx512", "amx", "cuda90"),
     "others": ("avx512", "cuda90"),
+    "rows": ("avx512",),
     "generated": ("cuda90",),
     "examples": ("avx2", "avx512", "amx", "cuda90"),
 }
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
-    "generated": GENERATED,
+    "rows": ROWS, "generated": GENERATED,
 }  # fmt: skip
 
 

@@ -286,6 +286,17 @@ def sums_of_thirteen(x, out, rows, COLUMNS: tl.constexpr):
     tl.store(out + i, tl.sum(tl.load(x + i * COLUMNS + j), 0))
 
 
+@spelled(ODD_SUMS, "*fp32:16, *bf16:16, *fp32:16, i32:16, i32:16, 128, 64")
+def sums_of_two_types(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    """A product has operands of one type."""
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BN,), tl.float32)
+    for start in range(0, k, BK):
+        part = tl.load(w + (start + p)[None, :] + j[:, None] * k, (start + p < k)[None, :], 0.0)
+        acc += tl.sum(tl.load(x + start + p, start + p < k, 0.0)[None, :] * part.to(tl.float32), 1)
+    tl.store(out + j, acc, j < n)
+
+
 # --- products of few rows with columns that nobody wants again: out[r, :] = x[r, :] @ w[z] ----------------------------
 
 _FEW_ROWS = "*fp32:16, *fp32:16, *fp32:16, *i64:16, 16, 64, 64"

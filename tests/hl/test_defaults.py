@@ -205,6 +205,6 @@ def rows_of_a_matrix(x):
 
 def test_a_gpu_has_as_many_programs_as_it_holds(monkeypatch):
     found = default(monkeypatch, H200, one_step_after_another, (8, 64, 1024), dtype=torch.float32)
-    assert found["block_sizes"] == [128]  # and not fewer elements than threads
+    assert (found["block_sizes"], found["num_warps"]) == ([32], 1)  # and not fewer elements than threads
     found = default(monkeypatch, H200, rows_of_a_matrix, (32768, 64), dtype=torch.float32)
-    assert found["block_sizes"] == [8, 64]
+    assert (found["block_sizes"], found["num_warps"]) == ([8, 64], 1)  # 16 elements a thread

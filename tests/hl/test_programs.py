@@ -3,6 +3,8 @@ tiles of one lane, loops that are left, merged dimensions, parts of tiles that a
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
@@ -372,6 +374,27 @@ def test_a_product_over_a_dimension_that_merges_a_cut_tile(block):
 
 
 @hl.kernel
+def by_positions(x, packed):
+    m, k = x.size()
+    out = torch.empty(m, packed.size(1))
+    for rows, columns in hl.tile(out.shape):
+        acc = hl.zeros([rows, columns])
+        for pair in hl.tile(k // 2):
+            both = torch.stack([packed[pair, columns], packed[pair, columns] * 2], 1)
+            at = pair.begin * 2 + hl.arange(pair.block_size * 2)
+            acc = hl.dot(x[rows, at], both.reshape(pair.block_size * 2, columns.block_size), acc=acc)
+        out[rows, columns] = acc
+    return out
+
+
+@pytest.mark.parametrize("block", [1, 8, 11, 16])
+def test_positions_of_a_dimension_that_merges_a_cut_tile_end_with_it(block):
+    x, packed = torch.randn(9, 22), torch.randn(11, 6)
+    found = by_positions.bind((x, packed)).compile_config(hl.Config(block_sizes=[4, 8, block]))(x, packed)
+    close(found, x @ torch.stack([packed, packed * 2], 1).reshape(22, 6))
+
+
+@hl.kernel
 def over_merged(x):
     sums, largest = torch.empty(x.size(0)), torch.empty(x.size(0))
     for rows in hl.tile(x.size(0)):
@@ -390,6 +413,31 @@ def test_reductions_over_merged_tiles():
     sums, largest = over_merged.bind((x,)).compile_config(hl.Config(block_sizes=[4, 4, 8]))(x)
     close(sums, (x + 1).sum((1, 2)))
     close(largest, (x - 3).amax((1, 2)))
+
+
+@hl.kernel
+def over_carried(x):
+    out = torch.empty(x.size(0))
+    for rows in hl.tile(x.size(0)):
+        for columns in hl.tile(x.size(1)):
+            both = hl.zeros([rows, columns.block_size * 2])
+            for again in hl.static_range(2):
+                both = torch.cumsum(both + 1, 1) * (again + 1)
+            out[rows] = both.sum(1)
+    return out
+
+
+def test_a_search_offers_block_sizes_that_divide_where_a_cut_tile_would_be_refused():
+    x = torch.zeros(5, 24)
+    bound = over_carried.bind((x,))
+    with pytest.raises(exc.UnsupportedOperation, match="a block size that divides the range"):
+        bound.to_code(hl.Config(block_sizes=[4, 16]))
+    spec, rng = bound.config_spec, random.Random(0)
+    default = spec.default_config()
+    configs = [default, *spec.neighbors(default), *(spec.random(rng) for _ in range(20))]
+    assert {config["block_sizes"][1] for config in configs} == {1, 2, 4, 8}
+    for config in configs:
+        bound.to_code(config)
 
 
 @hl.kernel

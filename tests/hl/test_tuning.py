@@ -108,6 +108,18 @@ def test_wrong_results_are_out():
         kernel.autotune((x, 2))
 
 
+@pytest.mark.parametrize(("error", "agrees"), [(0.3, True), (3.0, False)])
+def test_errors_are_those_of_a_usual_element(error, agrees):
+    """Products in tf32 and in float32 differ by more than any part of a sum that is nearly 0."""
+    x = torch.linspace(-100, 100, 2000).view(20, 100)
+    kernel = hl.kernel(scaled, configs=CONFIGS, autotune_baseline_fn=lambda x, factor: x * factor + error)
+    if agrees:
+        kernel.autotune((x, 2))
+    else:
+        with pytest.raises(hl.exc.NoConfigFound, match="not those of the baseline"):
+            kernel.autotune((x, 2))
+
+
 def test_one_configuration_for_several_sizes():
     sets = [(torch.randn(8, 16), 2), (torch.randn(32, 16), 2)]
     kernel = hl.kernel(scaled, autotune_budget_seconds=0.1, autotune_max_generations=0)

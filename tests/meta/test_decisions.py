@@ -25,6 +25,8 @@ PLANNERS = {
     "cpu/plan/dot_operands.py": {"memory_operand": "IN_PLACE"},
     "cpu/plan/coalesce.py": {"plan_coalescing": "JOINED"},
     "cpu/plan/pack_cache.py": {"plan_cache": "KEPT"},
+    "cpu/plan/summed_rows.py": {"_in_memory": "SUMMED"},
+    "cpu/plan/unseen.py": {"_unseen": "UNSEEN"},
     "cpu/plan/dot_step.py": {"accumulates": "ACCUMULATOR", "b_in_place": "UNPACKED"},
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
     "cpu/plan/reuse.py": {"_worth": "KEPT_TILE"},

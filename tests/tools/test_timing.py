@@ -15,7 +15,7 @@ def test_ratio_is_the_median_of_paired_rounds():
     assert ours.median == 2.0 and ours.iqr == 3.0
 
 
-def test_candidates_take_turns_and_start_rounds_alternately():
+def test_candidates_take_turns_and_come_after_each_other():
     calls: list[str] = []
 
     def candidate(name):
@@ -25,9 +25,11 @@ def test_candidates_take_turns_and_start_rounds_alternately():
 
         return run
 
-    samples = compare({"a": candidate("a"), "b": candidate("b")}, seconds=0, min_rounds=4, warmup=0)
-    assert [len(sample.times) for sample in samples.values()] == [4, 4]
-    assert calls[-8:] == ["a", "b", "b", "a", "a", "b", "b", "a"]
+    samples = compare({name: candidate(name) for name in "abc"}, seconds=0, min_rounds=12, warmup=0)
+    assert [len(sample.times) for sample in samples.values()] == [12, 12, 12]
+    rounds = ["".join(calls[-36 + 3 * n :][:3]) for n in range(12)]
+    assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
+    assert {order[n : n + 2] for order in rounds for n in range(2)} == {"ab", "ac", "ba", "bc", "ca", "cb"}
     assert all(sample.median >= 2e-3 for sample in samples.values())
 
 

@@ -1,6 +1,6 @@
 """Kernels written for Helion, at small shapes on the CPU, each against PyTorch; Helion itself is as it is installed.
 
-    python -m tilewright.as_triton -m tests.triton_names.helion_kernels [names]
+    python -m tilewright.as_triton -m tests.triton_names.helion_kernels [names] [--device cuda]
 
 Helion is no dependency of Tilewright: `make test-helion` installs it in an environment of its own. Every kernel runs
 with Helion's default configuration, but for products in full precision. The last line is a summary in JSON.
@@ -8,8 +8,8 @@ with Helion's default configuration, but for products in full precision. The las
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -332,10 +332,15 @@ def split_k(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Run the kernels that are asked for, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="of kernels")
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    torch.set_default_device(asked.device)
     failures: dict[str, str] = {}
-    chosen = {name: row for name, row in CASES.items() if not names or name in names}
+    chosen = {name: row for name, row in CASES.items() if not asked.names or name in asked.names}
     for name, (kernel, expected, wanted) in chosen.items():
         torch.manual_seed(0)
         inputs = [shape() if callable(shape) else torch.randn(shape) for shape in wanted]
@@ -350,4 +355,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

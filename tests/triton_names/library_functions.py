@@ -1,6 +1,7 @@
 """Functions of libraries of Triton kernels on CPU tensors, forward and backward, each against plain PyTorch.
 
     python -m tilewright.as_triton -m tests.triton_names.library_functions [names, with their library's]
+    ... --device cuda liger fla flag_gems conch              on a GPU, where no library is told anything
 
 `make test-libraries` installs the libraries in an environment of its own; they are as they are installed. The last line
 is a summary in JSON. What each must be told on a machine without a GPU is said, and done, in the function of its name.
@@ -8,6 +9,7 @@ is a summary in JSON. What each must be told on a machine without a GPU is said,
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import importlib.util
@@ -44,7 +46,8 @@ def liger() -> None:
     """One function counts multiprocessors of the devices that it knows: it is told of one without torch's help."""
     from liger_kernel.ops import dyt, geglu, relu_squared, rope, softmax, sparsemax, swiglu
 
-    dyt.infer_device = lambda: "npu"
+    if torch.get_default_device().type == "cpu":
+        dyt.infer_device = lambda: "npu"
     rows, ends = (30, 96), (96,)
     gelu = functools.partial(F.gelu, approximate="tanh")
     case("liger geglu", geglu.LigerGELUMulFunction.apply, lambda x, y: gelu(x) * y, rows, rows)
@@ -205,7 +208,7 @@ def plain_gla(q: Tensor, k: Tensor, v: Tensor, fade: Tensor) -> Tensor:
 # --- FlagGems -------------------------------------------------------------------------------------------------------
 
 
-def flag_gems() -> None:
+def tell_flag_gems() -> None:
     """Its list of vendors lacks the CPU's, whose folder it has, and `torch.cpu` has no devices that are numbered."""
     folder = Path(importlib.util.find_spec("flag_gems").submodule_search_locations[0])
     spec = importlib.util.spec_from_file_location("flag_gems.runtime.common", folder / "runtime" / "common.py")
@@ -216,6 +219,12 @@ def flag_gems() -> None:
     common.vendors.get_all_vendors = classmethod(lambda cls: {**known, "arm": "arm"})
     os.environ["GEMS_VENDOR"] = "arm"
     torch.cpu.device, torch.cpu.current_device = contextlib.nullcontext, lambda: 0
+
+
+def flag_gems() -> None:
+    """Fourteen of its operators."""
+    if torch.get_default_device().type == "cpu":
+        tell_flag_gems()
     import flag_gems
 
     ops = flag_gems.ops
@@ -264,8 +273,14 @@ def results(fn: Callable[..., Any], inputs: list[Any]) -> list[Tensor]:
     return kept + [x.grad for x in copies if x.grad is not None]
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Run the functions that are asked for, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="libraries, or parts of names with their library's")
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    torch.set_default_device(asked.device)
+    names: list[str] = asked.words
     failures: dict[str, str] = {}
     for library in LIBRARIES:
         if names and not any(library.__name__ in name for name in names):
@@ -289,4 +304,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -3,17 +3,19 @@
     python -m tilewright.as_triton -m tests.triton_names.operators                       all operators in float32
     ... --types bfloat16,int64 --backward --every 5                                      a fifth, forward and backward
     ... --report operators.jsonl                                                         go on where it ended
+    python -m tests.triton_names.operator_jobs --report operators.jsonl                  everything, on every core
 
 Each case is one operator in one type: the first sample of the database, compiled, against eager. Where the two differ,
 Inductor's C++ code is asked as well: Inductor rounds some results differently from eager, and that is right here. The
-report has a line of JSON a case. `KNOWN` has the cases that are known to fail, with the reasons; any other failure, and
-a case of `KNOWN` that has come to pass, is an error of the job.
+report has a line of JSON a case. A failure that `operator_jobs.KNOWN` does not have, and a case of it that has come to
+pass, is an error of the job. All types go forward before any goes backward, so a job
+that is cut short has seen every operator.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import faulthandler
 import signal
 import sys
 import time
@@ -28,28 +30,13 @@ from torch._inductor import metrics
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as tree
 
+from tests.triton_names.operator_jobs import note, read, summary
+
 inductor.cpu_backend = "triton"
 inductor.compile_threads = 1
 inductor.triton.autotune_pointwise = False
 warnings.simplefilter("ignore")
 
-KNOWN: dict[str, str] = {
-    **{
-        f"jiterator_{name} {kind} forward": "torch compiles these for GPUs only"
-        for name in ("unary", "binary", "4inputs_with_extra_args", "binary_return_by_ref", "2inputs_2outputs")
-        for kind in ("float32", "float64", "float16", "bfloat16", "int64", "bool")
-    },
-    **{
-        f"{name} {kind} backward": "Inductor reads a number through the pointer of the result that takes its place"
-        for name in ("__rmod__", "copysign", "index_reduce.amax", "masked.logsumexp", "remainder")
-        for kind in ("float32", "float64", "float16", "bfloat16")
-        if kind.endswith("16") or not name.startswith("index")
-    },
-    "nn.functional.l1_loss float32 backward": (
-        "Inductor reads a number through the pointer of the result that takes its place"
-    ),
-}
-"""Case, as "name type direction", -> why it fails."""
 RANDOM = (
     "bernoulli cauchy dropout empty exponential fractional geometric log_normal multinomial normal rand rrelu uniform"
 )
@@ -63,15 +50,16 @@ class TooLongError(Exception):
 
 def cases(types: list[torch.dtype], every: int, backward: bool) -> Iterator[tuple[str, Any, torch.dtype, bool]]:
     """(key, operator, type, whether backward) of the cases that are asked for."""
-    for op in op_db[::every]:
+    for direction in ("forward", "backward")[: 1 + backward]:
         for dtype in types:
-            if dtype not in op.supported_dtypes("cpu"):
-                continue
-            name = f"{op.name}{f'.{op.variant_test_name}' if op.variant_test_name else ''}"
-            kind = str(dtype).removeprefix("torch.")
-            yield f"{name} {kind} forward", op, dtype, False
-            if backward and dtype.is_floating_point and op.supports_autograd:
-                yield f"{name} {kind} backward", op, dtype, True
+            for op in op_db[::every]:
+                if dtype not in op.supported_dtypes("cpu"):
+                    continue
+                if direction == "backward" and not (dtype.is_floating_point and op.supports_autograd):
+                    continue
+                name = f"{op.name}{f'.{op.variant_test_name}' if op.variant_test_name else ''}"
+                kind = str(dtype).removeprefix("torch.")
+                yield f"{name} {kind} {direction}", op, dtype, direction == "backward"
 
 
 def outcome(fn: Any, sample: Any, backward: bool) -> list[Any]:
@@ -106,7 +94,7 @@ def compare(found: list[Any], expected: list[Any], exact: bool) -> None:
 
 
 def check(op: Any, dtype: torch.dtype, backward: bool) -> str:
-    """The verdict on one case: "right", or "as C++" where eager rounds differently.
+    """The verdict on one case: "right", "as C++" where eager rounds differently, "not in eager" where that has no code.
 
     Raises:
         AssertionError: the results differ from both.
@@ -118,7 +106,10 @@ def check(op: Any, dtype: torch.dtype, backward: bool) -> str:
         return "no sample"
     call = lambda inputs, keywords: op.op(*inputs, **keywords)
     exact = not any(part in op.name for part in RANDOM.split())
-    expected = outcome(call, sample, backward)
+    try:
+        expected = outcome(call, sample, backward)
+    except NotImplementedError:
+        return "not in eager"
     try:
         compare(outcome(torch.compile(call), sample, backward), expected, exact)
     except AssertionError:
@@ -152,6 +143,28 @@ def on_alarm(*_: Any) -> None:
     raise TooLongError
 
 
+def in_turn(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The rows of the cases of this process's shard, as many as there is time for."""
+    begin = time.monotonic()
+    types = [getattr(torch, name) for name in asked.types.split(",")]
+    chosen = [case for case in cases(types, asked.every, asked.backward) if asked.only in case[0]]
+    report, done = asked.report, read(*[asked.report] if asked.report else [])
+    if asked.shard:
+        shard, shards = map(int, asked.shard.split("/"))
+        chosen, report = chosen[shard::shards], Path(f"{asked.report}.{shard}")
+        done |= read(report)
+    for key, *case in chosen:
+        if key in done or time.monotonic() - begin > asked.seconds:
+            continue
+        note(report, {"case": key, "verdict": "FAILED", "kernels": 0, "s": 0, "error": "it ended its process"})
+        faulthandler.dump_traceback_later(asked.limit + 30, exit=True)  # an alarm waits until native code returns
+        done[key] = row = run(key, *case, asked.limit)  # type: ignore[call-arg]
+        faulthandler.cancel_dump_traceback_later()
+        note(report, row)
+        print(key, row["verdict"], row["kernels"], row["s"], row["error"][:300], flush=True)
+    return {key: done[key] for key, *_ in chosen if key in done}
+
+
 def main() -> None:
     """Run what is asked for and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -161,30 +174,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose keys hold this")
     parser.add_argument("--report", type=Path, default=None)
     parser.add_argument("--limit", type=int, default=300, help="seconds for a case")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no case is begun")
+    parser.add_argument("--shard", help="2/16: every sixteenth case from the third on; its report has .2 at its end")
     asked = parser.parse_args()
     signal.signal(signal.SIGALRM, on_alarm)
-    lines = asked.report.read_text().splitlines() if asked.report and asked.report.exists() else []
-    done = {row["case"]: row for row in map(json.loads, lines)}
-    types = [getattr(torch, name) for name in asked.types.split(",")]
-    rows = []
-    for key, *case in cases(types, asked.every, asked.backward):
-        if asked.only not in key:
-            continue
-        if key not in done:
-            done[key] = run(key, *case, asked.limit)  # type: ignore[misc]
-            if asked.report:
-                with asked.report.open("a") as file:
-                    print(json.dumps(done[key]), file=file)
-            print(key, done[key]["verdict"], done[key]["kernels"], done[key]["s"], done[key]["error"][:300], flush=True)
-        rows.append(done[key])
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    failed = {row["case"] for row in rows if row["verdict"] == "FAILED"}
-    new = sorted(failed - KNOWN.keys())
-    passed = sorted({row["case"] for row in rows if row["verdict"] != "no sample"} & KNOWN.keys() - failed)
-    print(json.dumps({"cases": len(rows), **counts, "new failures": new, "known failures that passed": passed}))
-    sys.exit(bool(new or passed))
+    text, wrong = summary(in_turn(asked))
+    print(text)
+    sys.exit(wrong and not asked.shard)
 
 
 if __name__ == "__main__":

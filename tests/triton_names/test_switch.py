@@ -70,6 +70,9 @@ def test_names_are_those_of_tilewright():
         from triton.backends.compiler import GPUTarget
         assert isinstance(driver.active.get_current_target(), GPUTarget)
         assert GPUTarget("cuda", 90, 32).warp_size == 32
+        from triton.backends.nvidia.compiler import min_dot_size  # Helion chooses blocks by it
+        least = min_dot_size(GPUTarget("cuda", 90, 32))
+        assert (least(tl.float16, tl.float16), least(tl.float8e5, tl.float8e4nv)) == ((1, 1, 16), (1, 1, 32))
         assert triton.jit is tilewright.jit and tl is tilewright.language
     """
     )
@@ -154,6 +157,8 @@ def test_what_cannot_be_is_refused_with_a_reason():
                 assert word in str(error), (name, error)
             else:
                 raise AssertionError(name)
+        import importlib.util
+        assert importlib.util.find_spec("triton.experimental.gluon") is None  # libraries ask before they import it
     """
     )
 

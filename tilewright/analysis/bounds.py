@@ -87,7 +87,7 @@ def _scaled_down(form: Form) -> Form:
 
 def _always_negative(form: Form) -> bool:
     """Whether the largest value of a form is below zero."""
-    largest = form.constant
+    largest = expanded(form.constant)
     for coord, stride in form.coords.items():
         by = stride.constant
         if by is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,6 +111,19 @@ class CudaBackend(BaseBackend):
     """NVIDIA's."""
 
     name, binary_ext = "cuda", "cubin"
+
+
+def min_dot_size(target: Any) -> Callable[[Any, Any], tuple[int, int, int]]:
+    """What libraries choose blocks of products by: a function of the operands' types that gives the least (M, N, K).
+
+    `tl.dot` takes tiles of any size; these are the sizes below which lanes of the matrix units stay empty along K.
+    """
+
+    def least(lhs: Any, rhs: Any) -> tuple[int, int, int]:
+        bits = min(lhs.scalar.primitive_bitwidth, rhs.scalar.primitive_bitwidth)
+        return 1, 1, 32 if bits == 8 else 16
+
+    return least
 
 
 def make_backend(target: Target) -> BaseBackend:

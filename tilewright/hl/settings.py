@@ -89,7 +89,8 @@ class Settings:
         autotune_accuracy_check: refuse configurations whose results differ from the baseline's.
         autotune_baseline_fn: computes the results to compare with; None for the default configuration.
         autotune_baseline_atol: absolute tolerance of the check.
-        autotune_baseline_rtol: relative tolerance of the check.
+        autotune_baseline_rtol: relative tolerance of the check; of a small element, the tolerance is that of the root
+            of the mean square.
         autotune_seed_configs: configurations that a search begins with.
         autotune_config_overrides: choices that every configuration of a search has.
         autotune_config_filter: says of a configuration whether it may be tried.

@@ -31,10 +31,11 @@ class Atom:
 
     Args:
         kind: "block" (size of a tile axis), "begin" (first index of the current tile), "valid" (how many of its lanes
-            are valid), "host" (an expression of the host) or "op" (an opaque operation).
-        key: number of the axis; name of the kernel argument; or the operator.
+            are valid), "host" (an expression of the host), "whole" (lanes of an extent that a tile spans whole) or "op"
+            (an opaque operation).
+        key: number of the axis; name of the kernel argument; the extent; or the operator.
         text: for "host" the expression that the launcher passes.
-        args: operands of an "op".
+        args: operands of an "op"; the number of lanes of a "whole".
         sample: the value in this trace; no part of the identity.
     """
 

@@ -78,7 +78,7 @@ class Sample:
 Infer = Callable[[Call], Sequence[Attribute]]
 Reference = Callable[..., Any]
 Facts = Callable[..., Any]
-Samples = Callable[[np.random.Generator], Iterable[Sample]]
+Samples = Callable[["np.random.Generator"], Iterable[Sample]]  # as text: numpy loads its random module when it is asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Fair timing of alternatives on a machine that others use too.
 
-The candidates take turns within one process (A B A B ..., the order rotated every round), so that
-drift of the clock, of the caches and of the neighbours hits all of them alike. What is reported is
-the median over the rounds and the median of the *paired* ratios.
+The candidates take turns within one process, in another order every round, so that drift of the clock, of the
+caches and of the neighbours hits all of them alike: each comes after each of the others, and finds what that one left
+in the caches. What is reported is the median over the rounds and the median of the *paired* ratios.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -60,13 +61,13 @@ def compare(
     """
     repeats = {name: _repeats(function, sample_seconds, warmup, seconds) for name, function in candidates.items()}
     times: dict[str, list[float]] = {name: [] for name in candidates}
-    order = list(candidates)
+    order, chance = list(candidates), random.Random(0)
     end = time.perf_counter() + seconds
     last = end + max(9 * seconds, 1.0)
     while (len(times[order[0]]) < min_rounds and time.perf_counter() < last) or time.perf_counter() < end:
         for name in order:
             times[name].append(_time(candidates[name], repeats[name], clock))
-        order.append(order.pop(0))
+        chance.shuffle(order)
     return {name: Sample(tuple(done)) for name, done in times.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from tests.backends.nvidia.ptx_cases import ADD
 from tilewright.backends.nvidia import cubin, ptx, toolkit
 from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
 from tilewright.base.knobs import knobs
 
 needs_nvjitlink = pytest.mark.skipif(not toolkit.libraries("nvJitLink"), reason="nvidia-nvjitlink is not installed")
@@ -28,6 +29,10 @@ ptxas info    : Function properties for add
     128 bytes stack frame, 96 bytes spill stores, 64 bytes spill loads
 ptxas info    : Used 168 registers, used 1 barriers, 4096 bytes smem, 400 bytes cmem[0]
 """
+
+_LOADS = "\n".join(f"  %v{i} = load volatile i32, ptr %p" for i in range(64))
+_STORES = "\n".join(f"  store volatile i32 %v{i}, ptr %p" for i in range(64))
+MANY_VALUES = f"define ptx_kernel void @add(ptr %p) {{\n{_LOADS}\n{_STORES}\n  ret void\n}}"
 
 
 @pytest.fixture
@@ -65,15 +70,27 @@ def test_every_architecture_assembles(capability: int) -> None:
 
 @needs_nvjitlink
 def test_the_register_limit_reaches_the_assembler() -> None:
-    loads = "\n".join(f"  %v{i} = load volatile i32, ptr %p" for i in range(64))
-    adds = "\n".join(f"  store volatile i32 %v{i}, ptr %p" for i in range(64))
-    text = f"define ptx_kernel void @add(ptr %p) {{\n{loads}\n{adds}\n  ret void\n}}"
-    arch = arch_of(80)
-    source = ptx.compile_ptx(text, arch)
-    free, tight = (cubin.assemble(source, arch, kernel="add", max_registers=limit) for limit in (None, 24))
+    source = ptx.compile_ptx(MANY_VALUES, arch_of(80))
+    free, tight = (cubin.assemble(source, arch_of(80), kernel="add", max_registers=limit) for limit in (None, 24))
     assert free and tight
     assert free.registers > 64 and free.spill_bytes == 0
     assert tight.registers <= 24 and tight.spill_bytes > 0
+
+
+@needs_nvjitlink
+def test_machine_code_from_the_cache_of_the_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its log has no line of the assembler's."""
+    said = cubin.NvJitLink._text
+    monkeypatch.setattr(
+        cubin.NvJitLink,
+        "_text",
+        lambda tool, handle, what: re.sub(r"(?m)^ptxas.*\n", "", said(tool, handle, what)),
+    )
+    source = ptx.compile_ptx(MANY_VALUES, arch_of(80))
+    free, tight = (cubin.assemble(source, arch_of(80), kernel="add", max_registers=limit) for limit in (None, 24))
+    assert free and tight and "ptxas" not in free.log
+    assert free.registers > 64 and (free.spill_bytes, free.stack_bytes) == (0, 0)
+    assert tight.registers <= 24 and tight.spill_bytes == tight.stack_bytes > 0
 
 
 @needs_nvjitlink
@@ -118,6 +135,15 @@ def test_ptxas_that_refuses(tmp_path: Path, settings: None) -> None:
         cubin.assemble("// first\n  second;\n", arch_of(90), kernel="add")
     assert "line 2: Unknown symbol\n    second;" in str(raised.value)
     Path(str(raised.value).rpartition("the file ")[2]).unlink()
+
+
+def test_a_limit_of_registers_that_an_instruction_passes(tmp_path: Path, settings: None) -> None:
+    """A product of a warp group holds more than `maxnreg` allows."""
+    told = "ptxas fatal : (C7602) Insufficient registers (64) to compile instruction at line 5 in function add. "
+    told += "Try to compile with register target of 90 or higher."
+    knobs.cuda.ptxas = fake_ptxas(tmp_path, f"sys.exit({told!r})")
+    with pytest.raises(OutOfResources, match="registers, Required: 90, Hardware limit: 64"):
+        cubin.assemble("// ptx", arch_of(90), kernel="add", max_registers=64)
 
 
 # --- the choice -------------------------------------------------------------------------------------------

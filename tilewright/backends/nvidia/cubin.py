@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from tilewright.backends.nvidia import toolkit
 from tilewright.backends.nvidia.arch import Arch
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
 from tilewright.base.knobs import knobs
 
 _PTX_INPUT = 2  # NVJITLINK_INPUT_PTX
@@ -252,8 +252,10 @@ class Ptxas:
 
 
 def _described(image: bytes, log: str, kernel: str) -> Cubin:
-    """The facts about `kernel` in a log, whose lines are those of `ptxas -v`."""
-    section = log.partition(f"Compiling entry function '{kernel}'")[2].partition("Compiling entry function")[0] or log
+    """The facts about `kernel` in a log: the lines of `ptxas -v`, and the linker's. Where nvJitLink has the code from
+    its cache there are the linker's alone; they say the stack of a thread, which holds nothing but spills."""
+    heads = rf"(?:Compiling entry function|Function properties for) '{re.escape(kernel)}'"
+    section = (re.split(heads, log, maxsplit=1)[1:] or [log])[0].partition("Compiling entry function")[0]
 
     def number(pattern: str) -> int:
         found = re.search(pattern, section)
@@ -262,15 +264,18 @@ def _described(image: bytes, log: str, kernel: str) -> Cubin:
     return Cubin(
         image,
         log,
-        registers=number(r"Used (\d+) registers"),
-        spill_bytes=number(r"(\d+) bytes spill stores"),
-        stack_bytes=number(r"(\d+) bytes stack frame"),
+        registers=number(r"[Uu]sed (\d+) registers"),
+        spill_bytes=number(r"(\d+) bytes spill stores" if "spill stores" in section else r"(\d+) stack"),
+        stack_bytes=number(r"(\d+) (?:bytes stack frame|stack)"),
         shared_bytes=number(r"(\d+) bytes smem"),
         notes=tuple(line.strip() for line in log.splitlines() if re.search(r"\(C\d+\)|warning", line)),
     )
 
 
-def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError:
+def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError | OutOfResources:
+    if few := re.search(r"Insufficient registers \((\d+)\).*?register target of (\d+)", log, re.DOTALL):
+        hint = "A larger `maxnreg`, or none, or smaller blocks help."
+        return OutOfResources(int(few[2]), int(few[1]), "registers", f"`maxnreg` of {kernel} is the limit.", hint)
     with tempfile.NamedTemporaryFile("w", suffix=".ptx", prefix="tilewright-", delete=False) as file:
         file.write(ptx)
     lines = ptx.splitlines()

@@ -172,7 +172,7 @@ def _merged_mask(kernel: Kernel, parts: Parts | None) -> str:
         raise exc.UnsupportedOperation(
             "a subscript whose dimension merges a tile with something else, where the block size does not divide the "
             "range",
-            hint="subscript before the dimensions are merged",
+            hint="subscript before the dimensions are merged, or choose a block size that divides the range",
         )
     texts = []
     for at, part in enumerate(parts):
@@ -192,7 +192,7 @@ def _merged_mask(kernel: Kernel, parts: Parts | None) -> str:
 
 def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
     """The mask of one axis; of a jagged one, lane by lane of its parent where the tile has the parent's dimensions."""
-    parent = kernel.axis(atom).parent if atom.kind != "host" else None
+    parent = kernel.axis(atom).parent if atom.kind not in ("host", "whole") else None
     if parent is not None:
         first = next((place for place in range(len(dims)) if dims[place:][: len(parent.dims)] == parent.dims), None)
         if first is not None:

@@ -66,8 +66,12 @@ def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Di
     if entry.kind == "slice":
         block.offsets.append("0")
         block.lanes.append(lanes)
+        atom, size = dims[entry.at].atom, dims[entry.at].size()
+        if atom is not None and atom.kind == "whole":
+            size = atom.key
+            block.checked.append(at)
         first = type(entry.what) is int and entry.what == 0
-        return first and entry.step == 1 and same(dims[entry.at].size(), tensor.shape[at])
+        return first and entry.step == 1 and same(size, tensor.shape[at])
     if entry.kind != "tile" or type(entry.offset) is not int or entry.offset:
         return False
     axis = decision.axes[entry.what]

@@ -18,7 +18,7 @@ def grid_head(kernel: Kernel, axes: list[Axis]) -> Iterator[None]:
     ordered = in_order(kernel, axes)
     if kind == "xyz":
         for at, axis in enumerate(ordered):
-            emit_offset(kernel, axis, f"tl.program_id({at})")
+            emit_offset(kernel, axis, "0" if trips(kernel, axis) == "1" else f"tl.program_id({at})")
         yield
     elif kind == "flat":
         if len(axes) > 1:
@@ -69,18 +69,28 @@ def range_options(kernel: Kernel, axis: Axis) -> str:
 
 
 def _offsets(kernel: Kernel, axes: list[Axis], pid: str) -> None:
-    """Write the first index along each axis, the first axis fastest; groups of the first two where asked for."""
-    counts = [trips(kernel, axis) for axis in axes]
-    group = kernel.decision.choice("l2_groupings", min(axis.id for axis in axes)) or 1
+    """Write the first index along each axis, the first axis fastest; groups of the first two where asked for.
+
+    An axis of one tile begins where its range does: a constant is known to be aligned, and inside whatever follows.
+    """
+    counts = {axis.id: trips(kernel, axis) for axis in axes}
+    several = {ident: count for ident, count in counts.items() if count != "1"}
+    group = kernel.decision.choice("l2_groupings", min(counts)) or 1
+    numbers = dict(zip(several, _numbers(kernel, list(several.values()), pid, group), strict=True))
+    for axis in axes:
+        emit_offset(kernel, axis, numbers.get(axis.id, "0"))
+
+
+def _numbers(kernel: Kernel, counts: list[str], pid: str, group: int) -> list[str]:
+    """The number of the tile along each axis, of which there are `counts`."""
     numbers = []
-    for at in range(len(axes)):
-        before, last = counts[:at], at == len(axes) - 1
+    for at in range(len(counts)):
+        before, last = counts[:at], at == len(counts) - 1
         text = f"{pid} // {_product(before)}" if before else pid
         numbers.append(text if last else f"{text} % {counts[at]}")
-    if group > 1 and len(axes) > 1:
-        numbers[:2] = _grouped(kernel, counts[:2], group, f"({pid} % {_product(counts[:2])})" if axes[2:] else pid)
-    for axis, number in zip(axes, numbers, strict=True):
-        emit_offset(kernel, axis, number)
+    if group > 1 and len(counts) > 1:
+        numbers[:2] = _grouped(kernel, counts[:2], group, f"({pid} % {_product(counts[:2])})" if counts[2:] else pid)
+    return numbers
 
 
 def _product(counts: list[str]) -> str:
@@ -99,6 +109,9 @@ def emit_offset(kernel: Kernel, axis: Axis, number: str) -> None:
     """Write the first index of the tile with this number."""
     block, begin = kernel.decision.block(axis), kernel.symbol(axis.begin)
     name = kernel.offsets[axis.id] = kernel.names.new(stem("offset", axis))
+    if number == "0":
+        kernel.lines.write(f"{name} = {begin}")
+        return
     number = f"tl.cast({number}, tl.int64)" if axis.wide else number
     text = number if block == 1 else f"({number}) * {block}" if " " in number else f"{number} * {block}"
     kernel.lines.write(f"{name} = {text if begin == '0' else f'{begin} + {text}'}")

@@ -42,6 +42,7 @@ class Kernel:
         self.names = Names(frozenset((name,)))
         self.tensors: dict[str, HostTensor] = {}
         self.scalars: dict[str, str] = {}
+        self._parameters: dict[str, str] = {}
         self.values: dict[int, Any] = {}
         self.offsets: dict[int, str] = {}
         self.indices: dict[Any, str] = {}
@@ -55,13 +56,17 @@ class Kernel:
 
     # --- what rows ask -----------------------------------------------------------------------------
 
+    @property
+    def gpu(self) -> bool:
+        """Whether the text is for a GPU."""
+        return self.decision.gpu
+
     def operand(self, arg: Any, dtype: Any = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
         if isinstance(arg, Sym):
             return self.symbol(arg)
         if isinstance(arg, HostNumber):
-            self.scalars.setdefault(arg.name, arg.text)
-            return arg.name
+            return self._scalar(arg.name, arg.text)
         if isinstance(arg, torch.dtype):
             return self.dtype(arg)
         if not isinstance(arg, Value):
@@ -84,7 +89,8 @@ class Kernel:
 
     def _atom(self, atom: Atom) -> str:
         if atom.kind == "host":
-            self.scalars.setdefault(str(atom.key), atom.text)
+            return self._scalar(str(atom.key), atom.text)
+        if atom.kind == "whole":
             return str(atom.key)
         axis = self.decision.axes[int(atom.key)]
         if atom.kind == "valid":
@@ -191,7 +197,7 @@ class Kernel:
 
     def mask(self, atom: Atom) -> str:
         """The name of the mask of a masked axis, marked as used."""
-        if atom.kind == "host" and atom not in self.masks:
+        if atom.kind in ("host", "whole") and atom not in self.masks:
             dim = Dim(1, (atom,))
             index = self.index(dim)
             name = self.masks[atom] = self.names.new(f"mask_{atom.key}")
@@ -201,8 +207,21 @@ class Kernel:
 
     def tensor(self, tensor: HostTensor) -> str:
         """The name of a host tensor's pointer."""
-        self.tensors.setdefault(tensor.name, tensor)
-        return tensor.name
+        name = self._parameter(tensor.name)
+        self.tensors.setdefault(name, tensor)
+        return name
+
+    def _scalar(self, wish: str, text: str) -> str:
+        """The name of a number of the host, whose expression in the launcher is `text`."""
+        name = self._parameter(wish)
+        self.scalars.setdefault(name, text)
+        return name
+
+    def _parameter(self, wish: str) -> str:
+        """The name of a parameter: the user's, unless a variable has it or the language does."""
+        if wish not in self._parameters:
+            self._parameters[wish] = self.names.new(wish)
+        return self._parameters[wish]
 
 
 def placed(name: str, at: int, own: int, rank: int) -> str:

@@ -109,7 +109,7 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     constants = {text: f"tilewright.next_power_of_2({atom.text})" for atom, text in decision.padded.items()}
     used = "\n".join(line.text for line in kernel.lines.lines)
     constants = {text: value for text, value in constants.items() if text in used}
-    tensors = {tensor.name: tensor.text for tensor in kernel.tensors.values()}
+    tensors = {parameter: tensor.text for parameter, tensor in kernel.tensors.items()}
     parameters = [*tensors, *kernel.scalars, *(f"{text}: tl.constexpr" for text in constants)]
     arguments = [*tensors.values(), *kernel.scalars.values(), *constants.values()]
     signature = f"def {name}({', '.join(parameters)}):"

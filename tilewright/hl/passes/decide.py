@@ -23,6 +23,7 @@ class Decision:
         graph: number of the top-level loop that is emitted.
         portable: whether the text must compile under Triton too, whose tiles have powers of two and which has other
             forms of access.
+        vector: of how many lanes those of a reduced extent that a tile spans whole are a multiple.
 
     Attributes:
         padded: dynamic extents that a tile spans whole, with the kernel's constant parameter for their lanes.
@@ -33,7 +34,13 @@ class Decision:
     entries: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     graph: int = 0
     portable: bool = False
+    vector: int = 1
     padded: dict[Atom, str] = field(default_factory=dict)
+
+    @property
+    def gpu(self) -> bool:
+        """Whether this is a configuration for a GPU: no other has warps."""
+        return "num_warps" in self.config
 
     def choice(self, key: str, owner: Any) -> Any:
         """What a list of the configuration says of a loop, axis, extent or access; None where it says nothing."""
@@ -57,6 +64,8 @@ class Decision:
         """The number that an atom is under this configuration, if it is one."""
         if atom.kind == "tunable":
             return int(self.config[str(atom.key)])
+        if atom.kind == "whole":
+            return int(atom.args[0])
         if atom.kind == "block" or (atom.kind == "valid" and not self.masked(self.axes[int(atom.key)].size)):
             return self.block(self.axes[int(atom.key)])
         return None

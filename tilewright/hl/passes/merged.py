@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilewright.hl.dims import Dim
-from tilewright.hl.graph.nodes import Node, Region, Value, operands, walk
+from tilewright.hl.graph.nodes import Node, Region, Value, accessed, operands, walk
 from tilewright.hl.rows.creation import Convert
 from tilewright.hl.rows.pointwise import Pointwise
 from tilewright.hl.rows.shapes import Permute, Unsqueeze, View
 from tilewright.hl.rows.table import ROWS
+from tilewright.hl.symbols import Atom
 
 # Factors of a dimension, the last one fastest. One with an axis and something else has its valid lanes in front.
 Parts = tuple[Dim, ...]
@@ -31,16 +32,24 @@ class Merged:
 
     def __init__(self, region: Region) -> None:
         self._makers = {out.id: node for node in walk(region) for out in node.outs}
+        self._found: dict[tuple[int, int], Parts | None] = {}
 
     def of(self, value: Value, at: int) -> Parts | None:
         """The parts of a dimension, or None where they are not known."""
-        dim, node = value.dims[at], self._makers.get(value.id)
-        if dim.atom is not None or not dim.atoms:
-            return (dim,)
+        if value.dims[at].atom is not None or not value.dims[at].atoms:
+            return (value.dims[at],)
+        if (value.id, at) not in self._found:
+            self._found[value.id, at] = self._made(value, at)
+        return self._found[value.id, at]
+
+    def _made(self, value: Value, at: int) -> Parts | None:
+        node = self._makers.get(value.id)
         if node is None:
             return None
         if node.op in ("load", "store") or node.op.startswith("atomic_"):
             return self.accessed(node, value.dims, at)
+        if node.op == "lanes":
+            return (value.dims[at],)  # as many positions as the tile has valid lanes
         row = ROWS.get(node.op)
         if isinstance(row, Permute):
             return self.of(node.args[0], row.order(node)[at])
@@ -65,13 +74,14 @@ class Merged:
         return None
 
     def _of_operands(self, node: Node, value: Value, at: int) -> Parts | None:
+        """The parts of an operand, one with several if possible: positions take those of what is beside them."""
+        found: Parts | None = None
         for operand in operands(node):
             own = at - len(value.dims) + len(operand.dims)
             if own >= 0 and operand.dims[own] == value.dims[at]:
-                found = self.of(operand, own)
-                if found is not None:
-                    return found
-        return None
+                parts = self.of(operand, own)
+                found = parts if parts is not None and len(parts) > len(found or ()) else found
+        return found
 
     def _viewed(self, source: Value, value: Value, at: int) -> Parts | None:
         """The parts of a dimension of a view: those of the source in order, dealt out to the view's dimensions."""
@@ -85,6 +95,22 @@ class Merged:
             if _taken(left, dim) is None:
                 return None
         return _taken(left, value.dims[at])
+
+
+def uncut(region: Region) -> set[Atom]:
+    """The sizes of tiles whose last one cannot be cut: an access or a reduction merges them, nobody knows how."""
+    merged, found = Merged(region), set[Atom]()
+    for node in walk(region):
+        row = ROWS.get(node.op)
+        places = [(need.value, at) for need in (row.needs(node) if row is not None else ()) for at in need.dims]
+        asked = [(value.dims[at], merged.of(value, at)) for value, at in places]
+        if node.op in ("load", "store") or node.op.startswith("atomic_"):
+            dims = accessed(node)
+            asked += [(dim, merged.accessed(node, dims, at)) for at, dim in enumerate(dims) if dim.atom is None]
+        for dim, parts in asked:
+            if parts is None or any(len(part.atoms) > 1 for part in parts):
+                found |= set(dim.atoms)
+    return found
 
 
 def _taken(left: list[Dim], dim: Dim) -> Parts | None:

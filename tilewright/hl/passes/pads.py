@@ -118,7 +118,8 @@ class _Placer:
             raise exc.UnsupportedOperation(
                 f"{node.op} over a dimension that merges a tile with something else, where the block size does not "
                 "divide the range",
-                hint="reduce the dimensions one by one, before they are merged",
+                hint="reduce the dimensions one by one, before they are merged, or choose a block size that divides "
+                "the range",
             )
         key = need.value.id, tuple(dims), repr(need.neutral)
         filled = self.made.get(key)

@@ -15,6 +15,7 @@ from tilewright.hl.passes.pads import place_pads
 from tilewright.hl.passes.portable import pad_extents, padded
 from tilewright.hl.passes.roll import roll
 from tilewright.hl.passes.subtile import subtile
+from tilewright.hl.passes.whole import round_up
 
 
 def prepare(graph: Graph, decision: Decision) -> Region:
@@ -33,6 +34,9 @@ def prepare(graph: Graph, decision: Decision) -> Region:
     checked(region)
     subtile(region, decision, _last_value(region) + 1)
     checked(region)
+    if decision.vector > 1:
+        round_up(region, decision.vector)
+        checked(region)
     place_pads(region, decision)
     checked(region)
     return region

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Dim
-from tilewright.hl.graph.nodes import Node, Region, Value, walk
+from tilewright.hl.graph.nodes import Node, Region, walk
+from tilewright.hl.passes.whole import redimension
 from tilewright.hl.rows.shapes import Expand, Permute, Unsqueeze, View
 from tilewright.hl.rows.table import ROWS
 from tilewright.hl.symbols import Atom
@@ -19,15 +20,8 @@ def pad_extents(region: Region) -> None:
     Raises:
         UnsupportedOperation: an extent that is no power of two is reshaped, or is a multiple of a block size.
     """
-    seen: dict[int, Value] = {}
+    redimension(region, padded)
     for node in walk(region):
-        for value in (*node.outs, *(param for body in node.regions for param in body.params)):
-            seen.setdefault(value.id, value)
-    for value in seen.values():
-        value.dims = tuple(map(padded, value.dims))
-    for node in walk(region):
-        if "dims" in node.kwargs:
-            node.kwargs["dims"] = tuple(map(padded, node.kwargs["dims"]))
         _check(node)
 
 

@@ -45,6 +45,11 @@ class SortLanes(Row):
         return [Need(node.args[0], (len(node.out.dims) - 1,), torch.iinfo(torch.int64).max)]
 
     def emit(self, emitter: Emitter, node: Node) -> None:
+        extent = emitter.extent(node.out.dims[-1])
+        if isinstance(extent, int) and extent & (extent - 1):
+            raise exc.UnsupportedOperation(
+                f"sorting along a tile of {extent} lanes", hint="choose a block size that is a power of two"
+            )
         emitter.assign(node.out, f"tl.sort({emitter.operand(node.args[0])})")
 
 

@@ -39,6 +39,10 @@ UNKNOWN = Unknown()
 class Emitter(Protocol):
     """What rows see of the code generator."""
 
+    @property
+    def gpu(self) -> bool:
+        """Whether the text is for a GPU."""
+
     def operand(self, arg: Any, dtype: Any = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
 

@@ -103,7 +103,8 @@ class BoundKernel:
     ) -> module_text.Module:
         """The generated module for a configuration, with its map of lines; arguments as of `to_code`."""
         entries = self.config_spec.facts.entries
-        decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, portable=portable)
+        vector = 1 if portable else self.config_spec.facts.machine.vector
+        decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, 0, portable, vector)
         try:
             return module_text.emit_module(self.traced, decision, comments)
         except exc.Error as error:

@@ -86,8 +86,9 @@ def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> li
             checks.append(f"{name}.shape == {constant('shape', argument.shape)}")
             checks.append(f"{name}.stride() == {constant('stride', argument.stride())}")
         else:
-            ones = tuple(step == 1 for step in argument.stride())
-            checks.append(f"tuple([step == 1 for step in {name}.stride()]) == {constant('ones', ones)}")
+            ones = tuple(number == 1 for number in (*argument.shape, *argument.stride()))
+            numbers = f"(*{name}.shape, *{name}.stride())"
+            checks.append(f"tuple([number == 1 for number in {numbers}]) == {constant('ones', ones)}")
             if argument.untyped_storage().nbytes() >= LIMIT:
                 return None  # whether offsets pass 32 bits is found the general way
             checks.append(f"{name}.untyped_storage().nbytes() < {LIMIT}")

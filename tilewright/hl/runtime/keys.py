@@ -17,12 +17,12 @@ def key_of(argument: Any, static: bool) -> Any:
 
     Args:
         argument: anything a kernel may be called with.
-        static: whether sizes and strides are constants of the code.
+        static: whether sizes and strides are constants of the code; where not, those that are 1 are.
     """
     if isinstance(argument, torch.Tensor):
         if static:
             return argument.dtype, argument.device, argument.shape, argument.stride()
-        ones = tuple(step == 1 for step in argument.stride())
+        ones = tuple(number == 1 for number in (*argument.shape, *argument.stride()))
         return argument.dtype, argument.device, argument.dim(), ones, reaches(argument)
     if type(argument) in (int, float):
         return type(argument)

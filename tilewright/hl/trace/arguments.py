@@ -41,19 +41,21 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, flo
 
 
 def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> Any:
-    """A tensor of the host: the same form, no data."""
+    """A tensor of the host: the same form, no data. Where sizes are no constants, those of 1 are: they broadcast."""
     trace.has_wide = trace.has_wide or reaches(tensor)
     with trace.silence():
         if static:
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         name, text = carried.path_name(path), carried.path_text(path)
         shape = [
-            trace.host_symbol(f"{name}_size_{dim}", f"{text}.size({dim})", extent).sample
+            1 if extent == 1 else trace.host_symbol(f"{name}_size_{dim}", f"{text}.size({dim})", extent).sample
             for dim, extent in enumerate(tensor.shape)
         ]
         order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
         strides, step = [0] * tensor.dim(), 1
         for dim in order:
+            if step == 1 and tensor.stride(dim) > 1:
+                step = 2  # nothing but that it is not 1 is known of a stride
             strides[dim] = step if tensor.stride(dim) else 0
             step *= shape[dim]
         return torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")

@@ -18,9 +18,9 @@ from tilewright.hl.tune.facts import Facts, once
 from tilewright.hl.tune.products import DYNAMIC, PRODUCTS, TileModel
 
 _PROGRAMS = 8  # programs per thread of a CPU
-_HELD = 16  # programs of 4 warps that a processor of a GPU holds at once
+_HELD = 16  # programs that a processor of a GPU should have at once
 _ROUNDS = 2  # programs per processor of a GPU where more of them load the same operands or update the same sums
-_OF_A_WARP = 512  # elements of a tile without products: 16 a thread
+_OF_A_WARP = 512  # elements of a tile without products: at most 16 a thread; few threads wait less for each other
 _FEWER = 8  # times the elements of a tile where each program updates the same addresses atomically
 _GROUP = 8  # tiles of a column of products that follow each other on a GPU: they need the same columns
 
@@ -32,7 +32,7 @@ class _Wanted:
     Args:
         tile: elements of a tile of a program.
         inner: elements along an inner loop.
-        least: elements below which a tile is not made smaller to have more programs; on a GPU one a thread of 4 warps.
+        least: elements below which a tile is not made smaller to have more programs; on a GPU one a thread of a warp.
     """
 
     tile: int
@@ -40,7 +40,7 @@ class _Wanted:
     least: int
 
 
-_WANTED = {"cpu": _Wanted(1 << 13, 512, 4096), "cuda": _Wanted(2048, 256, 128)}
+_WANTED = {"cpu": _Wanted(1 << 13, 512, 4096), "cuda": _Wanted(2048, 256, 32)}
 _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
 _CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
@@ -222,7 +222,8 @@ def default_warps(facts: Facts) -> int:
     if facts.has_product():
         return max((products.warps(graph, sizes) for graph in facts.graphs), default=4)
     largest = max((_Chooser(facts, graph, sizes).whole() for graph in facts.graphs), default=1)
-    return min(16, max(4, _power(largest // _OF_A_WARP)))
+    needed = -(-largest // _OF_A_WARP)
+    return min(16, 1 << (needed - 1).bit_length())
 
 
 @once

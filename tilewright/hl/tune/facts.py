@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Graph, Node, Value, symbols, walk
 from tilewright.hl.passes.flatten import flattens
+from tilewright.hl.passes.merged import uncut
 from tilewright.hl.passes.roll import rollable
 from tilewright.hl.symbols import Atom, Sym, next_power_of_2
 from tilewright.hl.tune.machine import Machine
@@ -179,3 +180,16 @@ def uses(node: Node, axis: Axis) -> bool:
     """Whether a node reads the first index of an axis."""
     found = symbols((node.args, node.kwargs))
     return any(atom == axis.offset for symbol in found for atom in symbol.atoms())
+
+
+@once
+def uncut_sizes(facts: Facts) -> set[Atom]:
+    """Sizes of tiles that must divide their ranges: the lanes of a cut tile are not known everywhere."""
+    return set[Atom]().union(*(uncut(graph.region) for graph in facts.graphs))
+
+
+def dividing(facts: Facts, axis: Axis) -> int:
+    """The largest power of two that divides the ranges of all tiles of the size of `axis`; 1 if one is not known."""
+    ranges = [extent(other) for other in facts.axes if other.size == axis.size and other.kind != "block"]
+    common = math.gcd(*(known or 1 for known in ranges))
+    return common & -common

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
+from tilewright.hl.graph.nodes import Value
 from tilewright.hl.tune.defaults import (
     default_blocks,
     default_group,
@@ -14,7 +15,7 @@ from tilewright.hl.tune.defaults import (
     default_stages,
     default_warps,
 )
-from tilewright.hl.tune.facts import Facts, extent
+from tilewright.hl.tune.facts import Facts, dividing, extent, uncut_sizes
 from tilewright.hl.tune.fragments import (
     BooleanFragment,
     EnumFragment,
@@ -25,6 +26,7 @@ from tilewright.hl.tune.fragments import (
 )
 
 LARGEST_BLOCK = LARGEST_TILE = 1 << 20  # elements
+LONGEST_READ = 1 << 10  # indices of a tile of a range that the kernel reads, in a search: there are many short ranges
 LONGEST_ROW = 1 << 15  # elements that a tile spans at most when nothing is said; longer rows are taken in chunks
 
 
@@ -86,6 +88,8 @@ class BlockSizes(ListKey):
     def fragment(self, facts: Facts, at: int) -> Fragment:
         axis = facts.slots[at]
         low, high = bounds(axis)
+        if axis.size in uncut_sizes(facts):
+            high = max(low, min(high, dividing(facts, axis)))
         default = min(max(default_blocks(facts)[at], low), high)
         return PowerOfTwoFragment(1 << (low - 1).bit_length(), high, default)
 
@@ -106,7 +110,9 @@ def bounds(axis: Axis) -> tuple[int, int]:
         low = axis.begin if type(axis.begin) is int else 1
         return low, 1 << (axis.end - 1).bit_length() if type(axis.end) is int and axis.end > 0 else LARGEST_BLOCK
     known = extent(axis)
-    return 1, LARGEST_BLOCK >> 4 if known is None else 1 << max(0, known - 1).bit_length()
+    if known is None:
+        return 1, LONGEST_READ if isinstance(axis.begin, Value) or isinstance(axis.end, Value) else LARGEST_BLOCK >> 4
+    return 1, 1 << max(0, known - 1).bit_length()
 
 
 class LoopOrders(ListKey):

@@ -24,6 +24,11 @@ class Machine:
     processors: int
     cache: int
 
+    @property
+    def vector(self) -> int:
+        """Of how many lanes rows that are reduced are made: of a CPU the float32 numbers of its longest vectors."""
+        return 16 if self.kind == "cpu" else 1
+
 
 def machine_of(device: Any) -> Machine:
     """The machine behind a `torch.device`; one that cannot be asked counts as a usual one of its kind."""

@@ -7,7 +7,8 @@ symbol. Elsewhere, what has a mathematical operation is that operation, what can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base import dtypes
@@ -151,10 +152,17 @@ def _call(b: Emitter, name: str, result: Any, operands: list[tensor]) -> tensor:
 # --- portable forms -----------------------------------------------------------------------------------------------
 
 
-def _signatures(text: str) -> dict[tuple[dtypes.dtype, ...], dtypes.dtype]:
+@functools.cache  # rows of functions share one text
+def _signatures(text: str) -> Mapping[tuple[dtypes.dtype, ...], dtypes.dtype]:
     """Operand types to result type."""
     pairs = [case.split(">") for case in text.split()]
     return {tuple(_LETTERS[letter] for letter in operands): _LETTERS[result] for operands, result in pairs}
+
+
+@functools.cache
+def _spoken(text: str) -> str:
+    """Signatures for people: "(fp32) -> fp32, (fp64) -> fp64"."""
+    return ", ".join(f"({', '.join(map(str, operands))}) -> {made}" for operands, made in _signatures(text).items())
 
 
 def _compute(name: str) -> Compute | None:
@@ -194,7 +202,7 @@ _TARGETS: dict[str, tuple[dtypes.dtype, ...]] = {
 def _function(name: str, cases: str) -> Builtin:
     table, compute = _signatures(cases), _compute(name)
     free = name in _BITCASTS  # the same bits everywhere
-    text = ", ".join(f"({', '.join(map(str, operands))}) -> {result}" for operands, result in table.items())
+    text = _spoken(cases)
 
     def function(b: Emitter, *args: Any) -> tensor:
         on_gpu = is_cuda(b.target) and not free

@@ -36,16 +36,17 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
     (sink,) = step.sinks
     ev, op = low.ev, sink.op
     assert op is not None
-    chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
     if isinstance(op, AtomicRMWOp):
         plan = ev.decisions.note(COMBINED, op, step.detail)
         if plan is not None:
+            chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis, tuning.COMBINED_LANES)
             ev.enter(Nest())
             window = low.windows.get(op) or _window(ev, plan, const(I64, plan.size))
             _emit_combined(ev, step, chunking, window)
             if op not in low.windows:
                 window.finish()
             return
+    chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
 
     def chunk(values: list[V]) -> None:
         old = for_each_lane(ev, values, lambda lane, scalars: _one(ev.f, op, scalars))

@@ -2,14 +2,17 @@
 
 Masks that are conjunctions of comparisons `affine < affine` give a bound on the innermost loop; up to it the chunks are
 emitted without masks, the rest with them. Masked stores cost several times a plain one on some CPUs (Zen 4 and 5), and
-become branches where there is no AVX-512.
+become branches where there is no AVX-512. A bound from below, `place >= 1`, holds in all chunks if in the first one.
 
-    limit = whole chunks below the smallest bound
+    limit = whole chunks below the smallest bound, none if a bound from below does not hold in the first
     for chunk = 0 .. limit:        plain loads and stores
     for chunk = limit .. extent:   masked ones
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
 
 from xdsl.ir import SSAValue
 
@@ -45,26 +48,25 @@ class Masks:
 
     def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
         self.ev, self.dim = ev, dim
-        self.forms: list[Form] = []
         holds: list[tuple[SSAValue, Index]] = []
         answers = [(key, self._known_below(*key), asked) for key, asked in _comparisons(ev, step, index).items()]
-        many = sum(isinstance(answer, Yes) for _, answer, _ in answers) > tuning.MASK_COMPARISONS
+        bounds = _strictest([answer.plan for _, answer, _ in answers if isinstance(answer, Yes)])
+        many = len(bounds) > tuning.MASK_COMPARISONS
         for key, answer, asked in answers:
-            answer = No(f"more than {tuning.MASK_COMPARISONS} comparisons make up the masks") if many else answer
+            answer = No(f"more than {tuning.MASK_COMPARISONS} bounds make up the masks") if many else answer
             if asked or isinstance(answer, Yes):
                 ev.decisions.note(UNMASKED, owner_of(key[0]), answer)
             if isinstance(answer, Yes):
-                self.forms.append(answer.plan)
                 holds.append(key)
-        self.holds = frozenset(holds)
+        self.holds, self.forms = frozenset(holds), [] if many else bounds
 
     def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
-        """The form that a part of a mask says is negative, if it grows evenly with the innermost loop."""
+        """The form that a part of a mask says is negative, if it changes evenly along the innermost loop."""
         answer = _suitable(self.ev, value, at)
         if isinstance(answer, No):
             return answer
         if not _bounds(answer.plan, self.dim, self.ev.nest.bits.get(self.dim, 0)):
-            return No("its bound does not grow evenly along the loop")
+            return No("its bound does not change evenly along the loop")
         return Yes(answer.plan, "tested once for the chunks of a row")
 
     def limit(self, extent: int, step: int) -> V:
@@ -76,7 +78,7 @@ class Masks:
         total: V = const(I64, extent)
         for form in self.forms:
             stride, rest = self._split(form)
-            if stride == 0:
+            if stride <= 0:
                 total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))
                 continue
             # Chunks that start at i hold when rest + stride * i < 0.
@@ -88,19 +90,23 @@ class Masks:
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
     def _split(self, form: Form) -> tuple[int, V]:
-        """Stride along the innermost loop, and the largest value over the lanes of everything else."""
+        """Stride along the innermost loop, and the largest value over the lanes of everything else.
+
+        Both of the form as often as it takes to make the stride a whole number: half of the loop's index grows by one
+        half. What is rounded down there is less than that.
+        """
         ev, f = self.ev, self.ev.f
-        rest, own = ev.poly(form.constant), 0
+        rest, own = ev.poly(form.constant), Fraction()
         for coord, poly in form.coords.items():
             stride = poly.constant
             assert stride is not None
             inner = tuple([field for field in coord if field.src == self.dim])
-            own += sum(stride << (field.pos - field.lo) for field in inner)
+            own += sum(stride * Fraction(1 << field.pos, 1 << field.lo) for field in inner)
             rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
             lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
             if lanes is not None:
                 rest = f.add(rest, max(0, stride * max(lanes)))
-        return own, rest
+        return own.numerator, f.mul(rest, own.denominator)
 
 
 def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue, Index], bool]:
@@ -157,11 +163,25 @@ def _suitable(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
     return answer
 
 
+def _strictest(forms: Iterable[Form]) -> list[Form]:
+    """Of forms that differ by a number, the one that is negative only where all of them are."""
+    found: dict[object, Form] = {}
+    for form in forms:
+        rest = {monomial: c for monomial, c in form.constant.terms.items() if monomial}
+        key = (frozenset(form.coords.items()), frozenset(rest.items()))
+        known = found.get(key)
+        if known is None or known.constant.terms.get((), 0) < form.constant.terms.get((), 0):
+            found[key] = form
+    return list(found.values())
+
+
 def _bounds(form: Form, dim: int, bits: int) -> bool:
-    """Whether a form grows with the loop over `dim` in equal steps, or does not depend on it."""
+    """Whether a form changes with the loop over `dim` in equal steps, all up or all down, or does not depend on it."""
+    ways: set[bool] = set()
     for coord, poly in form.coords.items():
         inner = [field for field in coord if field.src == dim]
-        plain = len(inner) <= 1 and all(f.pos >= f.lo and (f.width >= bits - f.lo) for f in inner)
-        if inner and not (plain and (poly.constant or 0) > 0):
+        plain = len(inner) <= 1 and all(f.width >= bits - f.lo for f in inner)
+        if inner and not (plain and poly.constant):
             return False
-    return True
+        ways |= {poly.constant > 0 for _ in inner if poly.constant}
+    return len(ways) <= 1

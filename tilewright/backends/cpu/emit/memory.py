@@ -244,17 +244,22 @@ def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, oth
 def _read_shuffled(ev: Values, t: T, address: Address) -> V | None:
     """All bytes between the first and the last lane, then a shuffle; only where nothing between is out of bounds.
 
-    True for lanes that repeat elements, and for offsets without gaps in another order.
+    True for lanes that repeat elements, for offsets without gaps in another order, and for every second element: what
+    lies between two elements that are wanted is in a page of one of them.
     """
     f, size = ev.f, max(1, t.bits // 8)
     assert address.offsets is not None
     distinct = sorted(set(address.offsets))
-    steps = {b - a for a, b in itertools.pairwise(distinct)}
-    if steps - {size} or len(distinct) & (len(distinct) - 1):
+    count, steps = len(distinct), {b - a for a, b in itertools.pairwise(distinct)}
+    if len(steps) > 1 or steps - {size, 2 * size} or count & (count - 1):
         return None
-    where = {offset: lane for lane, offset in enumerate(distinct)}
-    loaded = f.load(t.vec(len(distinct)), f.gep(address.base, distinct[0]))
-    return f.shuffle(loaded, None, [where[offset] for offset in address.offsets])
+    step = next(iter(steps), size) // size
+    first = f.gep(address.base, distinct[0])
+    loads = [f.load(t.vec(count), first)]
+    if step == 2:  # the last `count` elements begin with the last that was loaded
+        loads.append(f.load(t.vec(count), f.gep(first, (count - 1) * size)))
+    lanes = [(offset - distinct[0]) // size for offset in address.offsets]
+    return f.shuffle(loads[0], loads[-1] if step == 2 else None, [n + (step == 2 and n >= count) for n in lanes])
 
 
 def load_tile(ev: Values, op: Operation, index: Index) -> V:

@@ -47,7 +47,8 @@ from tilewright.backends.cpu.plan.lanes import loaded_along
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
-from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT, UNPACKED
+from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT, UNPACKED, UNSEEN
+from tilewright.backends.cpu.plan.unseen import unseen_dims
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
@@ -348,6 +349,8 @@ class Collector:
                 found = b_in_place(plan, detail.b, masks=self.context.isa.has_zmm)
                 note(UNPACKED, op, found)
                 detail.in_place = isinstance(found, Yes)
+        dims = [note(UNSEEN, op, answer) for answer in unseen_dims(op, plan, detail.a, detail.b)]
+        detail.unseen = {dim for dim in dims if dim is not None}
         for name, size in sizes.items():
             if name not in detail.kept and not (name == "b" and detail.in_place and rows_exist(detail.b)):
                 detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))

@@ -33,6 +33,7 @@ class DotDetail:
         kept: of packed operands that are kept between programs, "a" and "b".
         joined: how trips of the loop around it are joined, if they are.
         in_place: whether B is read where it lies, where it exists.
+        unseen: dims of the result, rows (0) or columns (1), past whose bounds nobody looks.
     """
 
     a: Operand
@@ -43,6 +44,7 @@ class DotDetail:
     kept: dict[str, PackCache] = field(default_factory=dict)
     joined: Coalescing | None = None
     in_place: bool = False
+    unseen: set[int] = field(default_factory=set)
 
     def __str__(self) -> str:
         a, b = (_named(operand) for operand in (self.a, self.b))

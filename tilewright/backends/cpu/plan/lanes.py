@@ -9,7 +9,7 @@ one dim to be kept along another one is cut into squares, which are turned in re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
@@ -48,6 +48,10 @@ class Chunking:
 
 
 _PLAIN = frozenset({"store", "spill", "copy"})
+# Votes that only decide between dims that have as many others: the first before the second.
+_NOT_REDUCED = 1 / 64
+_REPEATED = 1 / 1024
+_MANY = 16  # elements of a dim, from which lanes fill vectors
 
 
 def chunk_pieces(
@@ -93,15 +97,17 @@ def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]
     return {dim: (0, count), other: (count, count)} if fits else {}
 
 
-def chunk_group(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
-    """Choose the chunks of a group."""
+def chunk_group(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis, most: int = 1 << 30
+) -> Chunking:
+    """Choose the chunks of a group, of `most` lanes."""
     shape = step.shape
     votes, widest = survey(step, placed, analysis)
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
     native = max(1, isa.vector_bytes // 4)
     cap = _most_lanes(step, order[0] if order else -1, isa, widest, placed, analysis)
-    return make_chunking(shape, order, cap, native, step.axis)
+    return make_chunking(shape, order, min(cap, most), native, step.axis)
 
 
 def _most_lanes(
@@ -183,7 +189,9 @@ def vectorised(chunking: Chunking, shape: tuple[int, ...]) -> Answer[int]:
 def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> tuple[list[float], int]:
     """For each dim, how many accesses are contiguous along it; and the bytes of the widest element.
 
-    Places, which are sums of lanes and scalars, do not count: few of them are ever vectors.
+    Places, which are sums of lanes and scalars, do not count: few of them are ever vectors. Of dims with as many
+    accesses one that is not reduced is better, as its lanes need not be folded. What is repeated along another dim is
+    one element for all lanes there, and counts only where everything else is equal.
     """
     shape = step.shape
     votes = [0.0] * len(shape)
@@ -202,6 +210,9 @@ def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis)
             widest = size
         if value in placed:
             _vote_scratch(placed[value], index, shape, votes)
+    if step.axis >= 0:
+        for dim, vote in enumerate(votes):
+            votes[dim] += _NOT_REDUCED if dim != step.axis and vote >= 0.5 and shape[dim] >= _MANY else 0.0
     return votes, widest
 
 
@@ -275,11 +286,19 @@ def _vote_address(
 ) -> None:
     form = analysis.pointer(pointer, index)
     size = pointee_bytes(pointer.type)
+    coords = [*form.offset.coords, *(coord for _, at, _ in form.offset.residual for coord in at)]
+    weight *= _REPEATED if _is_repeated(coords, shape) else 1.0
     for dim, extent in enumerate(shape):
         if extent > 1 and any(
             stride.constant == size and _begins(coord, dim) for coord, stride in form.offset.coords.items()
         ):
             votes[dim] += weight
+
+
+def _is_repeated(coords: Iterable[Coord], shape: tuple[int, ...]) -> bool:
+    """Whether what lies at some coordinates is the same all along a dim."""
+    along = {field.src for coord in coords for field in coord}
+    return any(extent > 1 and dim not in along for dim, extent in enumerate(shape))
 
 
 def _begins(coord: Coord, dim: int) -> bool:
@@ -293,9 +312,10 @@ def vector_dim(shape: tuple[int, ...], votes: list[float]) -> int:
 
 
 def _vote_scratch(buffer: Buffer, index: Index, shape: tuple[int, ...], votes: list[float]) -> None:
+    weight = 0.5 * (_REPEATED if _is_repeated(index, shape) else 1.0)
     for coord, stride in zip(index, buffer.strides, strict=True):
         if stride != 1 or not coord:
             continue
         for dim, extent in enumerate(shape):
             if extent > 1 and coord == whole(dim, extent):
-                votes[dim] += 0.5
+                votes[dim] += weight

@@ -16,6 +16,7 @@ from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
 from tilewright.backends.cpu.plan.rolled import roll_products
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
+from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
 from tilewright.backends.cpu.plan.turned import turn_products
 from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
@@ -57,6 +58,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         make_offsets_scalar(function, decisions)
         leave_branches(function, decisions)
         load_where_used(function, decisions)
+        multiply_summed_rows(function, decisions)
         sum_apart(function, isa, decisions)
         roll_products(function, decisions)
         turn_products(function, decisions)

@@ -10,6 +10,7 @@ RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a m
 HANDED_ON = Subject("loads ahead", "a tile that a loop loads for its next trip is loaded where it is used")
 EITHER_WAY = Subject("branch left out", "tiles that both sides of a branch make alike are made without the branch")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
+SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 ROLLED = Subject("one loop of products", "products one after the other, and loops of products in a loop, are one loop")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
@@ -18,6 +19,7 @@ ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that t
 JOINED = Subject("joined trips", "several trips of a loop run as one product")
 KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
 UNPACKED = Subject("right operand in place", "a product reads its right operand where it lies, not from packed panels")
+UNSEEN = Subject("rows left out", "a product leaves out the rows and columns that no store looks at")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
@@ -29,6 +31,6 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED,
-    KEPT, UNPACKED, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, SUMMED, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR,
+    JOINED, KEPT, UNPACKED, UNSEEN, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip

@@ -105,7 +105,7 @@ def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_He
         return No("the index is not affine, or its bound is not one number", held.op)
     for store, dim in slices.stores.items():
         mask = store.operands[2] if len(store.operands) > 2 else None
-        if mask is None or not _implies(mask, dim, wanted, analysis):
+        if mask is None or not implies(mask, dim, wanted, analysis):
             return No("rows past the end are stored", store, "tl.store(..., mask=m < M)")
     return Yes(held, "rows past the end are not read, as they are not stored")
 
@@ -128,7 +128,7 @@ def _form(held: _Held, analysis: AffineAnalysis) -> Form | None:
     return None if form.residual or not form.coords else form
 
 
-def _implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) -> bool:
+def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) -> bool:
     """Whether a mask is false where `wanted` is not negative, `wanted` being a form in the coordinate of `dim`."""
     shape = shape_of(mask.type)
     if not shape:

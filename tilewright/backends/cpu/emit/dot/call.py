@@ -16,6 +16,7 @@ from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 
 Size = V | int
+Part = tuple[V, V]
 
 
 def _i64(value: Size) -> V:
@@ -78,6 +79,7 @@ def dot(
     first: Size = 0,
     a_plane_bytes: Size = 0,
     b_plane_bytes: Size = 0,
+    part: Part | None = None,
 ) -> None:
     """`acc = a * b` (`fresh`) or `acc += a * b`, over `words` K words.
 
@@ -91,13 +93,15 @@ def dot(
         fresh: `i1`, whether the accumulator's old value is ignored.
         first: K word of packed B to start at.
         a_plane_bytes, b_plane_bytes: distances of the planes where `plan.planes` is more than 1.
+        part: rows and columns that are wanted; others of the accumulator are undefined. None for all.
     """
     args = [acc, _i64(acc_stride), a, _i64(a_stride), b, _i64(panel_bytes), _i64(first), _i64(words), _i1(fresh)]
     if plan.is_amx:
         name = emit_amx_dot(f.module, plan)
         args += [_i64(a_plane_bytes), _i64(b_plane_bytes)]
     else:
-        name = emit_dot(f.module, plan, "packed")
+        name = emit_dot(f.module, plan, "packed", part=part is not None)
+        args += part or ()
     f.call(name, VOID, args)
 
 
@@ -115,14 +119,16 @@ def dot_in_place(
     fresh: V | bool,
     *,
     cut: bool,
+    part: Part | None = None,
 ) -> None:
     """`acc = a * b` (`fresh`) or `acc += a * b`, with B row-major where it lies (`plan.b_in_place`).
 
     Args:
-        f, plan, acc, acc_stride, a, a_stride, words, fresh: as of `dot`.
+        f, plan, acc, acc_stride, a, a_stride, words, fresh, part: as of `dot`.
         b, b_stride: element (0, 0), and bytes between rows; `words` of them exist.
         columns: of B that exist; the others count as zero.
         cut: whether there may be fewer than `plan.n`.
     """
     args = [acc, _i64(acc_stride), a, _i64(a_stride), b, _i64(b_stride), _i64(columns), _i64(words), _i1(fresh)]
-    f.call(emit_dot(f.module, plan, "cut" if cut else "whole"), VOID, args)
+    args += part or ()
+    f.call(emit_dot(f.module, plan, "cut" if cut else "whole", part=part is not None), VOID, args)

@@ -2,7 +2,7 @@
 
 at the start of a range:   nothing is known
 before the loop, or dot:   entry = the one whose key is the current one, else one that is given that key, empty
-trip t < span:             if t >= filled: pack into slot t of the entry; filled = t + 1
+trip t < span:             if t >= filled: pack into slot t of the entry; if t == filled: filled = t + 1
 trip t >= span:            pack into the spare slot
 
 Entries have as many slots, `span`, as the longest loop so far had trips. When all are taken, the next key takes the
@@ -54,9 +54,9 @@ def slot(low: FunctionLowering, cache: PackCache, trip: V) -> tuple[V, V]:
 
 
 def packed(low: FunctionLowering, cache: PackCache, trip: V) -> None:
-    """Note that the slot of a trip has been packed."""
+    """Note that the slot of a trip has been packed, if those of all trips before are: some need no packed operand."""
     f, entry = low.f, low.kept[cache]
-    with f.if_(f.icmp("ult", trip, entry.span)):
+    with f.if_(f.and_(f.icmp("ult", trip, entry.span), f.icmp("eq", trip, f.load(I64, entry.filled)))):
         f.store(f.add(trip, 1), entry.filled)
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from tilewright.analysis.affine import Poly
 from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack
+from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack, plan_dot
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
 from tilewright.backends.cpu.emit.dot.trips import each_trip
@@ -122,19 +122,25 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     acc_stride = detail.acc.strides[-2] * size
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
-    thin = _thin_order(plan, a, b)
-    if thin is None:
+    few, exist = plan, a.whole
+    if 0 in detail.unseen and plan.acc == "f32":  # there may be but one row that somebody looks at
+        few = plan_dot(f.isa, 1, plan.n, plan.k, plan.a_dtype, plan.b_dtype, plan.acc)
+        exist = f.and_(f.icmp("eq", a.valid[0], 1), f.icmp("sge", a.valid[1], k))
+    thin = _thin_order(few, a, b)
+
+    def packed() -> None:
         _Packed(low, plan, detail, a, b, trips, capacity).emit(acc, acc_stride)
+
+    if thin is None:
+        packed()
         return
 
     def in_place() -> None:
         places = (a.address, *a.strides, b.address, b.strides[1], b.strides[0])
         args = [acc, const(I64, acc_stride), *places, k, const(I1, detail.fresh)]
-        f.call(emit_thin(f.module, plan, thin), VOID, args)
+        f.call(emit_thin(f.module, few, thin), VOID, args)
 
-    whole = f.and_(a.whole, b.whole)
-    packed = lambda: _Packed(low, plan, detail, a, b, trips, capacity).emit(acc, acc_stride)  # noqa: E731
-    f.if_else(whole, in_place, packed)
+    f.if_else(f.and_(exist, b.whole), in_place, packed)
 
 
 def _thin_order(plan: DotPlan, a: _Source, b: _Source) -> Order | None:
@@ -177,6 +183,9 @@ class _Packed:
         self.steps = plan.steps(plan.k)
         self.all_words = low.f.mul(trips, self.steps)
         self.words = _words(low, plan, detail, a, b, self.all_words)
+        rows = a.valid[0] if 0 in detail.unseen else const(I64, plan.m)
+        columns = b.valid[1] if 1 in detail.unseen else const(I64, plan.n)
+        self.part = (rows, columns) if detail.unseen and not plan.is_amx else None
 
     def emit(self, acc: V, acc_stride: int) -> None:
         """Pack what has to be packed, and multiply."""
@@ -199,7 +208,7 @@ class _Packed:
         def multiply(address: V, stride: V | int, planes: int) -> None:
             dot(
                 f, plan, acc, acc_stride, address, stride, packed_b, panel, self.words, self.detail.fresh,
-                a_plane_bytes=planes, b_plane_bytes=plane_b,
+                a_plane_bytes=planes, b_plane_bytes=plane_b, part=self.part,
             )  # fmt: skip
 
         self._with_a(multiply)
@@ -212,7 +221,7 @@ class _Packed:
         def multiply(address: V, stride: V | int, planes: int) -> None:
             dot_in_place(
                 f, plan, acc, acc_stride, address, stride, b.address, b.strides[0], b.valid[1], self.words,
-                self.detail.fresh, cut=cut,
+                self.detail.fresh, cut=cut, part=self.part,
             )  # fmt: skip
 
         self._with_a(multiply)
@@ -233,7 +242,9 @@ class _Packed:
             packed()
             return
         a = self.sources["a"]
-        exists = f.and_(a.rows_whole, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
+        # Of a part of the tile, rows that do not exist are not asked for.
+        rows = const(I1, 1) if self.part and 0 in self.detail.unseen else a.rows_whole
+        exists = f.and_(rows, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
         f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
 
     def _place(self, name: Literal["a", "b"], stride: int, plane: int) -> V:

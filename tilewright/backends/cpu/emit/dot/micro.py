@@ -14,6 +14,7 @@ One internal noinline function per shape keeps the accumulators in registers ove
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
@@ -43,28 +44,47 @@ _PARAMS = (PTR, I64, PTR, I64, PTR, I64, I1, PTR, I64, I64)
 _ATTRS = "nounwind noinline"
 
 
-def emit_dot(module: Module, plan: DotPlan, place: Place) -> str:
-    """Define (once) the product of a whole tile for the vector families; gives its name.
+def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
+    """Define (once) the product of a tile for the vector families; gives its name.
 
-    See `call.dot` and `call.dot_in_place` for the parameters of the emitted function.
+    See `call.dot` and `call.dot_in_place` for the parameters of the emitted function; one for a `part` of the tile has
+    two more, its rows and columns.
     """
-    name = f"dot.{plan.name}{'' if place == 'packed' else f'.{place}'}"
+    name = f"dot.{plan.name}{'' if place == 'packed' else f'.{place}'}{'.part' if part else ''}"
     if module.has(name):
         return name
-    f = module.function(name, VOID, (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1), attrs=_ATTRS)
+    params = (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1, *((I64, I64) if part else ()))
+    f = module.function(name, VOID, params, attrs=_ATTRS)
     row_blocks, rest = divmod(plan.m, plan.mr)
     if row_blocks:
-        with f.loop(0, row_blocks, unroll=False) as loop:
+        with f.loop(0, _blocks(f, 9, row_blocks, plan.mr), unroll=False) as loop:
             _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, place)
     if rest:
-        _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, place)
+        with _beyond(f, 9, row_blocks * plan.mr):
+            _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, place)
     f.ret()
     return name
 
 
+def _blocks(f: Function, number: int, count: int, size: int) -> V:
+    """How many of `count` blocks of `size` rows (columns) are wanted; argument `number`, if there is one, says of how
+    many rows (columns).
+    """
+    if len(f.args) <= number:
+        return const(I64, count)
+    some = f.intrinsic("smax", f.args[number], const(I64, 0))
+    return f.intrinsic("umin", f.op("udiv", f.add(some, size - 1), const(I64, size)), const(I64, count))
+
+
+def _beyond(f: Function, number: int, start: int) -> AbstractContextManager[object]:
+    """Where rows (columns) from `start` on are wanted, as `_blocks`."""
+    return nullcontext() if len(f.args) <= number else f.if_(f.icmp("sgt", f.args[number], const(I64, start)))
+
+
 def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> None:
     """All panels of the `mr` rows from `row`."""
-    acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh = f.args
+    acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh, *part = f.args
+    last = (f.sub(f.sub(part[0], row), 1),) if part else ()
     c_row = f.gep(acc, f.mul(row, acc_stride))
     a_row = f.gep(a, f.mul(row, a_stride))
     bias = _offset_bias(f, plan, mr, a_row, a_stride, words) if b_is_offset(plan, f.module) else NULL
@@ -78,32 +98,38 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
             b_panel, step = f.gep(b, f.mul(panel, plan.panel_columns * plan.word_bytes)), b_stride
             columns = f.sub(first, f.mul(panel, plan.panel_columns))
         c = f.gep(c_row, f.mul(panel, column_bytes))
-        kernel = _micro_kernel(f.module, plan, mr, nv, masked, place)
-        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns))
+        kernel = _micro_kernel(f.module, plan, mr, nv, masked, place, part=bool(part))
+        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns, *last))
 
     if plan.panels:
-        with f.loop(0, plan.panels, unroll=False) as loop:
+        with f.loop(0, _blocks(f, 10, plan.panels, plan.panel_columns), unroll=False) as loop:
             call(loop.index, plan.nv, False)
     if plan.tail_vectors:
-        call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0)
+        with _beyond(f, 10, plan.panels * plan.panel_columns):
+            call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0)
 
 
-def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place) -> str:
-    """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name."""
+def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place, *, part: bool) -> str:
+    """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name.
+
+    That of a `part` has the number of the last row as its last parameter, and reads it in the place of later ones.
+    """
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
     name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}{'' if place == 'packed' else f'.{place}'}"
+    name += ".part" if part else ""
     if module.has(name):
         return name
-    f = module.function(name, VOID, _PARAMS, attrs=_ATTRS)
-    c, c_stride, a, a_stride, b, words, fresh, bias, step, columns = f.args
+    f = module.function(name, VOID, (*_PARAMS, I64) if part else _PARAMS, attrs=_ATTRS)
+    c, c_stride, a, a_stride, b, words, fresh, bias, step, columns, *last = f.args
     acc_t = ELEM[plan.acc].vec(plan.lanes)
     word_t = _word_type(plan)
     if place == "packed":
         step = const(I64, nv * acc_t.bytes)
     exist = _existing(f, plan, nv, tail, columns, place)
     multiply = _MULTIPLY[plan.family]
-    rows = [f.gep(a, f.mul(a_stride, i)) for i in range(mr)]
+    numbers = [f.intrinsic("smin", const(I64, i), last[0]) if part else const(I64, i) for i in range(mr)]
+    rows = [f.gep(a, f.mul(a_stride, number)) for number in numbers]
     with f.loop(0, words, init=[zero(acc_t)] * (mr * nv), unroll=False) as loop:
         acc = list(loop.values)
         row = f.gep(b, f.mul(loop.index, step))

@@ -1,0 +1,74 @@
+"""Masks with a bound from below: chunks in which it holds look at no mask, and nothing outside is read or written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tests.decisions.harness import Spelling, decisions_of
+from tests.decisions.others import STENCILS
+from tests.decisions.rows import WINDOWS
+
+
+def surrounded(x: np.ndarray) -> np.ndarray:
+    """A vector with NaN on both sides."""
+    memory = np.full(x.size + 256, np.nan, np.float32)
+    memory[128:-128] = x
+    return memory[128:-128]
+
+
+@pytest.mark.parametrize("spelling", WINDOWS, ids=lambda s: s.name)
+@pytest.mark.parametrize(("n", "block"), [(1000, 256), (3, 64), (515, 56)])
+def test_windows_over_both_ends(spelling: Spelling, n: int, block: int) -> None:
+    generator = np.random.default_rng(0)
+    x, w = generator.standard_normal(n + 5).astype(np.float32)[:n], generator.standard_normal(5).astype(np.float32)
+    memory = np.full(n + 64, np.nan, np.float32)
+    out = memory[:n]
+    spelling.fn[(-(-n // block),)](surrounded(x), w, out, n, block)
+    padded = np.pad(x.astype(np.float64), 2)
+    want = sum(padded[d : d + n] * w[d] for d in range(5))
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+    assert np.isnan(memory[n:]).all()
+
+
+@tilewright.jit
+def neighbours(x, out, n, first, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) + first
+    inside = (i >= 1) & (i < n - 1)
+    tl.store(out + i, tl.load(x + i - 1, inside) + tl.load(x + i + 1, inside), inside)
+
+
+@tilewright.jit
+def turned_over(x, out, n, first, BLOCK: tl.constexpr):
+    """What the mask compares falls along the block."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) + first
+    left = n - 1 - i
+    tl.store(out + i, tl.load(x + left, (left >= 0) & (left < n)), (left >= 0) & (i >= 0))
+
+
+@pytest.mark.parametrize("block", [13, 56, 256])
+@pytest.mark.parametrize("first", [0, -7])
+@pytest.mark.parametrize("n", [2, 643])
+def test_places_before_the_first_and_behind_the_last(block: int, first: int, n: int) -> None:
+    x, grid = np.arange(n, dtype=np.float32), (-(-(n - first) // block),)
+    out = surrounded(np.full(n, -1, np.float32))
+    neighbours[grid](surrounded(x), out, n, first, block)
+    want = np.full(n, -1, np.float32)
+    want[1:-1] = x[:-2] + x[2:]
+    assert out.tolist() == want.tolist() and np.isnan(out.base[:128]).all() and np.isnan(out.base[-128:]).all()
+    out = surrounded(np.full(n, -1, np.float32))
+    turned_over[grid](surrounded(x), out, n, first, block)
+    assert out.tolist() == x[::-1].tolist() and np.isnan(out.base[:128]).all() and np.isnan(out.base[-128:]).all()
+
+
+def unmasked(spelling: Spelling) -> set[tuple[bool, str]]:
+    return {(d.taken, d.text) for d in decisions_of(spelling, "avx512") if d.subject == "chunks without masks"}
+
+
+def test_all_masks_of_windows_and_stencils_are_bounds() -> None:
+    kernels = [s for s in (*WINDOWS, *STENCILS) if s.name != "window_of_clamped_places"]
+    assert {s.name: unmasked(s) for s in kernels} == {
+        s.name: {(True, "tested once for the chunks of a row")} for s in kernels
+    }

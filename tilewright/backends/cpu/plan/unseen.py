@@ -1,0 +1,77 @@
+"""Rows and columns of a product that no store looks at: those that the masks of its operands leave out, as a rule.
+
+    x = tl.load(a, (m < M) & ..., 0.0)
+    tl.store(c, tl.dot(x, y), (m < M) & ...)        rows from M on need not be multiplied
+
+What they hold is then neither computed nor defined. That they would be zero says nothing: an infinity of the other
+operand makes them NaN, so it is the stores that decide (`analysis/slices.py`, docs/decisions/0081).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.index import whole
+from tilewright.analysis.slices import slices_of
+from tilewright.backends.cpu.plan.dot import DotPlan
+from tilewright.backends.cpu.plan.dot_operands import MemoryOperand, Operand
+from tilewright.backends.cpu.plan.wrapped import implies
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.types import shape_of
+from tilewright.ops.control import ForOp, WhileOp
+
+# Families whose micro-kernels take any number of rows.
+_BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
+
+
+def unseen_dims(dot: Operation, plan: DotPlan, a: Operand, b: Operand) -> Iterator[Answer[int]]:
+    """For each dim of the result along which an operand's mask has a bound, whether the product leaves out what is
+    beyond: rows (0) by the mask of A, columns (1) by that of B.
+    """
+    if plan.thin or (plan.acc != "f32" and plan.family not in _BY_ROWS):
+        return
+    for dim, operand in enumerate((a, b) if plan.family in _BY_ROWS else (a,)):
+        if isinstance(operand, MemoryOperand) and operand.bounds[dim] and not operand.conditions:
+            yield _unseen(dot, operand.bounds[dim], dim, alone=plan.family not in _BY_ROWS)
+
+
+def _unseen(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Answer[int]:
+    """Whether no store looks past any of the bounds of the result's coordinate along `dim`.
+
+    Args:
+        dot: the product.
+        bounds: of its coordinate.
+        dim: rows or columns of the result.
+        alone: whether only a single row that is left makes a difference.
+    """
+    what = "columns" if dim else "rows"
+    slices = slices_of(dot.results[0], dim)
+    if slices.mixed is not None:
+        return No(f"{what} of the result are summed, or are moved in the tile", slices.mixed)
+    if slices.loads:
+        return No("addresses are made of the result", next(iter(slices.loads)))
+    if any(_changes(atom) for bound in bounds for atom in bound.atoms()):
+        return No(f"the bound of {what} may differ from trip to trip")
+    analysis, rows = AffineAnalysis(lambda value: False), whole(0, shape_of(dot.results[0].type)[dim])
+    for store, place in slices.stores.items():
+        mask = store.operands[2] if len(store.operands) > 2 else None
+        forms = [Form(-bound, {rows: Poly.of(1)}) for bound in bounds]
+        if mask is None or not all(implies(mask, place, form, analysis) for form in forms):
+            return No(f"{what} past the end are stored", store, "tl.store(..., mask=m < M)")
+    if alone:
+        return Yes(dim, "where one row is left it is multiplied alone, as no other is stored")
+    return Yes(dim, f"{what} past the end are not multiplied, as they are not stored")
+
+
+def _changes(value: SSAValue) -> bool:
+    """Whether a value is made in a loop."""
+    owner = value.owner
+    around = owner.parent_op() if isinstance(owner, (Block, Operation)) else None
+    while around is not None:
+        if isinstance(around, (ForOp, WhileOp)):
+            return True
+        around = around.parent_op()
+    return False
