@@ -20,7 +20,13 @@ from tilewright.ir.attrs import Codec
 _Op = TypeVar("_Op", bound="TileOp")
 
 
-class TileOp(IRDLOperation):
+class _OpType(type(IRDLOperation)):  # type: ignore[misc]
+    """Of xDSL's operations, `isinstance` asks a registry in Python; no class of ours is registered for another."""
+
+    __instancecheck__ = type.__instancecheck__
+
+
+class TileOp(IRDLOperation, metaclass=_OpType):
     """An operation of tile IR.
 
     `ATTRS` maps each property name to the codec that gives it as a Python value.
