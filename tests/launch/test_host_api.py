@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,10 @@ import tilewright.language as tl
 from tilewright.backends.cpu.device.active import CpuDriver, cache_bytes
 from tilewright.base.errors import ArgumentError, LaunchError, UnsupportedError
 from tilewright.base.hooks import HookChain, LazyDict
+from tilewright.compile import sources
 from tilewright.devices.allocation import get_allocator
 from tilewright.language.extra.cuda.libdevice import rsqrt
+from tilewright.ops.text import print_module
 
 
 def named(specialization):
@@ -278,10 +282,20 @@ def test_the_texts_of_a_kernel_from_the_disk_cache_are_made_when_asked_for():
     arguments = (np.zeros(8, np.int32), 7, 8)
     first = tilewright.jit(fill.fn).warmup(*arguments, BLOCK=8)
     again = tilewright.jit(fill.fn).warmup(*arguments, BLOCK=8)
-    assert again.from_disk and "ttir" not in again.asm
+    assert again.from_disk and list(again.asm) == list(first.asm) == ["ttir", "loops", "llir", "obj"]
     assert again.asm["ttir"] == first.asm["ttir"] and again.asm["llir"] == first.asm["llir"]
+    assert pickle.loads(pickle.dumps(again.asm)) == again.asm  # they are all there by now
     with pytest.raises(KeyError):
         again.asm["ptx"]
+
+
+def test_what_nobody_asks_for_is_not_printed(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sources, "print_module", lambda module: printed.append(module) or print_module(module))
+    monkeypatch.setattr(tilewright.knobs.cache, "disabled", True)
+    made = tilewright.jit(fill.fn).warmup(np.zeros(8, np.int32), 7, 8, BLOCK=8)
+    assert not printed and "ttir" in made.asm and "ptx" not in made.asm
+    assert "tt.store" in made.asm["ttir"] and "tt.store" in made.asm["ttir"] and len(printed) == 1
 
 
 @pytest.mark.parametrize(

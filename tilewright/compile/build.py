@@ -104,11 +104,12 @@ def compile_request(
         if kernel.module is None:
             load_code(kernel)
 
-    def texts() -> Mapping[str, str | bytes]:
+    def texts(until: str) -> Mapping[str, str | bytes]:
         request.check()
-        return _run(request, key).asm
+        return _run(request, key, until).asm
 
-    kernel.asm = StageTexts(kernel.asm, texts, ("ttir", *backend.EXTENSIONS), backend.texts)
+    names = ("ttir", *backend.EXTENSIONS)
+    kernel.asm = StageTexts(kernel.asm, texts, names[names.index(request.source.ext) :], backend.texts)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
     kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
     if knobs.compilation.explain:
@@ -178,8 +179,8 @@ def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) 
     return kernel
 
 
-def _run(request: Request, key: str) -> CompiledKernel:
-    """Run the stages.
+def _run(request: Request, key: str, until: str | None = None) -> CompiledKernel:
+    """Run the stages: all of them, or those up to one, with everything rendered.
 
     Raises:
         GlobalsChangedError: a variable that the kernel uses changed meanwhile, so that key and code disagree.
@@ -188,6 +189,6 @@ def _run(request: Request, key: str) -> CompiledKernel:
     metadata: dict[str, Any] = {"name": name, "types": types}
     stages = request.source.stages(request, backend_of(request.target).stages(request.options, request.target))
     with uncollected():
-        outcome = run_stages(stages, request.source, metadata, name, knobs.compilation, key)
+        outcome = run_stages(stages, request.source, metadata, name, knobs.compilation, key, until)
     request.check()
     return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

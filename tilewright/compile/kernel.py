@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, cast
@@ -53,8 +53,9 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         metadata: facts about the code: signature, scratch or shared bytes, stored parameters, options.
         hash: key in the disk cache.
         asm: text of each stage ("ttir", "loops", "llir"; on a GPU "ttir", "tgir", "llir", "ptx") and the bytes of the
-            last ("obj", "cubin"). After a load from the disk cache only these are there; asking for a text runs the
-            stages. "sass" is made of the cubin where nvdisasm is found.
+            last ("obj", "cubin"). What is not there (texts of modules; after a load from the disk cache all but the
+            last) is made when it is asked for, by running the stages. "sass" is made of the cubin where nvdisasm is
+            found.
         seconds: compile time per stage; empty when loaded from disk.
         total_seconds: time from the request to loaded code.
         from_disk: whether the disk cache had it.
@@ -67,7 +68,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
     target: Target
     metadata: dict[str, Any]
     hash: str
-    asm: dict[str, str | bytes] = field(default_factory=dict)
+    asm: Mapping[str, str | bytes] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     total_seconds: float = 0.0
     from_disk: bool = False

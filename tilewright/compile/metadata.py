@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -46,38 +46,47 @@ def describe_kernel(
     return Metadata({**facts, "cluster_dims": (facts["num_ctas"], 1, 1)})
 
 
-class StageTexts(dict[str, str | bytes]):
-    """Artifacts of the stages by extension; after a load from the disk cache the texts are made when asked for.
+class StageTexts(Mapping[str, str | bytes]):
+    """Artifacts of the stages by extension; what is not there is made when it is asked for.
 
     Args:
         known: artifacts that are there.
-        make: gives all of them.
-        names: extensions that `make` gives.
+        make: runs the stages up to one, and gives what they made.
+        names: extensions of the stages, in order.
         derive: from these artifacts to functions that make further texts, by extension.
     """
 
     def __init__(
         self,
         known: Mapping[str, str | bytes],
-        make: Callable[[], Mapping[str, str | bytes]],
-        names: Collection[str],
+        make: Callable[[str], Mapping[str, str | bytes]],
+        names: Sequence[str],
         derive: Callable[[Mapping[str, str | bytes]], Mapping[str, Callable[[], str]]],
     ) -> None:
-        super().__init__(known)
-        self._make, self._names, self._derived = make, frozenset(names), derive(self)
+        self._known, self._make, self._names, self._derived = dict(known), make, tuple(names), derive(self)
 
     def __reduce__(self) -> tuple[type[StageTexts], tuple[Any, ...]]:
         """Another process gets what is there, and cannot run the stages again."""
-        return StageTexts, (dict(self), dict, (), _derive_nothing)
+        return StageTexts, (self._known, dict, tuple(self._known), _derive_nothing)
 
-    def __missing__(self, name: str) -> str | bytes:
-        if name in self._derived:
-            self[name] = self._derived[name]()
-        elif name in self._names:
-            self.update({**self._make(), **self})
-        else:
-            raise KeyError(name)
-        return self[name]
+    def __getitem__(self, name: str) -> str | bytes:
+        if name not in self._known:
+            if name in self._derived:
+                self._known[name] = self._derived[name]()
+            elif name in self._names:
+                self._known = {**self._make(name), **self._known}
+            else:
+                raise KeyError(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._names, *self._known)))
+
+    def __len__(self) -> int:
+        return len({*self._names, *self._known})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names or name in self._known
 
 
 def _derive_nothing(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:

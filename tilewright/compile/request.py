@@ -32,7 +32,13 @@ from tilewright.passes.stages import Stage
 
 
 class Source(Protocol):
-    """What tile IR is made of: a kernel, a text that defines one, or a file of tile IR."""
+    """What tile IR is made of: a kernel, a text that defines one, or a file of tile IR.
+
+    Attributes:
+        ext: extension of its first stage.
+    """
+
+    ext: str
 
     def name_for(self, specialization: Specialization) -> str:
         """Name of the compiled function."""

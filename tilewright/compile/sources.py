@@ -54,7 +54,12 @@ class FunctionSource:
 
     Args:
         fn: the kernel.
+
+    Attributes:
+        ext: of the first stage.
     """
+
+    ext = "ttir"
 
     def __init__(self, fn: BlockFunction) -> None:
         self.fn = fn

@@ -6,6 +6,7 @@ meaning (types, reference, facts, lowering) is the `OpSpec` beside it in `ops/`.
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -20,7 +21,13 @@ from tilewright.ir.attrs import Codec
 _Op = TypeVar("_Op", bound="TileOp")
 
 
-class TileOp(IRDLOperation):
+class _OpType(ABCMeta):
+    """Of xDSL's operations, `isinstance` asks a registry in Python; no class of ours is registered for another."""
+
+    __instancecheck__ = type.__instancecheck__
+
+
+class TileOp(IRDLOperation, metaclass=_OpType):
     """An operation of tile IR.
 
     `ATTRS` maps each property name to the codec that gives it as a Python value.

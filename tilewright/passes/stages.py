@@ -31,12 +31,12 @@ class Stage:
 
     Args:
         run: makes the artifact from the one before; may add to the metadata.
-        render: the artifact as text or bytes for dumps and `asm`.
+        render: the artifact as text or bytes for dumps and `asm`; ``None`` where it is that already.
         parse: the artifact from a file's contents; ``None`` for a stage that no file stands for.
     """
 
     run: Callable[[Any, dict[str, Any]], Any]
-    render: Callable[[Any], str | bytes] = lambda artifact: artifact
+    render: Callable[[Any], str | bytes] | None = None
     parse: Callable[[bytes], Any] | None = None
 
 
@@ -46,7 +46,7 @@ class Outcome:
 
     Args:
         artifact: result of the last stage.
-        texts: rendered artifact of every stage by extension.
+        texts: by extension, what the stages made, as text or bytes; without what would have to be rendered for it.
         seconds: time of every stage by extension.
     """
 
@@ -62,8 +62,10 @@ def run_stages(
     name: str,
     knobs: CompilationKnobs,
     key: str = "",
+    until: str | None = None,
 ) -> Outcome:
-    """Run `stages` in order on `source`.
+    """Run `stages` in order on `source`. Printing a module takes a tenth of a compile and is seldom asked for, so it is
+    left out, but for dumps and where a file replaced a stage.
 
     Args:
         stages: extension -> stage.
@@ -72,18 +74,24 @@ def run_stages(
         name: kernel name, used for file names.
         knobs: dump and override folders.
         key: hash of what is compiled, the name of its folder.
+        until: the last stage that is run; every artifact is rendered then.
     """
     outcome = Outcome(source)
     files = Path(key) / name
+    rendered = until is not None or knobs.dump_dir is not None or knobs.override_dir is not None
     for extension, stage in stages.items():
         try:
             with deep_calls():
                 _run(stage, extension, outcome, metadata, f"{files}.{extension}", knobs)
+                if rendered or stage.render is None:
+                    _render(stage, extension, outcome, f"{files}.{extension}", knobs)
         except RecursionError as error:
             raise UnsupportedError(
                 f"{name} is nested too deeply for the stage {extension!r}",
                 hint="use fewer branches inside branches (early returns count), shorter chains of operations, or loops",
             ) from error
+        if extension == until:
+            return outcome
     if knobs.dump_dir is not None:
         _dump(knobs.dump_dir / f"{files}.json", json.dumps(metadata, indent=1).encode())
     return outcome
@@ -97,7 +105,11 @@ def _run(
     made = stage.run(outcome.artifact, metadata)
     outcome.artifact = _overridden(stage, made, knobs.override_dir, file_name)
     outcome.seconds[extension] = time.perf_counter() - begin
-    text = stage.render(outcome.artifact)
+
+
+def _render(stage: Stage, extension: str, outcome: Outcome, file_name: str, knobs: CompilationKnobs) -> None:
+    """Keep what a stage made as text or bytes, also in the folder of dumps."""
+    text = outcome.artifact if stage.render is None else stage.render(outcome.artifact)
     outcome.texts[extension] = text
     if knobs.dump_dir is not None:
         _dump(knobs.dump_dir / file_name, text.encode() if isinstance(text, str) else text)
