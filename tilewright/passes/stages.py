@@ -25,18 +25,22 @@ from tilewright.base.stack import deep_calls
 _EDIT = "change the .ttir before it, or the .llir behind it"
 
 
+def _as_it_is(artifact: Any) -> Any:
+    return artifact
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One step of a pipeline.
 
     Args:
         run: makes the artifact from the one before; may add to the metadata.
-        render: the artifact as text or bytes for dumps and `asm`; ``None`` where it is that already.
+        render: the artifact as text or bytes for dumps and `asm`; the default where it is that already.
         parse: the artifact from a file's contents; ``None`` for a stage that no file stands for.
     """
 
     run: Callable[[Any, dict[str, Any]], Any]
-    render: Callable[[Any], str | bytes] | None = None
+    render: Callable[[Any], str | bytes] = _as_it_is
     parse: Callable[[bytes], Any] | None = None
 
 
@@ -83,7 +87,7 @@ def run_stages(
         try:
             with deep_calls():
                 _run(stage, extension, outcome, metadata, f"{files}.{extension}", knobs)
-                if rendered or stage.render is None:
+                if rendered or stage.render is _as_it_is:
                     _render(stage, extension, outcome, f"{files}.{extension}", knobs)
         except RecursionError as error:
             raise UnsupportedError(
@@ -109,7 +113,7 @@ def _run(
 
 def _render(stage: Stage, extension: str, outcome: Outcome, file_name: str, knobs: CompilationKnobs) -> None:
     """Keep what a stage made as text or bytes, also in the folder of dumps."""
-    text = outcome.artifact if stage.render is None else stage.render(outcome.artifact)
+    text = stage.render(outcome.artifact)
     outcome.texts[extension] = text
     if knobs.dump_dir is not None:
         _dump(knobs.dump_dir / file_name, text.encode() if isinstance(text, str) else text)

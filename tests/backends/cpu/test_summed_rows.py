@@ -44,6 +44,22 @@ def at_the_end(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
     tl.store(out + j, tl.load(out + j, j < n, 0.0) + tl.sum(acc, 1), j < n)
 
 
+@tilewright.jit
+def stored(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    for start in range(0, k, BK):
+        row, inside = tl.load(x + start + p), (j < n)[:, None] & (p < BK)[None, :]
+        tl.store(
+            out + j, tl.sum(tl.load(w + j[:, None] * k + (start + p)[None, :], inside, 0.0) * row[None, :], 1), j < n
+        )
+
+
+def test_a_sum_that_a_loop_stores():
+    x, w, out = torch.randn(128), torch.randn(40, 128), torch.zeros(40)
+    stored[(2,)](x, w, out, 40, 128, 32, 64)
+    torch.testing.assert_close(out, w[:, 64:] @ x[64:], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kernel", [along, across, at_the_end], ids=lambda kernel: kernel.fn.__name__)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("n", "k"), [(50, 1100), (33, 7)])

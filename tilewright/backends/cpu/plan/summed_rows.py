@@ -110,10 +110,9 @@ def _sums_of_trips(op: ReduceOp) -> _Place | None:
     loop, uses, product = op.parent_op(), list(op.results[0].uses), owner_of(op.operands[0])
     if not isinstance(loop, ForOp) or len(uses) != 1 or not isinstance(product, MulFOp):
         return None
-    added, number = uses[0].operation, _carried(loop, uses[0].operation)
-    if not isinstance(added, AddFOp) or number is None:
-        return None
-    return loop, number, added, (product.operands[0], product.operands[1])
+    added = uses[0].operation
+    number = _carried(loop, added) if isinstance(added, AddFOp) else None
+    return None if number is None else (loop, number, added, (product.operands[0], product.operands[1]))
 
 
 def _sum_at_the_end(op: ReduceOp) -> _Place | None:
