@@ -44,6 +44,7 @@ _WANTED = {"cpu": _Wanted(1 << 13, 512, 4096), "cuda": _Wanted(2048, 256, 32)}
 _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
 _CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
+_CPU_ALONG = 64  # the same where vectors run along it
 _CPU_PADDED = 1024  # elements of such a tile that are more than a trip costs
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
@@ -85,7 +86,7 @@ class _Chooser:
         for axis in sorted(self.inner, key=lambda axis: (axis.id not in contiguous, -axis.id)):
             self._take(axis, max(8, min(self.wanted.inner, self.wanted.tile // self.whole(axis))))
         width = self.whole()
-        budget = max(1, self.wanted.tile // width)
+        budget = max(1, self.wanted.tile // (width * self._copies(width)))
         if not self.inner and width == 1 and self.cpu:
             budget = 8 * self.wanted.tile  # element by element: nothing is held
         for axis in reversed(self.grid):
@@ -97,14 +98,29 @@ class _Chooser:
                 size *= _FEWER
             budget //= self._take(axis, max(self._shared(axis, size), least))
         if self.cpu and not self.products:
-            self._shorten([axis for axis in self.inner if _is_read(axis) and axis.id not in contiguous])
+            for axis in filter(_is_read, self.inner):
+                self._shorten(axis, _CPU_ALONG if axis.id in contiguous else _CPU_SHORT)
 
-    def _shorten(self, axes: list[Axis]) -> None:
-        """Make tiles of ranges that the kernel reads lower: the last one of a range is computed as a whole."""
-        for axis in axes:
-            if size := self.sizes.get(axis.size):
-                row = max(1, self.whole(axis) // size)
-                self.sizes[axis.size] = min(size, max(_CPU_SHORT, _power(_CPU_PADDED // row)))
+    def _shorten(self, axis: Axis, least: int) -> None:
+        """Make tiles of a range that the kernel reads lower: the last one of a range is computed as a whole."""
+        if size := self.sizes.get(axis.size):
+            row = max(1, self.whole(axis) // size)
+            self.sizes[axis.size] = min(size, max(least, _power(_CPU_PADDED // row)))
+
+    def _copies(self, width: int) -> int:
+        """How often the first cache of a CPU holds a tile: once, unless several of the greatest width are stored.
+
+        Each store is a pass of its own, and loaded tiles that a later pass reads too are kept in scratch.
+        """
+        stores = [node for node in self.nodes if node.op == "store" and self._is_wide(node, width)]
+        if not self.cpu or len(stores) < 2:
+            return 1
+        made = {value.id: node for node in self.nodes for value in node.outs}
+        loads = [_loads(node, made) for node in stores]
+        return 2 * max(len(one & other) for at, one in enumerate(loads) for other in loads[:at]) or 1
+
+    def _is_wide(self, node: Node, width: int) -> bool:
+        return any(products.elements(value.dims, self.sizes) == width for value in values(node.args))
 
     def whole(self, axis: Axis | None = None) -> int:
         """Elements of the widest tile for one lane of each axis without a size; of those along `axis` where given."""
@@ -177,6 +193,24 @@ class _Chooser:
         wanted = _ROUNDS if self.products or self._repeats(axis) else _HELD
         programs = (_PROGRAMS if self.cpu else wanted) * threads
         return max(1, min(size, known * max(1, others) // programs)) if size * programs > known * others else size
+
+
+def _loads(node: Node, made: dict[int, Node]) -> set[int]:
+    """The numbers of the loaded tiles that a node depends on.
+
+    Args:
+        node: of the kernel.
+        made: by the number of a value, the node that makes it.
+    """
+    found, waiting, seen = set[int](), [node], set[int]()
+    while waiting:
+        for value in values(waiting.pop().args):
+            if value.id in made and value.id not in seen:
+                seen.add(value.id)
+                waiting.append(made[value.id])
+                if made[value.id].op == "load":
+                    found.add(value.id)
+    return found
 
 
 def length(axis: Axis) -> int | None:
