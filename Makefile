@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-interop test-helion test-inductor test-libraries test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-interop test-helion test-inductor test-libraries nightly test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,8 +66,11 @@ test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@OMP_NUM_THREADS=1 $(VENV)-inductor/bin/python -m tests.triton_names.operator_jobs --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
-test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Triton kernels in an environment of their own and run functions of theirs on the CPU
-	@FLAGGEMS_CACHE_DIR=$(VENV)-libraries/flaggems $(VENV)-libraries/bin/python -m tilewright.as_triton -m tests.triton_names.library_functions
+test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Triton kernels in an environment of their own and run functions of theirs on the CPU (LIBRARIES="--device cuda liger fla flag_gems conch": on a GPU)
+	@FLAGGEMS_CACHE_DIR=$(VENV)-libraries/flaggems $(VENV)-libraries/bin/python -m tilewright.as_triton -m tests.triton_names.library_functions $(LIBRARIES)
+
+nightly: ## what continuous integration runs once a night: Inductor with torch's whole database of operators, libraries, Helion, TTIR exchanged with Triton, stress, random kernels
+	@.ci/nightly
 
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
 	@$(BIN)/python -m pytest -m gpu $(PYTEST)
@@ -76,11 +79,13 @@ sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more un
 	@for tool in memcheck racecheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m pytest -q -m sanitize tests/gpu || exit; done
 
-bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELION=folder: and Helion); JSON goes to benchmarks/results/
+bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELION=folder: and Helion; libraries of kernels where they are installed); JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
-	@$(BIN)/python -m benchmarks.forms --cuda
+	@$(BIN)/python -m benchmarks.forms --cuda --triton
 	@$(BIN)/python -m benchmarks.hl_gpu $(if $(HELION),--helion $(HELION))
 	@$(BIN)/python -m benchmarks.hl_defaults --device cuda
+	@$(BIN)/python -m benchmarks.inductor_gpu
+	@$(BIN)/python -m benchmarks.libraries_gpu
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

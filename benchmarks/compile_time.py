@@ -8,7 +8,6 @@ needs no GPU.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import click
 
 from benchmarks import report
 from benchmarks.startup import Timing
+from tilewright.tools.modules import load_file
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,7 @@ def kernel_of(shape: str, length: int, folder: Path) -> Any:
     body = "".join(f"    {line}\n" for line in SHAPES[shape].lines(length))
     head = "import tilewright\nimport tilewright.language as tl\n\n\n@tilewright.jit\ndef kernel(p, q, n):\n"
     path.write_text(head + body)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.kernel
+    return load_file(path).kernel
 
 
 def seconds_of(shape: str, length: int, target: str | None = None) -> dict[str, float]:

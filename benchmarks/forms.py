@@ -1,10 +1,10 @@
 """One computation written in many ways, each timed as the ratio to the best of them; `make bench` runs it too.
 
-    python -m benchmarks.forms [--cuda] [--only TEXT] [--threads N] [--out FILE]
+    python -m benchmarks.forms [--cuda [--triton]] [--only TEXT] [--threads N] [--out FILE]
 
 Speed should not depend on the spelling: a row far below 1 is a form that a planner does not understand. torch runs
-beside them; every form is checked against its result first. The spellings are those of `tests/decisions`, where the
-plans of each are pinned.
+beside them, and with `--triton` each form once more by Triton; every form is checked against torch's result first. The
+spellings are those of `tests/decisions`, where the plans of each are pinned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import report
-from tests.decisions import further, generated, others
+from benchmarks.peers import Launch
+from tests.decisions import further, generated, others, strangers
 from tests.decisions import rows as less_usual
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
@@ -34,6 +35,7 @@ from tilewright.tools.timing import compare, duration, threads
 Function = Callable[[], Any]
 FLOOR = 0.9  # of the best form: what every form should reach
 _UNWRITTEN = 7  # what a result holds before
+_BY_TRITON = "triton: "
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Family:
     """
 
     name: str
-    forms: dict[str, Function]
+    forms: Mapping[str, Function]
     out: torch.Tensor
     rival: Function
     reset: Function | None = None
@@ -59,7 +61,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Row:
-    """A form that was timed; seconds of a call, and the ratios of the best form's time and of torch's to it."""
+    """A form that was timed; seconds of a call, and the ratios of the best form's time, torch's and Triton's to it."""
 
     family: str
     form: str
@@ -68,6 +70,7 @@ class Row:
     of_best: float
     of_torch: float
     failure: str = ""
+    of_triton: float = math.nan
 
 
 # Spellings of the product that load something else than the others, or leave a part of it out.
@@ -286,7 +289,7 @@ def _counts(n: int, bins: int, device: str) -> Family:
     return Family(f"counts {n} of {bins}", forms, out, lambda: torch.bincount(x, minlength=bins), out.zero_, 0.0)
 
 
-def _launched(spellings: list[Spelling], grid: tuple[int, ...], *arguments: Any) -> dict[str, Function]:
+def _launched(spellings: list[Spelling], grid: tuple[int, ...], *arguments: Any) -> dict[str, Launch]:
     return {name: _launch(fn, grid, *arguments) for name, fn in _of(spellings).items()}
 
 
@@ -363,9 +366,59 @@ def _split(m: int, n: int, k: int, device: str) -> Family:
     return Family(f"product f16 in 4 parts {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
 
 
-def _own(spelling: Spelling, grid: tuple[int, ...], *arguments: Any) -> Function:
+def _added_products(m: int, n: int, k: int, device: str) -> Family:
+    a, b = torch.randn(m, k, device=device).bfloat16(), torch.randn(k, n, device=device).bfloat16()
+    out, tile = torch.zeros(m, n, device=device), (64, 128, 64)
+    grid = (-(-m // tile[0]), -(-n // tile[1]))
+    forms = _launched(strangers.ADDED_PRODUCTS, grid, a, b, out, m, n, k, *tile)
+    return Family(f"product bf16, as others write it {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
+
+
+def _convolution(size: int, channels: int, device: str) -> Family:
+    x, w = torch.randn(size, size, channels, device=device).bfloat16(), torch.randn(3, 3, channels, channels).bfloat16()
+    w, out = w.to(device), torch.zeros(size * size, channels, device=device)
+    grid, image, taps = (-(-size * size // 64), -(-channels // 64)), x.permute(2, 0, 1)[None], w.permute(3, 2, 0, 1)
+    forms = _launched(strangers.CONVOLUTIONS, grid, x, w, out, size, size, channels, channels, 64, 64, 32)
+    rival = lambda: torch.conv2d(image, taps, padding=1)[0].permute(1, 2, 0).reshape(out.shape)  # noqa: E731
+    return Family(f"convolution bf16 of {size}x{size}x{channels}", forms, out, rival)
+
+
+def _weight_gradient(rows: int, columns: int, device: str) -> Family:
+    x, y, out = (torch.randn(*shape, device=device) for shape in ((rows, columns), (rows, columns), (columns,)))
+    forms = _launched(strangers.WEIGHT_GRADIENTS, (-(-rows // 16),), x, y, out, rows, columns, 1024)
+    rival = lambda: (x * y).sum(0)  # noqa: E731
+    return Family(f"gradient of a weight {rows}x{columns}", forms, out, rival, out.zero_, 1e-4)
+
+
+def _rotation(rows: int, heads: int, depth: int, device: str) -> Family:
+    x, out = (torch.randn(rows, heads, depth, device=device).bfloat16() for _ in range(2))
+    c, s = (torch.randn(rows, depth // 2, device=device) for _ in range(2))
+    forms = _launched(strangers.ROTATIONS, (rows,), x, c, s, out, rows, heads, depth)
+
+    def rival() -> torch.Tensor:
+        even, odd = x[..., ::2].float(), x[..., 1::2].float()
+        turned = (even * c[:, None] - odd * s[:, None], even * s[:, None] + odd * c[:, None])
+        return torch.stack(turned, -1).flatten(-2).bfloat16()
+
+    return Family(f"pairs turned {rows}x{heads}x{depth}", forms, out, rival)
+
+
+def _nibbles(rows: int, columns: int, device: str) -> Family:
+    w = torch.randint(0, 256, (rows, columns // 2), device=device, dtype=torch.uint8)
+    offsets = torch.randint(0, 16, (rows, columns // 64), device=device, dtype=torch.uint8)
+    scales, out = torch.rand(rows, columns // 64, device=device), torch.zeros(rows, columns, device=device)
+    forms = _launched(strangers.NIBBLES, (rows, columns // 1024), w, scales, offsets, out, rows, columns, 1024)
+
+    def rival() -> torch.Tensor:
+        number = torch.stack([w & 15, w >> 4], -1).view(rows, -1, 64).float()
+        return ((number - offsets[..., None].float()) * scales[..., None]).view(rows, columns)
+
+    return Family(f"numbers of 4 bits {rows}x{columns}", forms, out, rival, tolerance=1e-6)
+
+
+def _own(spelling: Spelling, grid: tuple[int, ...], *arguments: Any) -> Launch:
     """A launch with the options of the spelling."""
-    return lambda: spelling.fn[grid](*arguments, **spelling.options)
+    return Launch(spelling.fn, grid, arguments, spelling.options)
 
 
 def _last(spelling: Spelling) -> int:
@@ -374,8 +427,8 @@ def _last(spelling: Spelling) -> int:
     return int(spelling.signature.rpartition(",")[2])
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Function:
-    return lambda: kernel[grid](*arguments)
+def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Launch:
+    return Launch(kernel, grid, arguments)
 
 
 def families(device: str) -> Iterator[Callable[[], Family]]:
@@ -397,9 +450,10 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _running(500 * scale, 4000, torch.float64, device)
     for number in range(3):
         yield lambda number=number: list(_one_row(2048, 2048, device))[number]  # type: ignore[misc]
-    yield lambda: _bytes(512, 512, 512, device)
-    yield lambda: _epilogue(512, 512, 512, device)
-    yield lambda: _converted(512, 512, 512, device)
+    for size in (512, 4096) if cuda else (512,):
+        yield partial(_bytes, size, size, size, device)
+        yield partial(_epilogue, size, size, size, device)
+        yield partial(_converted, size, size, size, device)
     for sizes in ((17, 13, 29), (33, 31, 47), (63, 65, 70)):
         yield partial(_small, 500 * scale, *sizes, device)
     for make in (_sums_of_rows, _tops_of_rows, _norms_of_rows, _running_sums, _row_added_to_rows):
@@ -407,12 +461,17 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _windows(1 << 20, device)
     yield lambda: _picked(4096, 256, device)
     yield lambda: _counts(1 << 20, 16, device)
+    yield lambda: _added_products(512 * scale, 512, 512, device)
+    yield lambda: _convolution(28 * (4 if cuda else 1), 64, device)
+    yield lambda: _weight_gradient(1024 * scale, 1000, device)
+    yield lambda: _rotation(1024 * scale, 8, 64, device)
+    yield lambda: _nibbles(512 * scale, 4096, device)
     if cuda:
         yield from _as_compilers_write(device)
 
 
-def measure(family: Family, count: int, seconds: float) -> Iterator[Row]:
-    """Check every form against torch, then time all that are right in turns."""
+def measure(family: Family, count: int, seconds: float, *, triton: bool = False) -> Iterator[Row]:
+    """Check every form against torch, then time all that are right in turns, by Triton too if it is asked for."""
     expected = family.rival().double()
     right: dict[str, Function] = {}
     for name, call in family.forms.items():
@@ -421,11 +480,19 @@ def measure(family: Family, count: int, seconds: float) -> Iterator[Row]:
             yield Row(family.name, name, count, math.nan, math.nan, math.nan, failure)
         else:
             right[name] = call
-    on_gpu = family.out.is_cuda
-    times = _gpu_times({**right, "torch": family.rival}) if on_gpu else _cpu_times(right, family.rival, seconds)
+    raced = {**right, **(_by_triton(family, right, expected) if triton else {}), "torch": family.rival}
+    times = _gpu_times(raced) if family.out.is_cuda else _cpu_times(right, family.rival, seconds)
     best = min((times[name] for name in right), default=math.nan)
     for name in right:
-        yield Row(family.name, name, count, times[name], best / times[name], times["torch"] / times[name])
+        its = times.get(_BY_TRITON + name, math.nan)
+        ratios = (best / times[name], times["torch"] / times[name])
+        yield Row(family.name, name, count, times[name], *ratios, of_triton=its / times[name])
+
+
+def _by_triton(family: Family, right: Mapping[str, Function], expected: torch.Tensor) -> dict[str, Function]:
+    """The forms that Triton gets right too."""
+    peers = {_BY_TRITON + name: call.by_triton() for name, call in right.items() if isinstance(call, Launch)}
+    return {name: call for name, call in peers.items() if not _failure(family, call, expected)}
 
 
 def _failure(family: Family, call: Function, expected: torch.Tensor) -> str:
@@ -460,17 +527,20 @@ def _gpu_times(forms: dict[str, Function]) -> dict[str, float]:
 def draw(console: Console, rows: list[Row]) -> None:
     """Print the table."""
     table = Table(title="Forms: the best form's time over this form's", title_justify="left", header_style="bold")
-    for name in ("computation", "form", "threads", "time", "of best", "of torch", ""):
+    for name in ("computation", "form", "threads", "time", "of best", "of torch", "of Triton", ""):
         table.add_column(name, justify="left" if name in ("computation", "form", "") else "right", no_wrap=True)
     for row in rows:
         verdict = row.failure or ("" if row.of_best >= FLOOR else "low")
-        times = [f"{row.of_best:.2f}", f"{row.of_torch:.2f}"]
+        its = "" if math.isnan(row.of_triton) else f"{row.of_triton:.2f}"
+        times = [f"{row.of_best:.2f}", f"{row.of_torch:.2f}", its]
         table.add_row(row.family, row.form, str(row.threads), duration(row.seconds), *times, verdict)
     console.print(table)
 
 
-def run(console: Console, device: str, only: str, counts: tuple[int, ...], seconds: float) -> list[Row]:
-    """Measure the families whose name contains `only`."""
+def run(
+    console: Console, device: str, only: str, counts: tuple[int, ...], seconds: float, *, triton: bool = False
+) -> list[Row]:
+    """Measure the families whose name contains `only`, by Triton too if it is asked for."""
     torch.manual_seed(0)
     rows: list[Row] = []
     for make in families(device):
@@ -479,23 +549,28 @@ def run(console: Console, device: str, only: str, counts: tuple[int, ...], secon
             continue
         for count in counts:
             with threads(count):
-                rows += measure(family, count, seconds)
+                rows += measure(family, count, seconds, triton=triton)
     draw(console, rows)
     return rows
 
 
 @click.command()
 @click.option("--cuda", is_flag=True, help="On the GPU; otherwise on the CPU.")
+@click.option("--triton", is_flag=True, help="Each form by Triton too, on the GPU.")
 @click.option("--only", default="", metavar="TEXT", help="Just the computations whose name contains TEXT.")
 @click.option("--threads", "counts", multiple=True, type=int, default=(1,), help="Numbers of threads on the CPU.")
 @click.option("--seconds", default=0.3, help="Time for each form.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file.")
-def main(cuda: bool, only: str, counts: tuple[int, ...], seconds: float, out: Path | None) -> None:
+def main(cuda: bool, triton: bool, only: str, counts: tuple[int, ...], seconds: float, out: Path | None) -> None:
     """Time all spellings of all computations."""
     console = Console(width=150)
-    rows = run(console, "cuda" if cuda else "cpu", only, (1,) if cuda else counts, seconds)
+    rows = run(console, "cuda" if cuda else "cpu", only, (1,) if cuda else counts, seconds, triton=triton)
     low = [row for row in rows if row.failure or row.of_best < FLOOR]
     console.print(f"{len(low)} of {len(rows)} forms are below {FLOOR} of the best form or fail")
+    if triton:
+        raced = [row for row in rows if not math.isnan(row.of_triton)]
+        slower = [row for row in raced if row.of_triton < 1]
+        console.print(f"{len(slower)} of {len(raced)} forms that Triton runs are slower than by Triton")
     if out is not None:
         gpu = {"gpu": torch.cuda.get_device_name()} if cuda else {}
         document = {**report.where(), **gpu, "torch": torch.__version__, "forms": [vars(row) for row in rows]}

@@ -8,12 +8,10 @@ cleared before each call, and the medians over the rounds count. Results go to b
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import json
 import math
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +24,8 @@ import click
 import torch
 from rich.console import Console
 from rich.table import Table
+
+from tilewright.tools.modules import load_file
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="tilewright-bench-")
 for _name in ("TILEWRIGHT_CACHE_DIR", "TRITON_CACHE_DIR"):  # both sides compile anew, before either reads its settings
@@ -100,12 +100,7 @@ def flavour(example: str, ours: bool, folder: Path = EXAMPLES) -> ModuleType:
         text = text.replace("import tilewright.language as tl", "import triton.language as tl")
     path = Path(_FOLDER.name) / f"{example}_{'tilewright' if ours else 'triton'}.py"
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_file(path, register=True)
 
 
 # --- timing -----------------------------------------------------------------------------------------------

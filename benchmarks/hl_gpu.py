@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import math
 import platform
@@ -28,6 +27,7 @@ from benchmarks import hl_gpu_kernels
 from benchmarks.device_turns import in_turns
 from tilewright import hl
 from tilewright.tools import examples
+from tilewright.tools.modules import load_file
 
 RESULTS = Path(__file__).resolve().parent / "results"
 OF_HELION, OF_HAND = 0.95, 0.97
@@ -198,12 +198,7 @@ def kernels_for_helion() -> ModuleType | None:
     text = Path(hl_gpu_kernels.__file__).read_text()
     path = Path(tempfile.mkdtemp(prefix="tilewright-bench-")) / "hl_gpu_kernels_of_helion.py"
     path.write_text(text.replace("from tilewright import hl\n", "import helion.language as hl\n"))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_file(path, register=True)
 
 
 def main() -> None:

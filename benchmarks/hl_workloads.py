@@ -6,7 +6,6 @@ A GPU gets about sixteen times the work of a CPU, and products in bfloat16.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
+
+from tilewright.tools.modules import load_file
 
 _FOLDER = Path(__file__).resolve().parents[1] / "examples" / "hl"
 
@@ -136,11 +137,7 @@ WORKLOADS: dict[str, Callable[[Maker], Arguments]] = {
 def _example(stem: str) -> ModuleType:
     if str(_FOLDER) not in sys.path:
         sys.path.insert(0, str(_FOLDER))
-    spec = importlib.util.spec_from_file_location(f"hl_workload_{stem}", _FOLDER / f"{stem}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_file(_FOLDER / f"{stem}.py", f"hl_workload_{stem}")
 
 
 def workload(name: str, device: str) -> tuple[Any, Arguments]:

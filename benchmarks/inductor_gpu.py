@@ -1,14 +1,17 @@
 """torch.compile on an NVIDIA GPU: Tilewright as Triton against Triton itself: `python -m benchmarks.inductor_gpu`.
 
 Each side compiles the graphs of `benchmarks.inductor` in a fresh process with empty caches, after one graph that loads
-the compilers. Of a graph are measured the seconds of its first call, the microseconds that a call takes on the GPU (ten
-calls in a captured graph, median of fifteen replays), and those of the host until a call is queued.
+the compilers. Of a graph are measured the seconds of its first call, those of them that `triton.compile` takes, the
+microseconds that a call takes on the GPU (ten calls in a captured graph, median of fifteen replays), and those of the
+host until a call is queued.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
+import importlib
 import json
 import os
 import statistics
@@ -29,6 +32,7 @@ from benchmarks.inductor import GRAPHS
 _ROOT = Path(__file__).resolve().parents[1]
 SIDES = {"triton": ["-m"], "tilewright": ["-m", "tilewright.as_triton", "-m"]}
 """What comes before the name of a module on the command line of each side's process."""
+KEYS = ("first", "compile", "gpu", "host")
 CALLS, REPLAYS = 10, 15
 
 
@@ -63,6 +67,26 @@ def on_host(call: Callable[[], Any]) -> float:
     return statistics.median(times)
 
 
+@contextlib.contextmanager
+def watched() -> Iterator[list[tuple[str, float, dict[str, float]]]]:
+    """Inside, name, seconds, and seconds by stage (of Tilewright) of each kernel that `triton.compile` makes."""
+    triton = importlib.import_module("triton")
+    compile, made = triton.compile, []
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = time.perf_counter()
+        kernel = compile(*args, **kwargs)
+        stages = {stage: round(s, 4) for stage, s in getattr(kernel, "seconds", {}).items()}
+        made.append((kernel.metadata.name, round(time.perf_counter() - begin, 4), stages))
+        return kernel
+
+    triton.compile = timed
+    try:
+        yield made
+    finally:
+        triton.compile = compile
+
+
 def measure(name: str) -> dict[str, Any]:
     """The row of a graph in this process.
 
@@ -77,13 +101,15 @@ def measure(name: str) -> dict[str, Any]:
         run = torch.compile(lambda *a: fn(*a), fullgraph=True, dynamic=False)
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        found = run(*inputs)
-        torch.cuda.synchronize()
+        with watched() as made:
+            found = run(*inputs)
+            torch.cuda.synchronize()
         first = time.perf_counter() - begin
         tolerance = 2e-2 if found.dtype == torch.bfloat16 else 1e-3
         torch.testing.assert_close(found, fn(*inputs), atol=tolerance, rtol=tolerance)
         return {
-            "graph": name, "first": first, "gpu": on_gpu(lambda: run(*inputs)), "host": on_host(lambda: run(*inputs)),
+            "graph": name, "first": first, "compile": sum(s for _, s, _ in made), "kernels": made,
+            "gpu": on_gpu(lambda: run(*inputs)), "host": on_host(lambda: run(*inputs)),
         }  # fmt: skip
 
 
@@ -124,16 +150,20 @@ def main() -> None:
     for graph, ours in sides["tilewright"].items():
         its = sides["triton"][graph]
         rows.append({"graph": graph, "tilewright": ours, "triton": its})
-        print(f"{graph:36}", *[f"{key} {its[key]:.3g} / {ours[key]:.3g} = {its[key] / ours[key]:5.2f}" for key in ours])
-    ratios = {key: [row["triton"][key] / row["tilewright"][key] for row in rows] for key in ("gpu", "host", "first")}
+        shown = [f"{key} {its[key]:.3g} / {ours[key]:.3g} = {its[key] / ours[key]:5.2f}" for key in KEYS]
+        print(f"{graph:36}", *shown, f"{len(its['kernels'])} / {len(ours['kernels'])} kernels")
+    ratios = {key: [row["triton"][key] / row["tilewright"][key] for row in rows] for key in KEYS}
     summary = {key: {"mean": statistics.geometric_mean(r), "least": min(r)} for key, r in ratios.items()}
+    summary["sums"] = {
+        f"{key} of {name}": sum(row[name][key] for row in rows) for key in ("first", "compile") for name in SIDES
+    }
     document = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), **report.where(),
         "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "graphs": rows, "summary": summary,
     }  # fmt: skip
     print(json.dumps(summary, indent=1))
-    if asked.out:
-        asked.out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path = asked.out or report.results(f"{torch.cuda.get_device_name()}-inductor")
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ instance by `pip install --no-deps --target FOLDER triton==3.9.0`.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import statistics
@@ -23,6 +22,7 @@ import torch
 
 from tilewright.base.knobs import knobs
 from tilewright.tools import examples
+from tilewright.tools.modules import load_file
 from tilewright.tools.timing import compare, duration
 
 PROGRAMS = 65
@@ -37,11 +37,7 @@ def _of_triton(name: str, folder: Path) -> ModuleType:
     assert _OURS in text
     path = folder / f"triton_{name}.py"
     path.write_text(text.replace(_OURS, _THEIRS), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_file(path)
 
 
 def _vector_add(example: ModuleType) -> Launch:

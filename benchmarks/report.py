@@ -89,6 +89,11 @@ def write(path: Path | None, outcomes: Iterable[Outcome], timings: Iterable[Timi
     return path
 
 
+def results(name: str) -> Path:
+    """The file for results of that name."""
+    return Path(__file__).resolve().parent / "results" / f"{name.lower().replace(' ', '-')}.json"
+
+
 def where() -> dict[str, Any]:
     """Commit and machine of a measurement."""
     return {"commit": _commit(), "machine": _machine()}

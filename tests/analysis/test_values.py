@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.flow import sources_of, targets_of
+from tilewright.analysis.index import whole
 from tilewright.analysis.liveness import ProgramOrder
 from tilewright.analysis.trips import Trip
 from tilewright.analysis.uniform import is_invariant, scalar_of
@@ -84,6 +85,27 @@ def test_gains_are_the_same_for_all_trips_or_not_known():
     assert trip.gain(Poly.atom(a)) == Poly.of(4)
     assert trip.gain(Poly.atom(counter)) == Poly.atom(loop.step)
     assert trip.gain(Poly.atom(b)) is None and trip.carried_steps() is None
+
+
+def test_scalars_of_a_sum_come_in_the_order_of_its_terms():
+    arguments = _function("").body.block.args
+    for first, second in (arguments[:2], arguments[1::-1]):
+        assert (Poly.atom(first) + Poly.atom(second) * Poly.atom(first)).atoms() == [first, second]
+
+
+def test_forms_are_kept_until_a_tile_they_rest_on_moves():
+    function = _function(
+        "%r = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>\n%a = arith.addi %r, %r : tensor<8xi32>"
+    )
+    placed, analysis = set(), AffineAnalysis(lambda value: value in placed)
+    ranged, added, _ = function.body.block.ops
+    index = (whole(0, 8),)
+    form = analysis.integer(added.results[0], index)
+    assert form.coords == {index[0]: Poly.of(2)} and not form.residual
+    assert not analysis.moved(function.body.block.args) and analysis.integer(added.results[0], index) is form
+    placed.add(ranged.results[0])
+    assert analysis.moved(placed) and not analysis.moved(placed)
+    assert analysis.integer(added.results[0], index).residual
 
 
 def test_programs_share_what_is_made_of_the_arguments_of_a_kernel():

@@ -12,6 +12,7 @@ from tests.decisions.matmul import MATMUL
 from tests.decisions.others import OTHERS
 from tests.decisions.rows import ROWS
 from tests.decisions.softmax import SOFTMAX
+from tests.decisions.strangers import STRANGERS
 
 FAMILIES = {
     "add": ("avx2", "avx512", "cuda90"),
@@ -21,13 +22,14 @@ FAMILIES = {
     "further": ("avx512", "amx", "cuda90"),
     "others": ("avx512", "cuda90"),
     "rows": ("avx512",),
+    "strangers": ("avx512", "amx"),
     "generated": ("cuda90",),
     "examples": ("avx2", "avx512", "amx", "cuda90"),
 }
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
-    "rows": ROWS, "generated": GENERATED,
+    "rows": ROWS, "generated": GENERATED, "strangers": STRANGERS,
 }  # fmt: skip
 
 

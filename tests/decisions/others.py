@@ -253,6 +253,15 @@ def columns_in_a_loop(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK
 
 
 @spelled(AS_WRITTEN, "*fp32:16, i32, 64")
+def few_trips_that_store(x, n, B: tl.constexpr):
+    """Each trip loads what the one before stored."""
+    i, total = tl.arange(0, B), tl.zeros((B,), tl.float32)
+    for part in range(3):
+        total += tl.load(x + part * n + i)
+        tl.store(x + part * n + n + i, total)
+
+
+@spelled(AS_WRITTEN, "*fp32:16, i32, 64")
 def loaded_ahead_of_a_store(x, n, B: tl.constexpr):
     """The store may change what the next trip would load."""
     i = tl.arange(0, B)
@@ -261,6 +270,23 @@ def loaded_ahead_of_a_store(x, n, B: tl.constexpr):
         after = tl.load(x + start + B + i)
         tl.store(x + 2 * start + i, before + after)
         before = after
+
+
+@spelled(AS_WRITTEN, "*fp32:16, i32, 64")
+def rows_made_of_rows(x, n, B: tl.constexpr):
+    """Every trip loads what the one before has stored."""
+    i = tl.arange(0, B)
+    for row in range(n):
+        tl.store(x + (row + 1) * B + i, tl.load(x + row * B + i) + 1.0)
+
+
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 64, 512")
+def sums_of_large_tiles(x, out, n, ROWS: tl.constexpr, B: tl.constexpr):
+    """A GPU's threads have no registers for the elements of such a tile."""
+    i, j, total = tl.arange(0, ROWS)[:, None], tl.arange(0, B), tl.zeros((B,), tl.float32)
+    for start in range(0, n, ROWS):
+        total += tl.sum(tl.load(x + (start + i) * B + j[None, :]), 0)
+    tl.store(out + j, total)
 
 
 @spelled(AS_WRITTEN, "*fp32:16, *fp32:16, *fp32:16, i32, i32, 64, 64, 32")

@@ -151,6 +151,37 @@ def test_recursion_ends_and_covers_both_functions(tmp_path: Any) -> None:
     assert content_hash(first.even) != content_hash(second.even)
 
 
+def test_an_object_that_leads_back_to_the_kernel(tmp_path: Any) -> None:
+    """Its class calls the kernel; what it holds counts, and a change of it is found."""
+    text = """
+        from tilewright.base.callable import BlockFunction
+
+        class Launcher:
+            def __init__(self, scale):
+                self.scale, self.kept = scale, {3, (4, 5)}
+
+            def run(self, x):
+                return kernel(x)
+
+        launcher = Launcher(2)
+
+        @BlockFunction
+        def inner(x):
+            return x * launcher.scale
+
+        @BlockFunction
+        def kernel(x):
+            return inner(x) + launcher.scale
+    """
+    kernel, same = (_kernel(tmp_path, text) for _ in range(2))
+    other = _kernel(tmp_path, text.replace("Launcher(2)", "Launcher(3)"))
+    assert content_hash(kernel) == content_hash(same) != content_hash(other)
+    check_globals(kernel)
+    kernel.fn.__globals__["launcher"].scale = 3
+    with pytest.raises(GlobalsChangedError, match="launcher"):
+        check_globals(kernel)
+
+
 def test_a_changed_global_is_found(tmp_path: Any) -> None:
     kernel = _kernel(tmp_path)
     content_hash(kernel)

@@ -86,6 +86,37 @@ def test_a_long_file_is_not_parsed_whole(tmp_path: Path) -> None:
     assert source_of(BlockFunction(namespace["kernel"])).text == "def kernel(x):\n    return x\n"  # type: ignore[arg-type]
 
 
+def test_decorators_of_many_lines_are_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    def marked(*facts):
+        return lambda fn: fn
+
+    # fmt: off
+    @marked(
+    4096,
+    )
+    @BlockFunction
+    def plain(x):
+        return x
+
+    @marked(
+        """
+    def none(x):
+    """
+    )
+    @BlockFunction
+    def kernel(x):
+        return x
+    # fmt: on
+
+    texts: list[str] = []
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda *given: texts.append(given[0]) or parse(*given))
+    assert source_of(plain).text == "def plain(x):\n    return x\n" and len(texts) == 1
+    assert source_of(kernel).text == "def kernel(x):\n    return x\n"  # after trying what looks like a function
+    monkeypatch.undo()
+    assert source_of(kernel).first_line == line_of(kernel, "def kernel")
+
+
 def test_no_file_is_a_clear_error() -> None:
     namespace: dict[str, object] = {}
     exec("def kernel(x):\n    return x\n", namespace)

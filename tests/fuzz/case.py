@@ -7,15 +7,14 @@ regression test.
 
 from __future__ import annotations
 
-import importlib.util
 import pprint
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tests.fuzz.helpers_text import HELPERS
+from tilewright.tools.modules import load_file
 
 
 @dataclass
@@ -156,10 +155,7 @@ class Loaded:
 
 def load(path: Path) -> Loaded:
     """Import a case file."""
-    spec = importlib.util.spec_from_file_location(f"fuzz_case_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_file(path, f"fuzz_case_{path.stem}")
     record = module.CASE
     params = tuple(Param(**p) for p in record["params"])
     grid, options, gpu = tuple(record["grid"]), dict(record["options"]), dict(record.get("gpu", {}))

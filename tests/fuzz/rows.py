@@ -1,4 +1,5 @@
-"""Random computations of rows as kernels write them: windows, every other element, sums of products, padded products.
+"""Random computations of rows as kernels write them: windows, every other element, places made of bits, sums of
+products, padded products.
 
 Each says one thing in one of a few ways, and notes its name in `Generator.spelled`.
 """
@@ -57,6 +58,32 @@ def every_other(g: Generator) -> None:
     for at in (even, odd):
         g.define(f"tl.load({array} + {at}{tail})", (block,), dtype, **fill_facts(dtype, fill))
     g.spelled.add("every other element")
+
+
+@family(0.8)
+def places_by_bits(g: Generator) -> None:
+    """Elements at places that are bits of their index: halves, partners, rows of a flat block, turned squares."""
+    block, dtype, fill = g.random.choice(_SIZES), g.random.choice(("float32", "float16", "int32", "int8")), "ints"
+    size = block * g.programs
+    array, i, at = g.array(dtype, fill, size), g.fresh("i"), g.fresh("at")
+    few = g.random.choice([n for n in (2, 4, 8, 16) if n * n <= block] or [2])
+    way = g.random.choice(
+        (
+            f"{i} // {few}",
+            f"{i} % {few} + {i} // {block}",
+            f"{i} ^ {g.random.randrange(block)}",
+            f"({i} & {few - 1}) + ({i} >> {g.random.randint(1, 5)}) * {g.random.choice((0, 1))}",
+            f"{i} // {few * few} * {few * few} + {i} % {few} * {few} + {i} // {few} % {few}",
+            f"({i} & -{few}) + ({few - 1} - {i} % {few})",
+            f"({i} ^ 1) // 2",
+        )
+    )
+    g.add(f"{i} = ({g.program}) * {block} + tl.arange(0, {block})")
+    g.add(f"{at} = tl.minimum({way}, {size - 1})" if g.chance(0.2) else f"{at} = ({way}) % {size}")
+    limit = g.random.choice((size, g.random.randint(0, size)))
+    tail = "" if limit == size else f", mask={below(g, at, limit)}, other=0"
+    g.define(f"tl.load({array} + {at}{tail})", (block,), dtype, **fill_facts(dtype, fill))
+    g.spelled.add("places by bits")
 
 
 @family(0.8)
@@ -150,6 +177,6 @@ def either_way(g: Generator) -> None:
 
 
 SPELLINGS = frozenset((
-    "masked window", "clamped window", "every other element", "row times matrix", "padded product",
+    "masked window", "clamped window", "every other element", "places by bits", "row times matrix", "padded product",
     "loads on either side",
 ))  # fmt: skip

@@ -39,7 +39,7 @@ def test_random_kernels_agree(tmp_path: Path, name: str) -> None:
 
 def test_every_spelling_is_drawn_and_agrees(tmp_path: Path) -> None:
     profile = Profile(statements=3, products=True)
-    cases = [generate(seed, profile) for seed in range(150)]
+    cases = [generate(seed, profile) for seed in range(240)]
     jobs, missing = [], set(OF_PRODUCTS | OF_ROWS)
     while missing:
         case = max(cases, key=lambda case: len(case.spelled & missing))

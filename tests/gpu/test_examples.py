@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tilewright.tools.modules import load_file
 
 pytestmark = pytest.mark.gpu
 # Small enough for compute-sanitizer, and of every kind: reductions, products by wgmma and multiply-adds, pipelines.
@@ -29,8 +30,4 @@ def on_the_gpu() -> Iterator[None]:
     [pytest.param(p, id=p.stem, marks=[pytest.mark.sanitize] if p.stem in SANITIZED else []) for p in EXAMPLES],
 )
 def test_example(path: Path) -> None:
-    spec = importlib.util.spec_from_file_location(f"gpu_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.main()
+    load_file(path, f"gpu_{path.stem}").main()

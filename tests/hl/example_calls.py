@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import copy
 import importlib
-import importlib.util
 import json
 import random
 import sys
@@ -21,6 +20,7 @@ import torch
 
 from tests.meta.sources import ROOT
 from tilewright import hl
+from tilewright.tools.modules import load_file
 
 FOLDER = ROOT / "examples" / "hl"
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "check")
@@ -39,11 +39,7 @@ def calls_of(path: Path) -> Calls:
 
     with mock.patch.object(sys, "path", [str(FOLDER), *sys.path]), mock.patch.object(hl.Kernel, "__call__", call):
         with mock.patch.object(importlib.import_module("check"), "best", lambda function, *args: 0.0):
-            spec = importlib.util.spec_from_file_location(f"hl_example_{path.stem}", path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            module.main()
+            load_file(path, f"hl_example_{path.stem}").main()
     return found
 
 

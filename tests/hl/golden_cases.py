@@ -5,7 +5,6 @@ python -m tests.hl.golden_cases     writes the texts anew
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 
 from tilewright import hl
 from tilewright.hl.graph.text import graph_text
+from tilewright.tools.modules import load_file
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples" / "hl"
@@ -45,10 +45,7 @@ def bound_of(case: str) -> tuple[Any, hl.Config]:
     name, kernel = case.split(".")
     if str(EXAMPLES) not in sys.path:
         sys.path.insert(0, str(EXAMPLES))
-    spec = importlib.util.spec_from_file_location(f"golden_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_file(EXAMPLES / f"{name}.py", f"golden_{name}")
     arguments, blocks = CASES[case]
     return getattr(module, kernel).bind(arguments), hl.Config(block_sizes=blocks)
 

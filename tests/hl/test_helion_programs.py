@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 import torch
 
 from tests.meta.sources import ROOT
+from tilewright.tools.modules import load_file
 
 LINES = {
     "import helion": "import tilewright.hl as helion",
@@ -21,10 +20,7 @@ def programs(tmp_path_factory):
     text = (ROOT / "tests" / "triton_names" / "helion_kernels.py").read_text(encoding="utf-8")
     path = tmp_path_factory.mktemp("helion") / "programs.py"
     path.write_text("\n".join(LINES.get(line, line) for line in text.split("\n")), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("helion_programs", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.CASES
+    return load_file(path, "helion_programs").CASES
 
 
 def test_programs_run(programs):

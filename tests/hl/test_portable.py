@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import inspect
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 from tests.hl import golden_cases
 from tilewright import hl
 from tilewright.hl import exc
+from tilewright.tools.modules import load_file
 
 ROOMS = {"math", "torch", "triton", "triton.language", "triton.language.extra"}  # math: what the example's host uses
 
@@ -69,10 +69,7 @@ def test_portable_text_compiles_under_triton(case, tmp_path, monkeypatch):
     bound, config = golden_cases.bound_of(case)
     path = tmp_path / "portable.py"
     path.write_text(bound.to_code(config, portable=True))
-    spec = importlib.util.spec_from_file_location("portable", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    getattr(module, bound.name)(*golden_cases.CASES[case][0])
+    getattr(load_file(path), bound.name)(*golden_cases.CASES[case][0])
     assert len(compiled) == len(bound.traced.graphs)
 
 

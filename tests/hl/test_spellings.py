@@ -362,3 +362,18 @@ def test_sorting_along_a_tile_wants_a_power_of_two():
     torch.testing.assert_close(bound.compile_config(hl.Config(block_sizes=[4, 32]))(x), x.median(-1).values)
     with pytest.raises(hl.exc.UnsupportedOperation, match="block size that is a power of two"):
         bound.to_code(hl.Config(block_sizes=[4, 18]))
+
+
+@hl.kernel
+def named_as_builtins(x, min, max, range, len):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = (x[tile] * range).clamp(0, len) + min[tile] + max[tile]
+    return out
+
+
+@pytest.mark.parametrize("order", ["flat", "persistent_blocked", "persistent_interleaved"])
+def test_parameters_with_the_names_of_builtins(order: str) -> None:
+    x, low, high = torch.randn(3, 100)
+    kernel = hl.kernel(config=hl.Config(block_sizes=[16], pid_type=order))(named_as_builtins.fn)
+    torch.testing.assert_close(kernel(x, low, high, 2.0, 1.5), (x * 2).clamp(0, 1.5) + low + high)

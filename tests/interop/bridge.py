@@ -5,13 +5,13 @@ Neither needs a GPU. Case files are those of `tests/fuzz`: kernels in the block 
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fuzz.case import Param
+from tilewright.tools.modules import load_file
 
 triton = pytest.importorskip("triton", reason="`make test-interop` installs Triton")
 
@@ -33,11 +33,7 @@ def as_triton(path: Path, folder: Path) -> Any:
     text = path.read_text().replace("import tilewright.language", "import triton.language")
     other = folder / f"triton_{path.stem}.py"
     other.write_text(text.replace("import tilewright\n", "import triton as tilewright\n"))
-    spec = importlib.util.spec_from_file_location(other.stem, other)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.kernel
+    return load_file(other).kernel
 
 
 def _signature(param: Param) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tilewright.frontend.names import references
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import operations, walk
 from tilewright.ops.text import parse_module
 
 TEXT = """
@@ -29,6 +29,9 @@ module {
 def test_order() -> None:
     module = parse_module(TEXT)
     assert list(walk(module)) == list(module.walk())
+    assert operations(module.body.block.first_op.regions[0].block) == list(
+        module.body.block.first_op.regions[0].block.ops
+    )
     function = module.body.block.first_op
     assert function is not None
     region = function.regions[0]

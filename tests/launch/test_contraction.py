@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import tilewright.language as tl
 from tests.language.kernel_runner import run, running_on
 from tests.launch.contracted_programs import OUTPUTS, program
 from tilewright.base.options import Options
+from tilewright.tools.modules import load_file
 
 N = 128
 
@@ -22,11 +22,7 @@ def load(seed: int, folder: Path) -> Any:
     """The kernel of a random program."""
     path = folder / f"contracted_{seed}.py"
     path.write_text(program(seed))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.kernel
+    return load_file(path).kernel
 
 
 def inputs(dtype: Any) -> list[Any]:

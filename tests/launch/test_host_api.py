@@ -78,8 +78,16 @@ def test_warmup_compiles_and_the_kernel_launches_with_all_arguments():
     kernel[(1, 1, 1)](out, 7, 10, 16)
     assert out.tolist() == [7] * 10
     assert (kernel.n_regs, kernel.n_spills, kernel.packed_metadata) == (0, 0, (4, 1, 0))
-    with pytest.raises(ArgumentError, match=r"fill_16_i32: takes 4 arguments \(out_ptr, value, n, BLOCK\), got 3"):
-        kernel[(1,)](out, 7, 10)
+    with pytest.raises(ArgumentError, match=r"fill_16_i32: takes 4 arguments \(out_ptr, value, n, BLOCK\), got 2"):
+        kernel[(1,)](out, 7)
+
+
+def test_a_compiled_kernel_launches_without_its_constants():
+    out = np.zeros(10, np.int32)
+    kernel = fill.warmup(out, 7, 10, BLOCK=16, grid=(1,))
+    for value in (7, 8, 9):  # the second launch may go another way than the first
+        kernel[(1, 1, 1)](out, value, 10)
+        assert out.tolist() == [value] * 10
 
 
 def test_metadata_is_read_by_key_and_by_attribute():

@@ -63,7 +63,7 @@ def test_subscripted_kernels_do_not_enter_python(monkeypatch):
     kernel[(0,)](out, 7, 0.5, 4)
     assert len(calls) == 2 and out.tolist() == [0.5] * 4 + [3.5] * 4 + [0.0] * 56
     with pytest.raises(tilewright.TilewrightError, match="takes 4 arguments"):
-        kernel[(1,)](out, 7, 0.5)
+        kernel[(1,)](out, 7)
     with pytest.raises(tilewright.TilewrightError, match="grid"):
         kernel[(0.5,)](out, 7, 0.5, 4)
     assert len(calls) == 2

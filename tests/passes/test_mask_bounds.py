@@ -100,11 +100,22 @@ def of_data(out, n, s):
     tl.store(out + i, i, mask=x + 1 <= n)
 
 
+@tilewright.jit
+def never_below(out, n, s):
+    for start in range(0, n, 64):
+        i = start + tl.arange(0, 64)
+        tl.store(out + i, i, mask=(i >= 0) & (i < n))
+
+
 _TYPES = {"out": "*i32!", "n": "i32!", "s": "i32!"}
 
 
 def _name(kernel):
     return kernel.fn.__name__
+
+
+def _start(kernel):
+    return 0 if kernel is rows else 16
 
 
 def _stores(kernel):
@@ -131,14 +142,19 @@ def test_numbers_from_memory_are_no_places():
     assert str(tile_ir(of_data, _TYPES)).count("arith.addi") == 2
 
 
-@pytest.mark.parametrize("kernel", [*SPELLINGS, rows, of_data], ids=_name)
+def test_bounds_that_always_hold_leave_the_mask():
+    text = str(tile_ir(never_below, _TYPES))
+    assert text.count("arith.cmpi") == 1
+    assert "arith.andi" not in text
+
+
+@pytest.mark.parametrize("kernel", [*SPELLINGS, rows, of_data, never_below], ids=_name)
 @pytest.mark.parametrize("n", [0, 16, 48, 64, 96])
 def test_results_are_what_they_were(kernel, n):
     """Against the masks as the front end made them."""
     out, want = (np.full(1024, -5, np.int32) for _ in range(2))
-    Compiled(tile_ir(kernel, _TYPES), passes=False)((1,), out, n, 16 if kernel is not rows else 0)
+    Compiled(tile_ir(kernel, _TYPES), passes=False)((1,), out, n, _start(kernel))
     memory = Memory()
     module = built_ir(kernel, _TYPES)
-    start = 16 if kernel is not rows else 0
-    Evaluator(module, memory).launch(_name(kernel), (1,), [memory.register(want), n, start])
+    Evaluator(module, memory).launch(_name(kernel), (1,), [memory.register(want), n, _start(kernel)])
     assert np.array_equal(out, want)

@@ -294,7 +294,8 @@ def main() -> None:
         inputs = [x() if callable(x) else torch.randn(x, requires_grad=True) for x in wanted]
         begin = time.perf_counter()
         try:
-            torch.testing.assert_close(results(fn, inputs), results(expected, inputs), atol=2e-4, rtol=2e-4)
+            for _ in range(2):  # libraries keep what they have compiled and chosen, and launch it in other ways
+                torch.testing.assert_close(results(fn, inputs), results(expected, inputs), atol=2e-4, rtol=2e-4)
         except Exception:
             failures[name] = traceback.format_exc()[-2000:]
         print(f"{name:34} {'FAILED' if name in failures else 'right'} {time.perf_counter() - begin:.1f} s", flush=True)

@@ -131,6 +131,37 @@ def test_modules_and_members_that_programs_reach_for():
     )
 
 
+def test_functions_of_the_language_that_others_have_written(tmp_path):
+    """Marked as Triton marks its own, as torch's helpers are; and plain functions of the language's modules."""
+    (tmp_path / "library.py").write_text("""
+import triton
+import triton.language as tl
+
+def next_power(n, *, _semantic=None):
+    assert _semantic is not None and isinstance(n, tl.constexpr)
+    return tl.constexpr(triton.next_power_of_2(n.value))
+
+next_power.__triton_builtin__ = True
+
+@triton.jit
+def fill(x, N: tl.constexpr):
+    size: tl.constexpr = next_power(N)
+    bits: tl.constexpr = tl.standard._log2(size)
+    i = tl.arange(0, size)
+    kind: tl.constexpr = tl.core.get_int_dtype(32, True)
+    tl.store(x + i, tl.full((size,), bits, kind), i < N)
+""")
+    run(POSE + """if 1:
+        import numpy
+        from library import fill
+        x = numpy.zeros(12, numpy.int32)
+        fill[(1,)](x, 11)
+        assert x.tolist() == [4] * 11 + [0], x
+        assert [(p.name, p.num, p.is_constexpr, p.do_not_specialize) for p in fill.params] == [
+            ("x", 0, False, False), ("N", 1, True, False)]
+    """, FIRST=str(tmp_path))  # fmt: skip
+
+
 def test_a_kernel_of_a_worker_without_the_switch_is_told():
     run(POSE + """if 1:
         import pickle
@@ -155,6 +186,14 @@ def test_what_cannot_be_is_refused_with_a_reason():
                 exec(f"from triton.{package} import {name}")
             except ImportError as error:
                 assert word in str(error), (name, error)
+            else:
+                raise AssertionError(name)
+        from triton.runtime import build
+        for name in ("compile_module_from_src", "_build"):
+            try:
+                getattr(build, name)("name", "text")
+            except NotImplementedError as error:
+                assert "no C compiler" in str(error), error
             else:
                 raise AssertionError(name)
         import importlib.util

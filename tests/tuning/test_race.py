@@ -9,6 +9,7 @@ import os
 import signal
 import statistics
 import sys
+import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 
 import numpy as np
@@ -18,7 +19,7 @@ import tilewright
 import tilewright.language as tl
 from tests.tuning import tuned_kernels as kernels
 from tilewright.base.errors import ArgumentError, CompilationError
-from tilewright.compile import build, sources
+from tilewright.compile import build, forks, sources
 from tilewright.compile.forks import ForkExecutor
 from tilewright.tuning import away
 from tilewright.tuning.report import Failure, TuningResults
@@ -106,6 +107,41 @@ def test_calls_that_a_dead_child_has_not_taken_go_to_another():
         assert after.result() != before.result() != os.getpid()
         with pytest.raises(BrokenExecutor, match="status 9"):
             deadly.result()
+
+
+@needs_fork
+def test_a_call_that_takes_much_longer_than_the_others_is_ended(monkeypatch):
+    monkeypatch.setattr(forks, "_SECONDS_ANYWAY", 0.2)
+    begin = time.monotonic()
+    with ForkExecutor(2, patience=10) as children:
+        first = children.submit(time.sleep, 60)
+        quick = [children.submit(lambda index=index: index) for index in range(8)]
+        second, middling = children.submit(time.sleep, 60), children.submit(time.sleep, 0.1)
+        with pytest.raises(TimeoutError, match=r"stopped after 0\.2 s, when 8 of 11 had ended, half .* within 0\.0"):
+            first.result()
+        assert [call.result() for call in quick] == list(range(8)) and middling.result() is None
+        with pytest.raises(TimeoutError):
+            second.result()
+    assert time.monotonic() - begin < 30
+
+
+@needs_fork
+def test_a_candidate_that_compiles_too_slowly_is_out(monkeypatch):
+    monkeypatch.setattr(tilewright.knobs.autotuning, "workers", 2)
+    monkeypatch.setattr(forks, "_SECONDS_ANYWAY", 0.5)
+    monkeypatch.setattr(forks, "_FEW", 3)
+    parent, run = os.getpid(), build._run
+
+    def slow(request, key):
+        if os.getpid() != parent and request.specialization.constants[(3,)] == 32:
+            time.sleep(60)
+        return run(request, key)
+
+    monkeypatch.setattr(build, "_run", slow)
+    tuned, out = tune(kernels.add_one)
+    assert [config.kwargs["BLOCK"] for config in tuned.failures] == [32]
+    assert tuned.failures[BLOCKS[1]].kind == "slow compilation" and "stopped after" in tuned.failures[BLOCKS[1]].why
+    assert (out == np.arange(100) + 1).all()
 
 
 # --- failures ---------------------------------------------------------------------------------------------

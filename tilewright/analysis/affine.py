@@ -9,29 +9,42 @@ offset that overflowed would address memory 8 GiB away from the tensor.
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import Coord, Index, bits_of, cut, normal, shifted
+from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
-from tilewright.ir.types import TilePointerType, bit_width, element_type, pointee_bytes, shape_of
-from tilewright.ir.values import owner_of, property_int
+from tilewright.ir.types import bit_width, element_type, is_pointer, pointee_bytes
+from tilewright.ir.values import is_tile, operands_of, owner_of, property_int
 from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import AddIOp, MulIOp, ShLIOp, SubIOp
+from tilewright.ops.elementwise import (
+    AddIOp,
+    AndIOp,
+    DivSIOp,
+    DivUIOp,
+    MulIOp,
+    RemSIOp,
+    RemUIOp,
+    ShLIOp,
+    ShRSIOp,
+    SubIOp,
+    XOrIOp,
+)
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.signs import never_negative
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(NamedTuple):
     """A scalar of the program; `unsigned` when it is to be widened with zeros."""
 
     value: SSAValue
@@ -56,17 +69,17 @@ def _widened(atom: Atom) -> Atom:
 
 
 class Poly:
-    """A polynomial in atoms: monomial -> coefficient, zero coefficients left out."""
+    """A polynomial in atoms: monomial -> coefficient, zero coefficients left out. It never changes."""
 
     __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: dict[Monomial, int]) -> None:
-        self.terms = {m: c for m, c in terms.items() if c}
+        self.terms = {m: c for m, c in terms.items() if c} if 0 in terms.values() else terms
         self._hash: int | None = None
 
     @staticmethod
     def of(value: int) -> Poly:
-        return Poly({(): value})
+        return Poly({(): value} if value else {})
 
     @staticmethod
     def atom(value: SSAValue) -> Poly:
@@ -80,6 +93,10 @@ class Poly:
         return self.terms[()] if len(self.terms) == 1 and () in self.terms else None
 
     def __add__(self, other: Poly) -> Poly:
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
         out = dict(self.terms)
         for monomial, coefficient in other.terms.items():
             out[monomial] = out.get(monomial, 0) + coefficient
@@ -89,6 +106,10 @@ class Poly:
         return Poly({m: -c for m, c in self.terms.items()})
 
     def __mul__(self, other: Poly) -> Poly:
+        if other.terms == _ONE or not self.terms:
+            return self
+        if self.terms == _ONE or not other.terms:
+            return other
         out: dict[Monomial, int] = {}
         for a, x in self.terms.items():
             for b, y in other.terms.items():
@@ -104,9 +125,9 @@ class Poly:
             self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
-    def atoms(self) -> set[SSAValue]:
-        """Scalars on which the value depends."""
-        return {atom.value for monomial in self.terms for atom in monomial}
+    def atoms(self) -> list[SSAValue]:
+        """Scalars on which the value depends, in the order of the terms: code is made in it."""
+        return list(dict.fromkeys([atom.value for monomial in self.terms for atom in monomial]))
 
     def unsigned(self) -> Poly:
         """The same with atoms widened by zeros, which only changes those that may be negative."""
@@ -120,6 +141,7 @@ class Poly:
         )
 
 
+_ONE: dict[Monomial, int] = {(): 1}
 ZERO = Poly({})
 _MOST_BITS = 63  # of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
@@ -135,16 +157,22 @@ class Form:
 
     def plus(self, other: Form, scale: Poly | None = None) -> Form:
         """`self + scale * other`."""
-        scale = Poly.of(1) if scale is None else scale
+        if scale is not None:
+            other = other.times(scale)
         coords = dict(self.coords)
         for coord, stride in other.coords.items():
-            total = coords.get(coord, ZERO) + stride * scale
+            total = coords.get(coord, ZERO) + stride
             if total.terms:
                 coords[coord] = total
             else:
                 coords.pop(coord, None)
-        residual = self.residual + [(v, i, s * scale) for v, i, s in other.residual]
-        return Form(self.constant + other.constant * scale, coords, residual)
+        return Form(self.constant + other.constant, coords, self.residual + other.residual)
+
+    def times(self, scale: Poly) -> Form:
+        """`scale * self`, where `scale` is not zero."""
+        coords = {coord: stride * scale for coord, stride in self.coords.items()}
+        residual = [(v, i, s * scale) for v, i, s in self.residual]
+        return Form(self.constant * scale, coords, residual)
 
     @property
     def uniform(self) -> bool:
@@ -170,7 +198,7 @@ def expanded(poly: Poly) -> Poly:
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         op = owner_of(value)
-        return op.operands if isinstance(op, _SUMS) else ()
+        return operands_of(op) if isinstance(op, _SUMS) else ()
 
     def made_of(value: SSAValue) -> Poly:
         number, op = constant_of(value), owner_of(value)
@@ -178,7 +206,7 @@ def expanded(poly: Poly) -> Poly:
             return Poly.of(number)
         if not isinstance(op, _SUMS):
             return Poly.atom(value)
-        first, *rest = (known[operand] for operand in op.operands)
+        first, *rest = (known[operand] for operand in operands_of(op))
         if isinstance(op, MulIOp):
             return first * rest[0]
         return first + (rest[0] if isinstance(op, AddIOp) else -rest[0]) if rest else first
@@ -201,17 +229,30 @@ class AffineAnalysis:
     Args:
         opaque: says of a tile value whether it lives in scratch, where it must be read rather than recomputed.
         facts: of the function; without them nothing is known of what is not affine.
+
+    Attributes:
+        taken_for: values that count as one of their operands, which whoever asks knows that they are.
     """
 
     def __init__(self, opaque: Callable[[SSAValue], bool], facts: ElementFacts | None = None) -> None:
-        self._opaque, self._facts = opaque, facts
+        self._opaque, self.facts = opaque, facts
+        self.taken_for: dict[SSAValue, SSAValue] = {}
         self._ints: dict[tuple[SSAValue, Index], Form] = {}
         self._pointers: dict[tuple[SSAValue, Index], PointerForm] = {}
+        self._looked_at: set[SSAValue] = set()
 
     def forget(self) -> None:
-        """Drop what was derived: the set of opaque values has changed."""
+        """Drop what was derived: the IR has changed."""
         self._ints.clear()
         self._pointers.clear()
+        self._looked_at.clear()
+
+    def moved(self, values: Collection[SSAValue]) -> bool:
+        """Told that these became opaque, or ceased to be; drops what was derived, and says so, if it looked at one."""
+        if self._looked_at.isdisjoint(values):
+            return False
+        self.forget()
+        return True
 
     def integer(self, value: SSAValue, index: Index) -> Form:
         """The form of an integer tile (or scalar, with the empty index)."""
@@ -219,6 +260,7 @@ class AffineAnalysis:
         found = self._ints.get(key)
         if found is None:
             for part in operands_first(key, self._summands, self._ints):
+                self._looked_at.add(part[0])
                 self._ints[part] = self._integer(*part)
             found = self._ints[key]
         return found
@@ -232,18 +274,17 @@ class AffineAnalysis:
 
     def _rule(self, value: SSAValue) -> Rule | None:
         """How the form of a tile follows from those of its operands."""
-        if not shape_of(value.type) or self._opaque(value):
+        op = owner_of(value)
+        if op is None or not is_tile(value) or self._opaque(value):
             return None
-        rule = _RULES.get(type(value.owner))
-        if rule is None and isinstance(value.owner, Operation) and is_view(value.owner):
-            rule = _view
+        rule = _taken_for if value in self.taken_for else _RULES.get(type(op)) or (_view if is_view(op) else None)
         return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
         known = constant_of(value)
         if isinstance(known, int):
             return Form(Poly.of(known))
-        if not shape_of(value.type):
+        if not is_tile(value):
             return Form(Poly.atom(value))
         rule = self._rule(value)
         found = rule(self, value, index) if rule is not None else None
@@ -254,7 +295,7 @@ class AffineAnalysis:
 
         So `e // 768` is one scalar for 256 elements of a block, and `e % 768` a scalar plus the place in it.
         """
-        facts = None if self._facts is None else self._facts[value]
+        facts = None if self.facts is None else self.facts[value]
         if facts is None or facts.rank != len(index):
             return Form(residual=[(value, index, Poly.of(1))])
         starts, coords = list(index), dict[Coord, Poly]()
@@ -268,6 +309,10 @@ class AffineAnalysis:
                 coords[place] = coords.get(place, ZERO) + Poly.of(1)
         return Form(coords=coords, residual=[(value, tuple(starts), Poly.of(1))])
 
+    def positive(self, value: SSAValue) -> bool:
+        """Whether the first operand of the operation behind a value is known not to be negative anywhere."""
+        return self.facts is not None and self.facts[value.owner.operands[0]].nonnegative  # type: ignore[union-attr]
+
     def operands(self, result: SSAValue, index: Index) -> list[Form]:
         """Forms of the operands of the operation whose result is wanted at `index`."""
         return [self.integer(value, at) for value, at in operand_indices(result, index)]
@@ -278,6 +323,7 @@ class AffineAnalysis:
         found = self._pointers.get(key)
         if found is None:
             for part in operands_first(key, self._bases, self._pointers):
+                self._looked_at.add(part[0])
                 self._pointers[part] = self._pointer(*part)
             found = self._pointers[key]
         return found
@@ -285,18 +331,23 @@ class AffineAnalysis:
     def _bases(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
-        op = value.owner
-        if not shape_of(value.type) or self._opaque(value) or not (isinstance(op, AddPtrOp) or _moves_pointers(op)):
+        op = owner_of(value)
+        if (
+            op is None
+            or not is_tile(value)
+            or self._opaque(value)
+            or not (isinstance(op, AddPtrOp) or _moves_pointers(op))
+        ):
             return []
         first = operand_indices(*key)[0]
-        return [first] if isinstance(element_type(first[0].type), TilePointerType) else []
+        return [first] if is_pointer(element_type(first[0].type)) else []
 
     def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
-        if not shape_of(value.type):
+        if not is_tile(value):
             return _scalar_pointer(value)
-        if self._opaque(value):
+        op = owner_of(value)
+        if op is None or self._opaque(value):
             return PointerForm(None, Form(), (value, index))
-        op = value.owner
         if isinstance(op, AddPtrOp):
             (pointer, at), (offset, offset_at) = operand_indices(value, index)
             inner = self.pointer(pointer, at)
@@ -306,7 +357,7 @@ class AffineAnalysis:
             )
         if _moves_pointers(op):
             ((source, at),) = operand_indices(value, index)
-            if isinstance(element_type(source.type), TilePointerType):
+            if is_pointer(element_type(source.type)):
                 return self.pointer(source, at)
         return PointerForm(None, Form(), (value, index))
 
@@ -314,16 +365,16 @@ class AffineAnalysis:
 _BITCASTS = (BitcastOp, ArithBitcastOp)
 
 
-def _moves_pointers(op: Operation | Block) -> bool:
+def _moves_pointers(op: Operation) -> bool:
     """Whether pointers that `op` gives are those that it takes, in other places or by another type."""
-    return isinstance(op, _BITCASTS) or (isinstance(op, Operation) and is_view(op))
+    return isinstance(op, _BITCASTS) or is_view(op)
 
 
 def _scalar_pointer(value: SSAValue) -> PointerForm:
     """A scalar pointer as another one, that no offset is added to, plus all offsets that are."""
     offset = ZERO
     while isinstance(op := owner_of(value), AddPtrOp):
-        value, moved = op.operands
+        value, moved = operands_of(op)
         offset = offset + Poly.atom(moved) * Poly.of(pointee_bytes(value.type))
     return PointerForm(value, Form(offset))
 
@@ -336,6 +387,10 @@ Rule = Callable[[AffineAnalysis, SSAValue, Index], Form | None]
 def _range(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
     start = property_int(value.owner, "start")  # type: ignore[arg-type]
     return Form(Poly.of(start), {index[0]: Poly.of(1)} if index[0] else {})
+
+
+def _taken_for(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
+    return analysis.integer(analysis.taken_for[value], index)
 
 
 def _view(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
@@ -376,7 +431,127 @@ def _zero_extension(analysis: AffineAnalysis, value: SSAValue, index: Index) -> 
     return zero_extended(analysis.operands(value, index)[0])
 
 
+# --- powers of two: bits of coordinates -----------------------------------------------------------
+
+
+def _bits(analysis: AffineAnalysis, form: Form, count: int) -> Coord | None:
+    """The number that a form adds to multiples of 2**count, as the bits of a coordinate; None where sums may carry."""
+    if analysis.facts is None or form.residual:
+        return None
+    size, taken, fields = 1 << count, 0, list[Field]()
+    for monomial, coefficient in form.constant.terms.items():
+        if (coefficient * math.prod([_divisor(analysis.facts, atom.value) for atom in monomial])) % size:
+            return None
+    for coord, stride in form.coords.items():
+        step = stride.constant
+        if all(coefficient % size == 0 for coefficient in stride.terms.values()):
+            continue
+        if step is None or not is_power_of_two(step):
+            return None
+        for part in shifted(coord, bits_of(step)):
+            own = ((1 << part.width) - 1) << part.pos
+            if taken & own or part.src == CONST:
+                return None
+            taken |= own
+            fields.append(part)
+    return normal(tuple(fields))
+
+
+def _divisor(facts: ElementFacts, value: SSAValue) -> int:
+    """A power of two that divides a scalar."""
+    known = facts[value].divisibility
+    return known[0] if known else 1
+
+
+def _power(form: Form) -> int | None:
+    """The exponent of a form that is one power of two."""
+    number = form.constant.constant if form.uniform else None
+    return bits_of(number) if number is not None and is_power_of_two(number) else None
+
+
+def _remainder(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    a, b = analysis.operands(value, index)
+    count = _power(b)
+    return None if count is None or not analysis.positive(value) else _lowest(analysis, a, count)
+
+
+def _lowest(analysis: AffineAnalysis, form: Form, count: int) -> Form | None:
+    bits = _bits(analysis, form, count)
+    if bits is None:
+        return None
+    low = normal(cut(bits, 0, count))
+    return Form(coords={low: Poly.of(1)} if low else {})
+
+
+def _quotient(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    a, b = analysis.operands(value, index)
+    count = _power(b)
+    return None if count is None or not analysis.positive(value) else _highest(analysis, a, count)
+
+
+def _shifted_down(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    a, b = analysis.operands(value, index)
+    count = b.constant.constant if b.uniform else None
+    return None if count is None or not 0 <= count < 31 else _highest(analysis, a, count)
+
+
+def _highest(analysis: AffineAnalysis, form: Form, count: int) -> Form | None:
+    """A number without its lowest bits, divided by 2**count."""
+    low = _lowest(analysis, form, count)
+    if low is None:
+        return None
+    whole_part, size = Form(expanded(form.constant)), 1 << count
+    for coord, stride in form.coords.items():
+        step = stride.constant
+        if step is not None and step < size:
+            high, up = cut(coord, count - bits_of(step), _MOST_BITS), Poly.of(size)
+        else:
+            high, up = coord, stride
+        if high := normal(high):
+            whole_part = whole_part.plus(Form(coords={high: up}))
+    terms = [whole_part.constant, *whole_part.coords.values()]
+    if any(coefficient % size for poly in terms for coefficient in poly.terms.values()):
+        return None
+    return Form(_over(whole_part.constant, size), {c: _over(p, size) for c, p in whole_part.coords.items()})
+
+
+def _over(poly: Poly, size: int) -> Poly:
+    return Poly({monomial: coefficient // size for monomial, coefficient in poly.terms.items()})
+
+
+def _and(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    a, b = analysis.operands(value, index)
+    mask = b.constant.constant if b.uniform else None
+    if mask is None:
+        return None
+    if mask >= 0:
+        return _lowest(analysis, a, bits_of(mask + 1)) if is_power_of_two(mask + 1) else None
+    low = _lowest(analysis, a, bits_of(-mask)) if is_power_of_two(-mask) else None
+    return None if low is None else a.plus(low, Poly.of(-1))
+
+
+def _xor(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
+    """`x ^ 2**i` is `x + 2**i`, less `2**(i + 1)` where the bit is there."""
+    a, b = analysis.operands(value, index)
+    mask = b.constant.constant if b.uniform else None
+    bits = None if mask is None or mask < 0 else _bits(analysis, a, mask.bit_length())
+    if bits is None or mask is None:
+        return None
+    out = a.plus(Form(Poly.of(mask)))
+    for i in range(mask.bit_length()):
+        if mask >> i & 1 and (bit := normal(cut(bits, i, 1))):
+            out = out.plus(Form(coords={bit: Poly.of(-2 << i)}))
+    return out
+
+
 _RULES: Mapping[type, Rule] = {
+    RemSIOp: _remainder,
+    RemUIOp: _remainder,
+    DivSIOp: _quotient,
+    DivUIOp: _quotient,
+    ShRSIOp: _shifted_down,
+    AndIOp: _and,
+    XOrIOp: _xor,
     MakeRangeOp: _range,
     AddIOp: _add,
     SubIOp: _sub,

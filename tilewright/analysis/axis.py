@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.solver import Facts
-from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
@@ -45,8 +44,9 @@ class AxisAnalysis:
             return [unknown(result.type) for result in op.results]
         facts = spec.facts(op, operands)
         results = [facts] if isinstance(facts, AxisFacts) else list(facts)
-        hinted = (self.hinted(op, fact) for fact in results)
-        return [_with_assumptions(value, fact) for value, fact in zip(op.results, hinted, strict=True)]
+        return [
+            _with_assumptions(value, self.hinted(op, fact)) for value, fact in zip(op.results, results, strict=True)
+        ]
 
     def hinted(self, op: Operation, facts: AxisFacts) -> AxisFacts:
         """What is known of a result with what the user promises of it."""
@@ -77,7 +77,7 @@ def _with_hints(op: Operation, facts: AxisFacts) -> AxisFacts:
 
 def _with_assumptions(value: SSAValue, facts: AxisFacts) -> AxisFacts:
     """A scalar of which the user assumes that it is not negative: `tl.assume(x >= 0)`, where x is computed."""
-    if facts.nonnegative or shape_of(value.type):
+    if facts.nonnegative or is_tile(value):
         return facts
     block = value.owner if isinstance(value.owner, Block) else value.owner.parent_block()
     for use in value.uses:
@@ -107,7 +107,7 @@ class _ElementFacts(AxisAnalysis):
     """
 
     def hinted(self, op: Operation, facts: AxisFacts) -> AxisFacts:
-        return facts if shape_of(op.results[0].type) else _with_hints(op, facts)
+        return facts if is_tile(op.results[0]) else _with_hints(op, facts)
 
     def carried(self, facts: Sequence[AxisFacts], values: Sequence[SSAValue]) -> Sequence[AxisFacts]:
         return [unknown(v.type) if is_tile(v) else fact for v, fact in zip(values, facts, strict=True)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.effects import may_write
-from tilewright.ir.values import is_tile
+from tilewright.ir.values import is_tile, operands_of, owner_of
+from tilewright.ir.walk import operations
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import CallOp
 
@@ -27,7 +28,7 @@ class Captured:
             if op is not function:
                 self._note(op, function)
             blocks = [block for region in op.regions for block in region.blocks]
-            waiting += [inner for block in reversed(blocks) for inner in reversed(list(block.ops))]
+            waiting += [inner for block in reversed(blocks) for inner in reversed(operations(block))]
 
     def tiles(self, op: Operation) -> dict[SSAValue, list[Operation]]:
         """Tile values defined outside `op` that its regions use, with the operations that use them."""
@@ -44,9 +45,9 @@ class Captured:
     def _note(self, op: Operation, function: Operation) -> None:
         """Tell every operation around `op`, up to those that define its operands, that it uses them."""
         around = op.parent_op()
-        for value in op.operands:
-            owner = value.owner
-            block = owner if isinstance(owner, Block) else owner.parent
+        for value in operands_of(op):
+            owner = owner_of(value)
+            block = value.owner if owner is None else owner.parent
             home = block.parent_op() if block is not None else None
             user = around
             while user is not None and user is not home and user is not function:

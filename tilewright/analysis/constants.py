@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from tilewright.ir.values import operands_of
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.folds import Number
@@ -11,11 +12,11 @@ from tilewright.ops.folds import Number
 
 def constant_of(value: SSAValue) -> Number | None:
     """The number that every element of `value` is, when its definition says so."""
-    if not isinstance(value, OpResult):
+    if type(value) is not OpResult:
         return None
     kind = type(value.op)  # by far the most values are neither, and `isinstance` is slow for classes of xDSL
     if kind is SplatOp:
-        return constant_of(value.op.operands[0])
+        return constant_of(operands_of(value.op)[0])
     return value.op.splat_value if kind is ConstantOp else None  # type: ignore[attr-defined]
 
 

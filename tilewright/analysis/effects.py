@@ -25,6 +25,7 @@ from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
 from tilewright.ir.effects import effects
 from tilewright.ir.op import location_of
+from tilewright.ir.values import operands_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
@@ -118,7 +119,8 @@ def stores_of(module: ModuleOp) -> dict[str, Any]:
 
 def _accesses(op: Operation) -> list[EffectInstance]:
     """Effects of `op` itself on the memory at one of its operands."""
-    return [] if op.regions else [effect for effect in effects(op) or () if effect.value is not None]
+    found = None if op.regions else effects(op)
+    return [effect for effect in found if effect.value is not None] if found else []
 
 
 def _describe(origin: Origin | None) -> str:
@@ -172,10 +174,11 @@ def _edges(op: Operation, accesses: Accesses, functions: Mapping[str, FuncOp]) -
             if isinstance(block.last_op, ReturnOp):
                 yield from zip(block.last_op.operands, op.results, strict=True)
     elif not isinstance(op, FuncOp | IfOp | WhileOp) and not (op.next_op is None and op.has_trait(IsTerminator)):
-        yield from _through(op, {effect.value for effect in accesses.get(op, ())})
+        there = accesses.get(op)
+        yield from _through(op, {effect.value for effect in there} if there else frozenset())
 
 
-def _through(op: Operation, accessed: Set[object]) -> Iterator[Edge]:
+def _through(op: Operation, accessed: Set[object]) -> list[Edge]:
     """From the operands of an operation without control flow to its results; bodies of reductions and scans included.
 
     An address is moved by its offsets, not made of them: where an operand is an address, only addresses flow. What was
@@ -184,10 +187,10 @@ def _through(op: Operation, accessed: Set[object]) -> Iterator[Edge]:
     bodies = [block for region in op.regions for block in region.blocks]
     arguments = [argument for block in bodies for argument in block.args]
     yields = [value for block in bodies for value in _last(block).operands]
-    operands = [value for value in op.operands if value not in accessed]
+    operands = [value for value in operands_of(op) if value not in accessed]
     addresses = [value for value in operands if is_address(value.type)]
-    for source in [*(addresses or operands), *yields]:
-        yield from ((source, target) for target in [*op.results, *arguments])
+    targets = [*op.results, *arguments]
+    return [(source, target) for source in [*(addresses or operands), *yields] for target in targets]
 
 
 def _arguments(region: Region) -> Sequence[SSAValue]:

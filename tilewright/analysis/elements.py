@@ -13,7 +13,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from tilewright.analysis.index import ZERO, Index, bits_of, constant, cut, keeps_bits, normal, reshape
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import is_tile, property_int
+from tilewright.ir.values import is_tile, operands_of, property_int
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
@@ -33,12 +33,12 @@ def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index
     """
     assert isinstance(value, OpResult)
     op = value.op
+    operands, rule = operands_of(op), _RULES.get(type(op))
     if type(op) is GatherOp:
-        return [(op.operands[1], index)]
-    rule = _RULES.get(type(op))
+        return [(operands[1], index)]
     if rule is not None:
-        return list(zip(op.operands, rule(op, value, index), strict=False))
-    return [(operand, index if is_tile(operand) else ()) for operand in op.operands]
+        return list(zip(operands, rule(op, value, index), strict=False))
+    return [(operand, index if is_tile(operand) else ()) for operand in operands]
 
 
 def _expand_dims(op: Operation, value: SSAValue, index: Index) -> list[Index]:
@@ -47,7 +47,7 @@ def _expand_dims(op: Operation, value: SSAValue, index: Index) -> list[Index]:
 
 
 def _broadcast(op: Operation, value: SSAValue, index: Index) -> list[Index]:
-    shape = shape_of(op.operands[0].type)
+    shape = shape_of(operands_of(op)[0].type)
     return [tuple([ZERO if n == 1 else c for c, n in zip(index, shape, strict=True)])]
 
 

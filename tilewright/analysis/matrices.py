@@ -6,7 +6,7 @@ mask holds. Masks must be conjunctions of upper bounds of one coordinate (`bound
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
@@ -18,10 +18,10 @@ from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
-from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.shape import TransOp
 
 
@@ -35,7 +35,7 @@ class MemoryOperand:
         strides: bytes from one element to the next along each dim.
         bounds: per dim, values below which the coordinate is valid; with none, every coordinate is.
         conditions: scalar values (i1 SSA) all of which must hold, else the operand is zero.
-        load: the operation that it stands for.
+        load: the load, or store, that it stands for.
         elem: IR name of its elements.
     """
 
@@ -76,20 +76,44 @@ def memory_operand(value: SSAValue, scratch: Container[SSAValue], analysis: Affi
         return No(f"{elem} is widened before it is multiplied")
     if load.properties.get("isVolatile") is not None:
         return No("the load is volatile", load)
-    index = identity(shape)
-    form = analysis.pointer(load.operands[0], index)
-    if form.base is None or form.offset.residual or not _plain(form.offset, shape):
-        return No("its addresses are not known to be base + i * stride + j * stride", load.operands[0].owner)
-    mask = _Mask([[], []], [])
-    if len(load.operands) > 1 and (no := mask.add(load.operands[1], index, shape, analysis, scratch)):
-        return no
+    answer = _matrix(load, elem, shape, load.operands[1:2], scratch, analysis)
+    if isinstance(answer, No):
+        return answer
     if len(load.operands) > 2 and constant_of(load.operands[2]) != 0:
         return No("what its mask leaves out is not known to be zero", load.operands[2].owner, "other=0")
-    strides = [form.offset.coords.get(whole(d, n), Poly({})) for d, n in enumerate(shape)]
     if flipped:
-        strides.reverse()
-        mask.bounds.reverse()
-    made = MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, load, elem)
+        answer.plan.strides.reverse()
+        answer.plan.bounds.reverse()
+    return answer
+
+
+def stored_matrix(store: StoreOp, scratch: Container[SSAValue], analysis: AffineAnalysis) -> Answer[MemoryOperand]:
+    """Where a store of a matrix puts it, told like an operand."""
+    shape, element = shape_of(store.operands[0].type), element_type(store.operands[0].type)
+    if len(shape) != 2 or not isinstance(element, TilePointerType):
+        return No("it is no matrix")
+    return _matrix(store, ir_name(element.pointee), shape, store.operands[2:], scratch, analysis)
+
+
+def _matrix(
+    op: Operation,
+    elem: str,
+    shape: tuple[int, ...],
+    masks: Sequence[SSAValue],
+    scratch: Container[SSAValue],
+    analysis: AffineAnalysis,
+) -> Answer[MemoryOperand]:
+    """The matrix that a load or store accesses, under a mask if there is one."""
+    index, pointer = identity(shape), op.operands[0]
+    form = analysis.pointer(pointer, index)
+    if form.base is None or form.offset.residual or not _plain(form.offset, shape):
+        return No("its addresses are not known to be base + i * stride + j * stride", pointer.owner)
+    mask = _Mask([[], []], [])
+    for value in masks:
+        if no := mask.add(value, index, shape, analysis, scratch):
+            return no
+    strides = [form.offset.coords.get(whole(d, n), Poly({})) for d, n in enumerate(shape)]
+    made = MemoryOperand(form.base, form.offset.constant, strides, mask.bounds, mask.conditions, op, elem)
     return Yes(made, "read from where it lies")
 
 

@@ -44,9 +44,19 @@ def may_meet(one: SSAValue, other: SSAValue) -> bool:
     return mine is None or theirs is None or bool(mine & theirs) or not holds(NO_OVERLAP)
 
 
+def parameters_apart(one: SSAValue, other: SSAValue) -> list[tuple[SSAValue, SSAValue]]:
+    """Pairs of scalar pointers among the parameters that two addresses come from.
+
+    Addresses that do not meet (`may_meet`) may still be of one array in a kernel that works in place: then two of these
+    pointers are equal.
+    """
+    mine, theirs = origins_of(one) or (), origins_of(other) or ()
+    return [(a, b) for a in mine for b in theirs if is_pointer(a.type) and is_pointer(b.type)]
+
+
 def is_address(type_: Attribute) -> bool:
     """Whether values of a type are pointers, tiles of them, or descriptors."""
-    return isinstance(type_, TensorDescType) or is_pointer(element_type(type_))
+    return type(type_) is TensorDescType or is_pointer(element_type(type_))
 
 
 def _sources(value: SSAValue) -> Sequence[SSAValue]:

@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import property_int
+from tilewright.ops.atomic import AtomicRMWOp
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.dot import DotOp
@@ -31,12 +32,12 @@ class Slices:
 
     Args:
         loads: with the dim of the rows.
-        stores: with the dim of the rows in what is stored, or where.
+        stores: and atomics whose old values nobody reads, with the dim of the rows in what is stored, or where.
         mixed: an operation in which rows meet; the rest is not complete then.
     """
 
     loads: dict[LoadOp, int] = field(default_factory=dict)
-    stores: dict[StoreOp, int] = field(default_factory=dict)
+    stores: dict[StoreOp | AtomicRMWOp, int] = field(default_factory=dict)
     mixed: Operation | None = None
 
 
@@ -52,7 +53,7 @@ def slices_of(value: SSAValue, dim: int) -> Slices:
         seen.add(part)
         for use in part[0].uses:
             op = use.operation
-            if isinstance(op, StoreOp):
+            if isinstance(op, StoreOp) or (isinstance(op, AtomicRMWOp) and not op.results[0].uses):
                 if found.stores.setdefault(op, part[1]) == part[1]:
                     continue
                 following = None

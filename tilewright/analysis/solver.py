@@ -17,6 +17,8 @@ from typing import Generic, Protocol, TypeVar
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.base.errors import InternalError
+from tilewright.ir.values import operands_of
+from tilewright.ir.walk import operations
 from tilewright.ops.control import ConditionOp, ForOp, FuncOp, IfOp, WhileOp
 
 MAX_ROUNDS = 64
@@ -65,7 +67,7 @@ class Facts(Generic[_E]):
         return [self[value] for value in values]
 
     def _walk(self, block: Block) -> None:
-        for op in block.ops:
+        for op in operations(block):
             if isinstance(op, ForOp):
                 self._for(op)
             elif isinstance(op, IfOp):
@@ -73,8 +75,7 @@ class Facts(Generic[_E]):
             elif isinstance(op, WhileOp):
                 self._while(op)
             elif op.results:
-                for result, fact in zip(op.results, self._analysis.transfer(op, self._all(op.operands)), strict=True):
-                    self._known[result] = fact
+                self._set(op.results, self._analysis.transfer(op, self._all(operands_of(op))))
 
     def _set(self, values: Sequence[SSAValue], facts: Sequence[_E]) -> None:
         self._known.update(zip(values, facts, strict=True))

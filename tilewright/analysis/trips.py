@@ -6,6 +6,8 @@ for i = lb .. ub by s: iter_args(%k = 0)       gain(k) = BLOCK, gain(i) = s
 
 from __future__ import annotations
 
+import functools
+
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import Poly
@@ -32,7 +34,7 @@ class Trip:
         here = self._substituted(poly, {})
         if here is None:
             return None
-        following = self._next()
+        following = self._next
         there = None if following is None else self._substituted(poly, following)
         if there is None:
             return None
@@ -64,6 +66,7 @@ class Trip:
         op = owner_of(value)
         return value.owner is self.body or (op is not None and op.parent is self.body)
 
+    @functools.cached_property
     def _next(self) -> dict[SSAValue, Poly] | None:
         """The loop's scalars in the next trip, in terms of those of this one."""
         last = self.body.last_op

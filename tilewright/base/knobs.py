@@ -236,6 +236,13 @@ class CudaKnobs(_Group):
         "TILEWRIGHT_ASSEMBLER", "auto", str, "what makes machine code of PTX: auto, nvjitlink, ptxas or driver"
     )
     ptxas: Path | None = _knob("TILEWRIGHT_PTXAS_PATH", None, Path, "the ptxas program to use")
+    assertions: str = _knob(
+        "TILEWRIGHT_ASSERTIONS",
+        "wait",
+        _one_of("wait", "trap"),
+        "of kernels loaded from now on that have device assertions: wait for each launch and raise if one failed, or "
+        "trap: nobody waits, and one that fails ends the context (as with as_triton())",
+    )
     libcuda: Path | None = _knob("TILEWRIGHT_LIBCUDA_PATH", None, Path, "the driver library to load")
     libdevice: Path | None = _knob("TILEWRIGHT_LIBDEVICE_PATH", None, Path, "the libdevice.10.bc to link")
 

@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
+import signal
+import statistics
 import struct
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -27,6 +30,7 @@ from tilewright.base.errors import InternalError
 _NUMBER = struct.Struct("<i")  # of a call, in the pipe of calls: children take turns, and nobody reads half of one
 _REPLY = struct.Struct("<iq")  # number of a call, bytes of its result that follow; 0 bytes: a child has taken it
 _MOST = 4096  # calls that children are forked off for; their numbers fit into a pipe
+_FEW, _SECONDS_ANYWAY = 4, 3.0  # calls that must have ended before one is too slow; what none is too slow within
 
 
 def can_fork() -> bool:
@@ -39,10 +43,12 @@ class ForkExecutor(Executor):
 
     Args:
         workers: children at a time.
+        patience: once half of the calls that were started together have ended, one that takes longer than so many times
+            their median, and than some seconds, is ended with a `TimeoutError`; None: none is.
     """
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, workers: int, patience: float | None = None) -> None:
+        self._workers, self._patience = workers, patience
         self._lock = threading.RLock()
         self._waiting: list[_Task] = []
         self._running = selectors.DefaultSelector()
@@ -71,25 +77,39 @@ class ForkExecutor(Executor):
         with self._lock:
             if not self._running.get_map() and not self._start():
                 return False
-            for key, _ in self._running.select(timeout):
-                child: _Child = key.data
+            for child in self._heard(timeout):
                 if not child.receive():
-                    self._running.unregister(key.fd)
+                    self._running.unregister(child.replies)
                     child.end()
                     if not self._running.get_map():  # what is left of the batch, if all children have died
-                        self._waiting[:0] = [task for task in child.batch if not task.future.done()]
+                        self._waiting[:0] = [task for task in child.batch.tasks if not task.future.done()]
             return True
+
+    def _heard(self, timeout: float | None) -> list[_Child]:
+        """The children that have something to say within `timeout` seconds; those that are too slow are ended, so that
+        they have."""
+        children: list[_Child] = [key.data for key in self._running.get_map().values()]
+        limit = children[0].batch.limit(self._patience) if children else None
+        busy = [child for child in children if child.taken is not None and not child.late]
+        if limit is not None and busy:
+            left = max(0.0, min(child.began for child in busy) + limit - time.monotonic())
+            timeout = left if timeout is None else min(timeout, left)
+        heard: list[_Child] = [key.data for key, _ in self._running.select(timeout)]
+        if limit is not None and not heard:
+            for child in busy:
+                child.stop_after(limit)
+        return heard
 
     def _start(self) -> bool:
         """Fork children off for the calls that wait."""
-        batch = [task for task in self._waiting[:_MOST] if task.begins()]
+        batch = _Batch([task for task in self._waiting[:_MOST] if task.begins()])
         del self._waiting[:_MOST]
-        if not batch:
+        if not batch.tasks:
             return bool(self._waiting)
         calls, end = os.pipe()
-        os.write(end, b"".join(map(_NUMBER.pack, range(len(batch)))))
+        os.write(end, b"".join(map(_NUMBER.pack, range(len(batch.tasks)))))
         os.close(end)
-        for _ in range(min(self._workers, len(batch))):
+        for _ in range(min(self._workers, len(batch.tasks))):
             child = _Child.fork(batch, calls)
             self._running.register(child.replies, selectors.EVENT_READ, child)
         os.close(calls)
@@ -129,6 +149,27 @@ class _Task:
 
 
 @dataclass(eq=False)
+class _Batch:
+    """Calls that were started together.
+
+    Args:
+        tasks: the calls.
+
+    Attributes:
+        seconds: of those that have ended.
+    """
+
+    tasks: Sequence[_Task]
+    seconds: list[float] = field(default_factory=list)
+
+    def limit(self, patience: float | None) -> float | None:
+        """Seconds that a call may take; None while too few have ended to tell."""
+        if patience is None or len(self.seconds) < max(_FEW, len(self.tasks) // 2):
+            return None
+        return max(_SECONDS_ANYWAY, patience * statistics.median(self.seconds))
+
+
+@dataclass(eq=False)
 class _Child:
     """A child, as its parent sees it.
 
@@ -136,23 +177,30 @@ class _Child:
         pid: of the process.
         replies: the end of the pipe on which it sends results.
         batch: the calls that it and its siblings take.
+
+    Attributes:
+        taken: the call that it is at.
+        began: when it took that call, or ended the one before.
+        late: what is said of that call if it took too long.
     """
 
     pid: int
     replies: int
-    batch: Sequence[_Task]
+    batch: _Batch
     taken: _Task | None = None
+    began: float = field(default_factory=time.monotonic)
+    late: str = ""
     received: bytearray = field(default_factory=bytearray)
 
     @staticmethod
-    def fork(batch: Sequence[_Task], calls: int) -> _Child:
+    def fork(batch: _Batch, calls: int) -> _Child:
         """Start a child that takes numbers of calls from the pipe `calls`."""
         replies, end = os.pipe()
         with warnings.catch_warnings():  # of threads, whose locks a child may find taken: it needs none of theirs
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            _live(batch, calls, end)
+            _live(batch.tasks, calls, end)
         os.close(end)
         return _Child(pid, replies, batch)
 
@@ -165,18 +213,31 @@ class _Child:
             end = _REPLY.size + size
             if len(self.received) < end:
                 break
+            task = self.batch.tasks[number]
             if size:
-                self.batch[number].finish(bytes(self.received[_REPLY.size : end]))
-            self.taken = None if size else self.batch[number]
+                self.batch.seconds.append(time.monotonic() - self.began)
+                task.finish(bytes(self.received[_REPLY.size : end]))
+            self.taken, self.began = None if size else task, time.monotonic()
             del self.received[:end]
         return bool(data)
+
+    def stop_after(self, limit: float) -> None:
+        """End it if the call that it has taken takes longer than `limit` seconds."""
+        if time.monotonic() - self.began >= limit:
+            ended = self.batch.seconds
+            self.late = (
+                f"stopped after {limit:.1f} s, when {len(ended)} of {len(self.batch.tasks)} had ended, half of them "
+                f"within {statistics.median(ended):.2f} s"
+            )
+            os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
         """It has closed its pipe: a call that it has taken and not answered is lost."""
         os.close(self.replies)
         _, status = os.waitpid(self.pid, 0)
         if self.taken is not None:
-            self.taken.future.set_exception(BrokenExecutor(f"a process that compiled ended with status {status}"))
+            died = BrokenExecutor(f"a process that compiled ended with status {status}")
+            self.taken.future.set_exception(TimeoutError(self.late) if self.late else died)
 
 
 def _live(batch: Sequence[_Task], calls: int, replies: int) -> None:

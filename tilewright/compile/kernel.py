@@ -126,17 +126,19 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         return MethodType(call, grid)
 
     def _launch(self, grid: Any, *args: Any, stream: Any = None) -> Launch:
-        """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored.
+        """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored, and may
+        be left out all together, as in launches that are written for Triton before 3.3.
 
         Returns:
             the function that launched, or would have over a grid that is not empty.
         """
         assert self.specialization is not None
         names = self.specialization.names
+        args = args if len(args) == len(names) else self._with_constants(args)
         if self._slots is None:
             paths = self.specialization.runtime_paths
             self._slots = tuple(path[0] for path in paths) if all(len(path) == 1 for path in paths) else ()
-        found = plain_values(args, self._slots) if self._slots and stream is None and len(args) == len(names) else None
+        found = plain_values(args, self._slots) if self._slots and stream is None else None
         if found is not None and (found[1] == HOST) is (self.target.backend == "cpu"):
             if self._last[0] != found[1]:
                 self._last = found[1], self.launcher(Placement(found[1]))
@@ -145,14 +147,23 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
             if gx and gy and gz:
                 launch(gx, gy, gz, *found[0])
             return launch
-        if len(args) != len(names):
-            raise ArgumentError(f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
         arguments = tuple(read(value, name) for value, name in zip(args, names, strict=True))
         launch = self.launcher(Placement(place_of(names, arguments).device_for(self.target, self.name), stream))
         gx, gy, gz = grid3(grid)
         if gx * gy * gz:
             launch(gx, gy, gz, *slot_values(arguments, self.specialization.runtime_paths))
         return launch
+
+    def _with_constants(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments of a launch that leaves compile-time constants out, with None in their places."""
+        assert self.specialization is not None
+        names = self.specialization.names
+        params: Any = getattr(self.src, "params", None) or getattr(getattr(self.src, "fn", None), "params", ())
+        left_out = [param.is_constexpr for param in params]
+        if len(left_out) != len(names) or len(args) != left_out.count(False):
+            raise ArgumentError(f"{self.name}: takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
+        given = iter(args)
+        return tuple(None if out else next(given) for out in left_out)
 
     def launcher(self, place: Placement) -> Launch:
         """`launch(gx, gy, gz, *runtime_values)` for launches that go to `place`; made once."""

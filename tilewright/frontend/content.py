@@ -74,19 +74,27 @@ class UsedGlobal:
         """The variable as it is now."""
         held = _held(value)
         shown = constexpr(held) if isinstance(value, constexpr) else value  # a constexpr may change in place
-        return cls(name, namespace, shown, held, "" if is_immutable(held) else digest_of(held)[0])
+        return cls(name, namespace, shown, held, "" if is_immutable(held) else _own_digest(held))
 
     def changed(self) -> bool:
         """Whether the variable has another value, or another content, now."""
         now = _held(self.namespace.get(self.name))
-        return (now is not self.held or self.digest != "") and digest_of(now)[0] != self._digest()
+        return (now is not self.held or self.digest != "") and _own_digest(now) != self._digest()
 
     def differs_from(self, other: UsedGlobal) -> bool:
         """Whether the value differs from that which another walk found."""
         return (self.held is not other.held or self.digest != "") and self._digest() != other._digest()
 
     def _digest(self) -> str:
-        return self.digest or digest_of(self.held)[0]
+        return self.digest or _own_digest(self.held)
+
+
+def _own_digest(value: Any) -> str:
+    """Hash of what a variable holds, to see that it changes. What block functions in it read are variables of their
+    own, and may be this one."""
+    content = Content(by_text=True)
+    content.value(value)
+    return content.hexdigest()
 
 
 def _held(value: Any) -> Any:
@@ -182,6 +190,7 @@ class Content:
 
     Args:
         active: the block functions whose hashes are being made, outermost first.
+        by_text: block functions count by their text alone, without what they use.
 
     Attributes:
         used: the variables read on the way, by name and namespace.
@@ -189,9 +198,9 @@ class Content:
         missing: the first part met that has no content, in words; "" if all parts have.
     """
 
-    def __init__(self, active: tuple[BlockFunction, ...] = ()) -> None:
+    def __init__(self, active: tuple[BlockFunction, ...] = (), by_text: bool = False) -> None:
         self._hash, self._lasting = hashlib.sha256(), hashlib.sha256()
-        self._active = active
+        self._active, self._by_text = active, by_text
         self.unfinished: set[BlockFunction] = set()
         self._met: dict[int, tuple[int, Any]] = {}  # number and value, which keeps the id its own
         self._count = 0
@@ -231,6 +240,15 @@ class Content:
         if isinstance(value, (tuple, list, set, frozenset, dict)):
             del self._met[id(value)]  # equal parts count alike, whether they are one object or two
 
+    def part(self, value: Any) -> Content:
+        """The content of a value by itself, in which block functions count as they do here."""
+        content = Content(self._active, self._by_text)
+        content.value(value)
+        self.unfinished |= content.unfinished
+        for entry in content.used.values():
+            self.use(entry)
+        return content
+
     def has_none(self, what: str) -> None:
         """Note a part without content."""
         self.missing = self.missing or what
@@ -240,6 +258,9 @@ class Content:
 
     def block_function(self, value: BlockFunction) -> None:
         """Feed a block function by its hash, and take over what it read."""
+        if self._by_text:
+            self.text(f"{value.fn.__module__}.{value.fn.__qualname__}:{value.noinline} {source_of(value).text}")
+            return
         inner = hash_function(value, self._active)
         self.text(inner.digest, inner.lasting)
         self.unfinished |= inner.unfinished
@@ -418,8 +439,9 @@ def _feed_sequence(content: Content, value: tuple[Any, ...] | list[Any]) -> None
 
 
 def _feed_set(content: Content, value: frozenset[Any] | set[Any]) -> None:
-    content.text(f"{type(value).__qualname__} {sorted(digest_of(part)[0] for part in value)}")
-    content.missing = content.missing or next(filter(None, (digest_of(part)[1] for part in value)), "")
+    parts = [content.part(part) for part in value]
+    content.text(f"{type(value).__qualname__} {sorted(part.hexdigest() for part in parts)}")
+    content.missing = content.missing or next(filter(None, (part.missing for part in parts)), "")
 
 
 def _feed_array(content: Content, value: Any) -> None:

@@ -30,6 +30,18 @@ def assigned_names(owner: ast.AST, body: Sequence[ast.AST]) -> tuple[str, ...]:
     return known
 
 
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The nodes directly inside of one, without those that say nothing of names: operators, and how a name is used."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        part = getattr(node, name, None)
+        if isinstance(part, list):
+            found += [item for item in part if isinstance(item, ast.AST)]
+        elif isinstance(part, ast.AST) and part._fields:
+            found.append(part)
+    return found
+
+
 def _stores(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, ast.Store):
@@ -45,7 +57,7 @@ def _stores(node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.MatchAs) and node.pattern is not None:
             yield from _stores(node.pattern)
     elif not isinstance(node, _SCOPES):
-        for child in ast.iter_child_nodes(node):
+        for child in _children(node):
             yield from _stores(child)
 
 
@@ -78,7 +90,7 @@ def _reads(nodes: Sequence[ast.AST], loop: ast.For | ast.While, name: str, *, be
         if not around and _binds(node, name):
             inner = [node.iter, *node.orelse] if isinstance(node, ast.For) else []
         else:
-            inner = list(ast.iter_child_nodes(node))
+            inner = _children(node)
         if _reads(inner, loop, name, behind=behind or around):
             return True
     return False
@@ -88,8 +100,10 @@ def _is_behind(node: ast.expr, loop: ast.For | ast.While) -> bool:
     return (node.lineno, node.col_offset) > (loop.body[-1].end_lineno or 0, loop.body[-1].end_col_offset or 0)
 
 
-def _contains(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(node is inner for node in ast.walk(outer))
+def _contains(outer: ast.For | ast.While, inner: ast.stmt) -> bool:
+    """Whether a statement of the same function stands inside of a loop, by their places in the text."""
+    begins = (outer.lineno, outer.col_offset) < (inner.lineno, inner.col_offset)
+    return begins and inner.lineno <= (outer.end_lineno or 0)
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -189,7 +203,7 @@ class _Reads:
             assigned = [] if isinstance(node, ast.AnnAssign) and node.value is None else targets
             self.body([*before, *([] if node.value is None else [node.value]), *assigned], own)
         elif isinstance(node, ast.match_case):
-            self.body(list(ast.iter_child_nodes(node)), own | set(_stores(node.pattern)))
+            self.body(_children(node), own | set(_stores(node.pattern)))
         elif isinstance(node, ast.BoolOp):  # the later operands may not run
             self.node(node.values[0], own)
             self.body(node.values[1:], own.copy())
@@ -198,7 +212,7 @@ class _Reads:
             self.body([node.body], own.copy())
             self.body([node.orelse], own.copy())
         else:
-            self.body(list(ast.iter_child_nodes(node)), own)
+            self.body(_children(node), own)
 
 
 def _dotted(node: ast.AST) -> tuple[str, ...] | None:

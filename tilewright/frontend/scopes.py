@@ -120,6 +120,8 @@ def usable_global(name: str, value: Any) -> Any:
         return value
     if isinstance(value, type) or getattr(value, "is_constexpr_function", False):
         return value
+    if getattr(value, "__triton_builtin__", False):  # a function of the language that somebody else has written
+        return value
     module = getattr(value, "__module__", "") or ""
     if module.startswith("tilewright.") or (name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]):
         return value

@@ -152,7 +152,11 @@ def _indentation(line: str) -> int:
 
 
 def _candidate_ends(lines: list[str], first: int, indent: int) -> Iterator[int]:
-    for number in range(first + 1, len(lines)):
+    """Lines behind the function, by their numbers. Decorators, which may have brackets over many lines, are passed by:
+    text that does not parse takes Python longer than the function."""
+    start = (" " * indent + "def ", "\t" * indent + "def ")
+    begin = next((number for number in range(first, len(lines)) if lines[number].startswith(start)), first)
+    for number in range(begin + 1, len(lines)):
         text = lines[number].strip()
         if text and not text.startswith("#") and _indentation(lines[number]) <= indent:
             yield number

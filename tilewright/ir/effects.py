@@ -52,6 +52,8 @@ def effects(op: Operation) -> Set[EffectInstance] | None:
     traits = _effect_traits(type(op))
     if not traits:
         return None if traits is None else _NOTHING
+    if len(traits) == 1:
+        return traits[0].get_effects(op)
     found: set[EffectInstance] = set()
     for trait in traits:
         more = trait.get_effects(op)

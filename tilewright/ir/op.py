@@ -6,18 +6,21 @@ meaning (types, reference, facts, lowering) is the `OpSpec` beside it in `ops/`.
 
 from __future__ import annotations
 
+import functools
 from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import CallSiteLoc as _CallSiteLoc
 from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, NameLoc, StringAttr, UnknownLoc
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, IRNode, Operation, OpResult, Region, SSAValue
 from xdsl.irdl import IRDLOperation
+from xdsl.traits import OpTrait
 
 from tilewright.base.location import Location
 from tilewright.ir.attrs import Codec
 
+_VALUES = frozenset({OpResult, BlockArgument})  # `isinstance` asks a registry in Python
 _Op = TypeVar("_Op", bound="TileOp")
 
 
@@ -34,6 +37,21 @@ class TileOp(IRDLOperation, metaclass=_OpType):
     """
 
     ATTRS: ClassVar[Mapping[str, Codec]] = {}
+    # Operations are equal if they are one object; xDSL says so in Python.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __post_init__(self) -> None:
+        """Nothing: xDSL would look for defaults of all properties and attributes, and those of tile IR have none."""
+
+    @classmethod
+    def has_trait(cls, trait: type[OpTrait] | OpTrait, *, value_if_unregistered: bool = True) -> bool:
+        """Whether operations of this class have a trait; xDSL looks through all of them each time."""
+        return _has_trait(cls, trait)  # type: ignore[arg-type]
+
+    def is_ancestor(self, op: IRNode) -> bool:
+        """Whether `op` is this operation or stands inside of it; xDSL asks whenever an operation is inserted."""
+        return op is self or (bool(self.regions) and super().is_ancestor(op))
 
     @classmethod
     def build_op(
@@ -52,7 +70,7 @@ class TileOp(IRDLOperation, metaclass=_OpType):
             regions: bodies.
         """
         properties = {name: enc for name, v in (attrs or {}).items() if (enc := cls.ATTRS[name].encode(v)) is not None}
-        if all(isinstance(o, SSAValue) for o in operands):
+        if _VALUES.issuperset(map(type, operands)):
             return cls.create(
                 operands=list(operands),  # type: ignore[arg-type]
                 result_types=list(result_types),
@@ -68,6 +86,11 @@ class TileOp(IRDLOperation, metaclass=_OpType):
         return {name: codec.decode(self.properties.get(name)) for name, codec in self.ATTRS.items()}
 
 
+@functools.cache
+def _has_trait(kind: type[TileOp], trait: type[OpTrait] | OpTrait) -> bool:
+    return kind.get_trait(trait) is not None
+
+
 def to_loc_attr(location: Location | None) -> Attribute:
     """`Location` as the MLIR location printed after an operation."""
     if location is None:
@@ -78,17 +101,18 @@ def to_loc_attr(location: Location | None) -> Attribute:
 
 def from_loc_attr(attribute: Attribute | None) -> Location | None:
     """The reverse of :func:`to_loc_attr`; forms that carry no position give ``None``."""
-    if isinstance(attribute, FileLineColLoc):
-        return Location(attribute.filename.data, attribute.line.data, attribute.column.data)
-    if isinstance(attribute, NameLoc):
-        return from_loc_attr(attribute.location)
-    if isinstance(attribute, FusedLoc):
-        places = [from_loc_attr(part) for part in attribute.locations]  # type: ignore[attr-defined]
-        return next((place for place in places if place is not None), None)
-    if isinstance(attribute, _CallSiteLoc):
-        inner, caller = from_loc_attr(attribute.callee), from_loc_attr(attribute.caller)
+    kind = type(attribute)  # `isinstance` asks a registry in Python
+    if kind is FileLineColLoc:
+        return Location(attribute.filename.data, attribute.line.data, attribute.column.data)  # type: ignore[union-attr]
+    if kind is _CallSiteLoc:
+        inner = from_loc_attr(attribute.callee)  # type: ignore[union-attr]
         if inner is not None:
-            return Location(inner.file, inner.line, inner.col, caller=caller)
+            return Location(inner.file, inner.line, inner.col, caller=from_loc_attr(attribute.caller))  # type: ignore[union-attr]
+    if kind is NameLoc:
+        return from_loc_attr(attribute.location)  # type: ignore[union-attr]
+    if kind is FusedLoc:
+        places = [from_loc_attr(part) for part in attribute.locations]  # type: ignore[union-attr]
+        return next((place for place in places if place is not None), None)
     return None
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from xdsl.ir import Operation
 from xdsl.traits import OpTrait
 
+from tilewright.ir.values import operands_of
+
 
 @dataclass(frozen=True)
 class View(OpTrait):
@@ -16,7 +18,7 @@ class View(OpTrait):
 
 def is_view(op: Operation) -> bool:
     """Whether the results of `op` are elements of its one operand, somewhere else."""
-    return _has_view(type(op)) and len(op.operands) == 1
+    return _has_view(type(op)) and len(operands_of(op)) == 1
 
 
 @functools.cache

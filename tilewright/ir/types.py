@@ -60,6 +60,8 @@ _SCALARS: dict[str, Attribute] = {
 }  # fmt: skip
 _NAMES: dict[Attribute, str] = {attribute: name for name, attribute in _SCALARS.items()}
 _FLOAT_DTYPES = {d.ir_name: d for d in dtypes.ALL_DTYPES if d.is_floating()}
+# By class: attributes are hashed by what is in them, and those of all floating-point types by nothing.
+_FLOATS: dict[type[Attribute], dtypes.dtype] = {type(_SCALARS[name]): d for name, d in _FLOAT_DTYPES.items()}
 
 
 @functools.cache
@@ -99,17 +101,20 @@ def with_element(type_: Attribute, element: Attribute) -> Attribute:
 
 def ir_name(element: Attribute) -> str:
     """IR name of a scalar type ("i32", "f32"); "ptr" for pointers."""
-    return "ptr" if isinstance(element, TilePointerType) else _NAMES[element]
+    if type(element) is TilePointerType:
+        return "ptr"
+    known = _FLOATS.get(type(element))
+    return _NAMES[element] if known is None else str(known.ir_name)
 
 
 def is_float(element: Attribute) -> bool:
     """Whether a scalar type is a floating-point type."""
-    return _NAMES.get(element, "i1")[0] in "fb"
+    return type(element) in _FLOATS
 
 
 def is_integer(element: Attribute) -> bool:
     """Whether a scalar type is an integer type; i1 is one."""
-    return isinstance(element, IntegerType)
+    return type(element) is IntegerType
 
 
 def is_pointer(element: Attribute) -> bool:
@@ -123,24 +128,24 @@ def bit_width(element: Attribute) -> int:
         return 64
     if type(element) is IntegerType:
         return int(element.width.data)
-    return _FLOAT_DTYPES[_NAMES[element]].primitive_bitwidth
+    return _FLOATS[type(element)].primitive_bitwidth
 
 
 def pointee_bytes(type_: Attribute) -> int:
     """Bytes in memory of what a pointer, or a tile of pointers, points to; an i1 takes one."""
     element = element_type(type_)
-    if not isinstance(element, TilePointerType):
+    if type(element) is not TilePointerType:
         raise InternalError(f"{type_} is not a pointer")
     return max(1, bit_width(element.pointee) // 8)
 
 
 def dtype_of(element: Attribute, *, unsigned: bool = False) -> dtypes.dtype:
     """Language data type of a scalar IR type; integers are signed unless `unsigned`."""
+    if type(element) in _FLOATS:
+        return _FLOATS[type(element)]
     name = _NAMES.get(element)
     if name is None:
         raise VerificationError(f"{element} is not the type of a number")
-    if name in _FLOAT_DTYPES:
-        return _FLOAT_DTYPES[name]
     if name == "i1":
         return dtypes.int1
     return dtypes.dtype(("uint" if unsigned else "int") + name[1:])

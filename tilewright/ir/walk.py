@@ -1,6 +1,7 @@
 """All operations of a piece of IR, in order, in time that does not grow with how deeply they are nested.
 
 xDSL's own `walk` hands each operation up through every region around it: a chain of 300 `elif`s took ten seconds in it.
+Its iterators and properties cost more than what passes ask of most operations; here the links are followed themselves.
 """
 
 from __future__ import annotations
@@ -17,22 +18,39 @@ def walk(root: Operation | Region | Block) -> Iterator[Operation]:
     """
     if isinstance(root, Operation):
         yield root
-    waiting: list[Operation | Block] = [root] if isinstance(root, Block) else _blocks(root)
+        waiting = _blocks(root.regions)
+    else:
+        waiting = [root] if isinstance(root, Block) else _blocks((root,))
     while waiting:
         node = waiting.pop()
-        op = node.first_op if isinstance(node, Block) else node
+        op: Operation | None = node._first_op if type(node) is Block else node  # type: ignore[assignment]
         while op is not None:
-            following = op.next_op
+            following = op._next_op
             yield op
             if op.regions:
                 if following is not None:
                     waiting.append(following)
-                waiting += _blocks(op)
+                waiting += _blocks(op.regions)
                 break
             op = following
 
 
-def _blocks(node: Operation | Region) -> list[Operation | Block]:
-    """Its blocks, the last one first."""
-    regions = node.regions if isinstance(node, Operation) else (node,)
-    return [block for region in reversed(regions) for block in reversed(region.blocks)]
+def operations(block: Block) -> list[Operation]:
+    """The operations of a block, without what stands inside of them."""
+    found = []
+    op = block._first_op
+    while op is not None:
+        found.append(op)
+        op = op._next_op
+    return found
+
+
+def _blocks(regions: tuple[Region, ...]) -> list[Operation | Block]:
+    """Their blocks, the last one first."""
+    found: list[Operation | Block] = []
+    for region in reversed(regions):
+        block = region._last_block
+        while block is not None:
+            found.append(block)
+            block = block._prev_block
+    return found

@@ -64,6 +64,8 @@ def _teach(
     form = tuple(map(type, args))
     if told is None or kernel.specialization is None or form in hopeless:
         return
+    if len(form) != len(kernel.specialization.names):  # without compile-time constants: the table has a column for each
+        return hopeless.add(form)
     launch, known = launcher(), columns.columns_of_run(told.machine, kernel.specialization, args)
     if known is None or not hasattr(launch, "packing"):
         hopeless.add(form)

@@ -62,7 +62,7 @@ class LinearLayout:
                 raise LayoutError(f"{_width(dims)} index bits are more than {_MAX_BITS}")
         if len(self.columns) != _width(self.ins):
             raise LayoutError(f"{len(self.columns)} columns for {_width(self.ins)} input bits")
-        if any(column < 0 or column >> _width(self.outs) for column in self.columns):
+        if self.columns and (min(self.columns) < 0 or max(self.columns) >> _width(self.outs)):
             raise LayoutError(f"a basis lies outside of {_sizes(self.outs)}")
 
     # --- making -------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def _quotient_dims(layout: LinearLayout, divisor: LinearLayout) -> tuple[Dims, D
 
 
 def _width(dims: Dims) -> int:
-    return sum(width for _, width in dims)
+    return sum([width for _, width in dims])
 
 
 def _sizes(dims: Dims) -> dict[str, int]:

@@ -58,10 +58,10 @@ class Emitter(ABC):
         """
         flat: list[Attribute | None] = []
         for operand in operands:
-            if isinstance(operand, Sequence):
+            if isinstance(operand, (list, tuple)):
                 flat.extend([o.type for o in operand])
             else:
-                flat.append(None if operand is None else operand.type)
+                flat.append(None if operand is None else operand.type)  # type: ignore[union-attr]
         call = Call(attrs or {}, tuple(flat), tuple(result_types))
         results = tuple(spec_of(cls).infer(call))
         return self.apply(cls, operands, Call(call.attrs, call.operand_types, results), regions)

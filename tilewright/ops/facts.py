@@ -45,9 +45,13 @@ class AxisFacts:
 
     def divisors(self, runs: Sequence[int]) -> tuple[int, ...]:
         """Divisibility of the first elements of shorter runs: later ones start `run` elements further."""
+        if runs == self.contiguity:
+            return self.divisibility
         return tuple(
-            d if run >= c else math.gcd(d, run)
-            for d, c, run in zip(self.divisibility, self.contiguity, runs, strict=True)
+            [
+                d if run >= c else math.gcd(d, run)
+                for d, c, run in zip(self.divisibility, self.contiguity, runs, strict=True)
+            ]
         )
 
     def join(self, other: AxisFacts) -> AxisFacts:
@@ -66,7 +70,7 @@ Transfer = Callable[[Operation, Sequence[AxisFacts]], AxisFacts | Sequence[AxisF
 
 
 def _gcds(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    return tuple(math.gcd(x, y) for x, y in zip(a, b, strict=True))
+    return tuple(map(math.gcd, a, b))
 
 
 def _dims(type_: Attribute) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.ir.op import TileOp
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, is_float, is_integer
+from tilewright.ir.values import operands_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
@@ -58,9 +59,9 @@ def _simplify(op: Operation) -> bool:
     spec = REGISTRY.get(op.name)
     if spec is None or isinstance(op, ConstantOp) or len(op.results) != 1:
         return False
-    known = [constant_of(operand) for operand in op.operands]
+    known = [constant_of(operand) for operand in operands_of(op)]
     found: SSAValue | Number | None = None
-    if known and all(number is not None for number in known):
+    if known and None not in known:
         found = _evaluate(op, spec, [n for n in known if n is not None])
     if found is None and spec.fold is not None:
         found = spec.fold(op, known)

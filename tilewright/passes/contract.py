@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import operations, walk
 from tilewright.ops import contraction
 from tilewright.ops.elementwise import FmaOp, NegFOp
 from tilewright.passes.rewriting import insert_before, replace, value_before
@@ -30,14 +30,16 @@ def contract_products(root: Operation) -> bool:
 def _contract(block: Block) -> bool:
     made: dict[SSAValue, int] = {}  # products that may be taken, and when each was made
     changed = False
-    for number, op in enumerate(list(block.ops)):
+    for number, op in enumerate(operations(block)):
         if isinstance(op, contraction.BOUNDARIES):
             made.clear()
-        elif len(op.results) != 1:
             continue
-        elif contraction.is_product(type(op), op.results[0].type):
-            made[op.results[0]] = number
-        elif contraction.is_sum(type(op), op.results[0].type):
+        if len(op.results) != 1:
+            continue
+        result = op.results[0]
+        if contraction.is_product(type(op), result.type):
+            made[result] = number
+        elif made and contraction.is_sum(type(op), result.type):
             which = contraction.taken(*[made.get(operand) for operand in op.operands])
             if which is not None:
                 _take(op, which)

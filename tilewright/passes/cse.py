@@ -8,18 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.ir.effects import is_without_effects
+from tilewright.ir.values import operands_of
+from tilewright.ir.walk import operations
 from tilewright.passes.rewriting import replace
 
 
 def eliminate_common_subexpressions(root: Operation) -> bool:
     """Merge equal pure operations below `root`; says whether anything changed."""
-    return _visit_regions(root, {})
+    return _visit_regions(root, _Known())
 
 
-def _visit_regions(op: Operation, known: dict[Hashable, Operation]) -> bool:
+class _Known(dict[Hashable, Operation]):
+    """Operations by what they compute.
+
+    Attributes:
+        types: each type that was met, by its address, and the first equal one. They are hashed by everything in them.
+    """
+
+    def __init__(self) -> None:
+        self.types: dict[int, tuple[Attribute, Attribute]] = {}
+        self._firsts: dict[Attribute, Attribute] = {}
+
+    def type_key(self, value: SSAValue) -> int:
+        """A number that the types of two values share if they are equal."""
+        type_ = value.type
+        found = self.types.get(id(type_))
+        if found is None:
+            found = self.types[id(type_)] = type_, self._firsts.setdefault(type_, type_)
+        return id(found[1])
+
+
+def _visit_regions(op: Operation, known: _Known) -> bool:
     changed = False
     for region in op.regions:
         for block in region.blocks:
@@ -27,16 +49,16 @@ def _visit_regions(op: Operation, known: dict[Hashable, Operation]) -> bool:
     return changed
 
 
-def _visit_block(block: Block, known: dict[Hashable, Operation]) -> bool:
+def _visit_block(block: Block, known: _Known) -> bool:
     """Merge operations of a block with earlier ones and with those `known` of blocks around it."""
     changed, own = False, list[Hashable]()
-    for op in list(block.ops):
+    for op in operations(block):
         if op.regions:
             changed |= _visit_regions(op, known)
             continue
         if not op.results or not is_without_effects(op):
             continue
-        key = _key(op)
+        key = _key(op, known)
         twin = known.get(key)
         if twin is None:
             known[key] = op
@@ -49,13 +71,13 @@ def _visit_block(block: Block, known: dict[Hashable, Operation]) -> bool:
     return changed
 
 
-def _key(op: Operation) -> Hashable:
+def _key(op: Operation, known: _Known) -> Hashable:
     return (
         op.name,
-        tuple(id(operand) for operand in op.operands),
-        tuple(result.type for result in op.results),
-        tuple(sorted(op.properties.items(), key=_first)),
-        tuple(sorted(op.attributes.items(), key=_first)),
+        operands_of(op),
+        tuple([known.type_key(result) for result in op.results]),
+        tuple(sorted(op.properties.items(), key=_first)) if op.properties else (),
+        tuple(sorted(op.attributes.items(), key=_first)) if op.attributes else (),
     )
 
 

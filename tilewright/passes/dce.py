@@ -33,7 +33,9 @@ def _changes_nothing(op: Operation, known: Known) -> bool:
             found = known[op] = all(_changes_nothing(child, known) for child in inner)
         return found
     done = effects(op)
-    return done is not None and all(effect.kind in (MemoryEffectKind.READ, MemoryEffectKind.ALLOC) for effect in done)
+    if not done:
+        return done is not None
+    return all(effect.kind in (MemoryEffectKind.READ, MemoryEffectKind.ALLOC) for effect in done)
 
 
 def eliminate_dead_code(root: Operation) -> bool:
@@ -66,7 +68,10 @@ def _sweep(block: Block, known: Known) -> bool:
 
 
 def _is_dead(op: Operation, known: Known) -> bool:
-    if any(result.first_use is not None for result in op.results) or op.has_trait(IsTerminator):
+    for result in op.results:
+        if result.first_use is not None:
+            return False
+    if op.has_trait(IsTerminator):
         return False
     return _changes_nothing(op, known)
 

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.values import owner_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import operations, walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.passes.counting import COUNTS, Bound, Counted, conjuncts, end_of
 from tilewright.passes.dce import is_removable
@@ -73,7 +73,7 @@ def _is_all(branch: IfOp) -> bool:
 def _is_idle(loop: ForOp, branch: IfOp, side: int) -> bool:
     """Whether a trip that takes a side of the branch changes nothing."""
     region, last = branch.regions[side], loop.body.block.last_op
-    ops = list(region.block.ops) if region.blocks else []
+    ops = operations(region.block) if region.blocks else []
     if last is None or not all(is_removable(op) or isinstance(op, YieldOp) for op in ops):
         return False
     handed: dict[SSAValue, SSAValue] = dict(zip(branch.results, ops[-1].operands if ops else (), strict=True))

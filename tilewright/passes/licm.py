@@ -10,6 +10,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
 from tilewright.ir.effects import is_without_effects
+from tilewright.ir.values import operands_of, owner_of
+from tilewright.ir.walk import operations
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.passes.rewriting import move_before
 
@@ -21,7 +23,7 @@ def hoist_loop_invariants(root: Operation) -> bool:
     changed = False
     for region in root.regions:
         for block in region.blocks:
-            for op in list(block.ops):
+            for op in operations(block):
                 if op.regions:
                     changed |= hoist_loop_invariants(op)
                 if isinstance(op, LOOPS):
@@ -33,7 +35,7 @@ def _hoist(loop: Operation) -> bool:
     changed = False
     for region in loop.regions:
         for block in region.blocks:
-            for op in list(block.ops):
+            for op in operations(block):
                 if _invariant(op, loop):
                     move_before(op, loop)
                     changed = True
@@ -43,15 +45,15 @@ def _hoist(loop: Operation) -> bool:
 def _invariant(op: Operation, loop: Operation) -> bool:
     if op.regions or op.has_trait(IsTerminator) or not is_without_effects(op):
         return False
-    return all(_defined_outside(operand, loop) for operand in op.operands)
+    return all(_defined_outside(operand, loop) for operand in operands_of(op))
 
 
 def _defined_outside(value: SSAValue, loop: Operation) -> bool:
-    owner = value.owner
-    block = owner if isinstance(owner, Block) else owner.parent_block()
-    while block is not None:
+    owner = owner_of(value)
+    block = value.owner if owner is None else owner.parent
+    while isinstance(block, Block):
         parent = block.parent_op()
         if parent is loop:
             return False
-        block = parent.parent_block() if parent is not None else None
+        block = parent.parent if parent is not None else None
     return True

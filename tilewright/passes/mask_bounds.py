@@ -34,7 +34,7 @@ from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
-from tilewright.ops.elementwise import CmpIOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.functions.operators import greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.values import tensor
@@ -50,8 +50,17 @@ def compare_places_with_bounds(root: Operation) -> bool:
         found = _bounded(op, analysis)
         if found is not None:
             replace(op, [found])
+            _leave_out(found)
             changed = True
     return changed
+
+
+def _leave_out(part: SSAValue) -> None:
+    """Take a part that is always true out of the conjunctions that it stands in."""
+    if isinstance(part.owner, ConstantOp):
+        for user in [use.operation for use in part.uses]:
+            if isinstance(user, AndIOp):
+                replace(user, [next((side for side in user.operands if side is not part), part)])
 
 
 def _comparisons(root: Operation) -> Iterator[Operation]:
@@ -75,14 +84,14 @@ def _bounded(op: Operation, analysis: AffineAnalysis) -> SSAValue | None:
     mask = op.results[0]
     index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape_of(mask.type)))
     wide = element_type(op.operands[0].type) == i64
-    if not wide and _is_bounded(op, index, analysis):
-        return None
     answer = below_zero(mask, index, analysis, "")
     if isinstance(answer, No):
         return None
     constant, coords = expanded(answer.plan.constant), answer.plan.coords
     if not coords and constant == Poly.of(-1):
         return value_before(ConstantOp.of(True, mask.type), op)
+    if not wide and _is_bounded(op, index, analysis):
+        return None
     if len(coords) != 1 or any(atom.unsigned for monomial in constant.terms for atom in monomial):
         return None
     ((coord, stride),) = coords.items()

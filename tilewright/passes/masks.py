@@ -45,6 +45,20 @@ def simplify_masks(root: Operation) -> bool:
     return changed
 
 
+def choose_inside(root: Operation) -> bool:
+    """Turn selections over whose condition is a disjunction of comparisons; says whether there was one.
+
+    ``select (or %a, %b), %x, %y`` is ``select (and (not %a), (not %b)), %y, %x``: what is chosen inside of bounds.
+    """
+    changed = False
+    for op in [op for op in walk(root) if isinstance(op, SelectOp) and isinstance(op.operands[0].owner, OrIOp)]:
+        condition, x, y = op.operands
+        if _can_negate(condition):
+            op.operands = [_negated(condition, op), y, x]
+            changed = True
+    return changed
+
+
 def _number(value: SSAValue) -> int | None:
     """The number that all elements are; 1 for a true one, whatever the sign with which it is kept."""
     number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None

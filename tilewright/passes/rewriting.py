@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.function import BranchOp, CondBranchOp, UnreachableOp
 from tilewright.ops.shape import TransOp
@@ -69,6 +70,22 @@ def transposed(value: SSAValue, anchor: Operation) -> SSAValue:
         return op.src
     order = DenseArrayBase.from_list(i32, [1, 0])
     return value_before(TransOp.create(operands=[value], result_types=[turned], properties={"order": order}), anchor)
+
+
+def loop_with_result(loop: ForOp, number: int, kind: Attribute) -> list[SSAValue]:
+    """Put a loop of the same operands in front of `loop`, whose result `number` is a `kind`; gives its results.
+
+    It takes the body, which yields that already; what `loop` resulted in is for the caller to replace.
+    """
+    made = ForOp.create(
+        operands=list(loop.operands),
+        result_types=[kind if n == number else result.type for n, result in enumerate(loop.results)],
+        properties=dict(loop.properties),
+        attributes=dict(loop.attributes),
+        regions=[loop.detach_region(0)],
+    )
+    insert_before(made, loop)
+    return list(made.results)
 
 
 def splice(block: Block, anchor: Operation) -> None:

@@ -24,17 +24,18 @@ from tilewright.ops.shape import ReshapeOp, TransOp
 from tilewright.passes.rewriting import insert_before, replace
 
 
-def multiply_for_sums(root: Operation, least: int = 1) -> bool:
+def multiply_for_sums(root: Operation, least: int = 1, precision: str = "ieee") -> bool:
     """Rewrite every such sum below `root`, in place; says whether there was one.
 
     Args:
         root: where to look.
         least: size of each dim of the products; sums of smaller ones stay.
+        precision: of products of f32, as exact as sums.
     """
     changed = False
     for op in list(walk(root)):
         if isinstance(op, ReduceOp) and (factors := _factors(op, least)) is not None:
-            _multiply(op, *factors)
+            _multiply(op, *factors, precision)
             changed = True
     return changed
 
@@ -64,7 +65,7 @@ def _repeated(value: SSAValue) -> tuple[SSAValue, int] | None:
     return (source, dims[0]) if len(dims) == 1 else None
 
 
-def _multiply(op: ReduceOp, first: tuple[SSAValue, int], second: tuple[SSAValue, int]) -> None:
+def _multiply(op: ReduceOp, first: tuple[SSAValue, int], second: tuple[SSAValue, int], precision: str) -> None:
     """A product in the place of a sum; the factor that has the first dim of the result is the left one."""
     summed, shape = int(op.attr_values()["axis"]), shape_of(op.operands[0].type)
     kind = element_type(op.operands[0].type)
@@ -74,9 +75,9 @@ def _multiply(op: ReduceOp, first: tuple[SSAValue, int], second: tuple[SSAValue,
     b = _matrix(right[0], (summed, columns), shape, op)
     zero = ConstantOp.of(0.0, tile_type((shape[rows], shape[columns]), kind))
     insert_before(zero, op)
-    made = DotOp.create(operands=[a, b, zero.results[0]], result_types=[zero.results[0].type])  # exact, as sums are
+    made = DotOp.build_op([a, b, zero.results[0]], [zero.results[0].type], {"inputPrecision": precision})
     insert_before(made, op)
-    replace(op, [made.d])
+    replace(op, [made.results[0]])
 
 
 def _matrix(value: SSAValue, dims: tuple[int, int], shape: Sequence[int], anchor: Operation) -> SSAValue:

@@ -21,6 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.attrs import I32, I32_ARRAY
 from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ir.values import is_tile, operands_of
 from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
@@ -55,9 +56,9 @@ def drop_unit_dims(root: Operation) -> bool:
         _multiply_matrices(dot)
     if batches:
         ones = _unit_dims(root)
-    ops = [op for op in walk(root) if any(value in ones for value in _values(op))] if ones else []
+    ops = [op for op in walk(root) if not ones.keys().isdisjoint(_values(op))] if ones else []
     dropped = _dropped(ops, ones)
-    touched = [op for op in ops if any(value in dropped for value in (*op.operands, *op.results))]
+    touched = [op for op in ops if not dropped.keys().isdisjoint((*operands_of(op), *op.results))]
     for op in touched:
         _renumber(op, dropped)
     for value, dims in dropped.items():
@@ -90,7 +91,7 @@ def _arguments(op: Operation) -> list[SSAValue]:
 
 def _values(op: Operation) -> list[SSAValue]:
     """What it reads and makes, the arguments of its bodies too."""
-    return [*op.operands, *op.results, *(_arguments(op) if op.regions else ())]
+    return [*operands_of(op), *op.results, *(_arguments(op) if op.regions else ())]
 
 
 # --- products ---------------------------------------------------------------------------------------------
@@ -129,8 +130,11 @@ class _Classes:
 
     def root(self, dim: Dim) -> Dim:
         """The dim that stands for the class of one."""
-        while (following := self._next.get(dim, dim)) != dim:
-            self._next[dim] = dim = self._next.get(following, following)
+        while (following := self._next.get(dim)) is not None:
+            beyond = self._next.get(following)
+            if beyond is None:
+                return following
+            self._next[dim] = dim = beyond
         return dim
 
     def keep(self, value: SSAValue) -> None:
@@ -140,8 +144,7 @@ class _Classes:
 
     def join(self, one: Dim, other: Dim) -> None:
         """Two dims are one; a dim of more than one element keeps the other."""
-        alone = [dim for dim in (one, other) if dim[1] in self._ones.get(dim[0], ())]
-        roots = [self.root(dim) for dim in alone]
+        roots = [self.root(dim) for dim in (one, other) if dim[1] in self._ones.get(dim[0], ())]
         if len(roots) == 1 or not self._kept.isdisjoint(roots):
             self._kept.update(roots)
         if len(roots) == 2 and roots[0] != roots[1]:
@@ -189,12 +192,12 @@ def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
     spec = REGISTRY.get(op.name)
     lanewise = isinstance(op, (*_LANEWISE, ScanOp)) or (spec is not None and spec.elementwise)
     # what is promised of a tile (`tl.multiple_of`) is said of each of its dims
-    return _together([*op.operands, *op.results]) if lanewise and not op.attributes else None
+    return _together([*operands_of(op), *op.results]) if lanewise and not op.attributes else None
 
 
 def _together(values: Sequence[SSAValue]) -> Iterator[tuple[Dim, Dim]]:
     """Tiles of one rank, dim by dim."""
-    tiles = [value for value in values if shape_of(value.type)]
+    tiles = [value for value in values if is_tile(value)]
     for value in tiles[1:]:
         for dim in range(len(shape_of(value.type))):
             yield (tiles[0], dim), (value, dim)

@@ -7,5 +7,6 @@ compile_module_from_src = Refusal("runtime.build.compile_module_from_src", _WHY)
 compile_module_from_file = Refusal("runtime.build.compile_module_from_file", _WHY)
 compile_so_from_src = Refusal("runtime.build.compile_so_from_src", _WHY)
 compile_so_from_file = Refusal("runtime.build.compile_so_from_file", _WHY)
+_build = Refusal("runtime.build._build", _WHY)
 
 __all__ = ["compile_module_from_file", "compile_module_from_src", "compile_so_from_file", "compile_so_from_src"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.specialize import Path as ArgumentPath
 from tilewright.launch.jit import JITFunction
 from tilewright.tools.c_interface import write_c
+from tilewright.tools.modules import load_file
 
 _DIVISIBLE = [["tt.divisibility", 16]]
 
@@ -148,13 +148,10 @@ def _load(kernel: str) -> JITFunction:
     path, _, name = kernel.rpartition(":")
     if not path or not Path(path).is_file():
         raise ArgumentError(f"there is no file {path or kernel}", hint="write FILE.py:KERNEL")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     folder = str(Path(path).resolve().parent)
     sys.path.insert(0, folder)  # modules beside the file are found as if it were run
     try:
-        spec.loader.exec_module(module)
+        module = load_file(Path(path))
     finally:
         sys.path.remove(folder)
     return kernel_of(module, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tempfile
 import textwrap
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
+from tilewright.tools.modules import load_file
 
 _FILE = "kernels.py"
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -65,12 +65,9 @@ def run(case: Case, header: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / _FILE
         path.write_text(f"{header}\n{textwrap.dedent(case.code).strip()}\n", encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("kernels", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
         before, knobs.runtime.debug = knobs.runtime.debug, case.debug
         try:
-            spec.loader.exec_module(module)
+            load_file(path, "kernels")
         except TilewrightError as error:
             return _stable(f"{type(error).__name__}: {error}".replace(str(path), _FILE))
         finally:

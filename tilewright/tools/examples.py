@@ -6,12 +6,11 @@ every load, so that its kernels start with empty in-memory caches.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 from tilewright.base.errors import TilewrightError
+from tilewright.tools.modules import load_file
 
 
 def folder() -> Path:
@@ -26,11 +25,4 @@ def folder() -> Path:
 def load(stem: str) -> ModuleType:
     """Execute ``examples/<stem>.py`` and return it as a new module."""
     path = folder() / f"{stem}.py"
-    name = f"tilewright_examples.{stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise TilewrightError(f"{path} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_file(path, f"tilewright_examples.{stem}", register=True)

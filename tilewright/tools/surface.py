@@ -95,7 +95,9 @@ REMARKS: dict[str, dict[str, str]] = {
         "cuda": "num_stages sets the depth of the pipeline; the other options are accepted and have no effect",
     },
     "device_print": {"cuda": "lines of different threads come in any order"},
-    "device_assert": {"cuda": "a launch with assertions waits for its kernel"},
+    "device_assert": {
+        "cuda": "a launch with assertions waits for its kernel (`TILEWRIGHT_ASSERTIONS=trap`: none does)"
+    },
     "map_elementwise": {"cuda": "the elements are computed one after the other"},
     "extra.cuda.gdc_wait": {"cuda": _PDL},
     "extra.cuda.gdc_launch_dependents": {"cuda": _PDL},

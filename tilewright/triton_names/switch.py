@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from tilewright.base.errors import PosingError
+from tilewright.base.knobs import knobs
 
 FOLDER = str(Path(__file__).parent / "path")
 VARIABLE = "TILEWRIGHT_AS_TRITON"
@@ -137,7 +138,12 @@ class SharedLoader:
 
 
 def share() -> None:
-    """Enter the shared modules under their second name; called by the posing package when it is imported."""
+    """Enter the shared modules under their second name; called by the posing package when it is imported.
+
+    What is written for Triton waits for no kernel with assertions, unless the environment says that it should.
+    """
+    if "TILEWRIGHT_ASSERTIONS" not in os.environ:
+        knobs.cuda.assertions = "trap"
     for name in (shared for root in SHARED for shared in _with_submodules(f"tilewright.{root}")):
         module = importlib.import_module(name)
         spec = module.__spec__

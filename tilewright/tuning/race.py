@@ -31,12 +31,13 @@ from tilewright.launch.jit import JITFunction
 from tilewright.tuning.away import QUANTILES, RemoteLaunch, measure_away
 from tilewright.tuning.bench import clock_of
 from tilewright.tuning.progress import progress
-from tilewright.tuning.report import WrongResultError
+from tilewright.tuning.report import SlowCompilationError, WrongResultError
 from tilewright.tuning.search import Candidate, quantiles_of, time_in_turns
 
 C = TypeVar("C", bound=Hashable)
 REFUSALS = (OutOfResources, CompilationError, UnsupportedError, InternalError, WrongResultError)
 """Errors of one candidate; any other is the user's and ends the search."""
+_PATIENCE = 10.0  # times the median of the candidates: code that takes so much longer to assemble spills registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Race(Generic[C]):
                     made[name] = entry.compile()
                 for name, kernels in made.items():
                     for kernel in kernels if isinstance(kernels, list) else [kernels]:
-                        self._attempt(name, kernel.result if isinstance(kernel, FutureKernel) else lambda: None)
+                        self._compiled(name, kernel)
                     step(str(name))
         finally:
             if executor is not self._executor:
@@ -142,6 +143,13 @@ class Race(Generic[C]):
             return do()
         except REFUSALS as error:
             self.errors.setdefault(name, error)
+
+    def _compiled(self, name: C, kernel: Any) -> None:
+        """Wait for a kernel of a candidate."""
+        try:
+            self._attempt(name, kernel.result if isinstance(kernel, FutureKernel) else lambda: None)
+        except TimeoutError as late:
+            self.errors.setdefault(name, SlowCompilationError(f"the compilation was {late}"))
 
     # --- checking ------------------------------------------------------------------------------------
 
@@ -220,4 +228,4 @@ def _processes(count: int) -> Executor | None:
     """Processes that compile `count` candidates; None where one would be all there is."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(count, knobs.autotuning.workers or cores)
-    return ForkExecutor(workers) if workers > 1 and can_fork() else None
+    return ForkExecutor(workers, _PATIENCE) if workers > 1 and can_fork() else None

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.base.errors import ArgumentError, OutOfResources
+from tilewright.base.errors import ArgumentError, AutotunerError, OutOfResources
 
 C = TypeVar("C")
 _HEAD = ("kernel", "target", "source", "tilewright")
@@ -35,7 +35,7 @@ class Failure:
     """Why a candidate has no time.
 
     Args:
-        kind: "out of resources", "compile error" or "wrong result".
+        kind: "out of resources", "compile error", "slow compilation" or "wrong result".
         why: what was said.
     """
 
@@ -47,11 +47,17 @@ class Failure:
         """The failure that an error is."""
         if isinstance(error, OutOfResources):
             return cls("out of resources", str(error))
+        if isinstance(error, SlowCompilationError):
+            return cls("slow compilation", str(error))
         return cls("wrong result" if isinstance(error, WrongResultError) else "compile error", str(error))
 
 
 class WrongResultError(ArgumentError):
     """The user's check did not accept what a candidate computed."""
+
+
+class SlowCompilationError(AutotunerError):
+    """A candidate takes so much longer to compile than the others that nobody waited for it."""
 
 
 Outcome = list[float] | Failure

@@ -67,7 +67,7 @@ class Compiled:
         self.program: CpuProgram = lower_module(module, isa, options)
         exports = [self.program.symbol] + ([f"{self.program.symbol}.failed"] if self.program.asserts else [])
         self.library = load_for(isa, self.program.llvm, exports)
-        prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 3)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 3)
         self.entry = prototype(self.library.address(self.program.symbol))
         self._arena = np.zeros(self.program.scratch_bytes + 128, np.uint8)
         self._stop = np.zeros(STOP_BYTES, np.uint8)

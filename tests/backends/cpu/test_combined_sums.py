@@ -137,7 +137,14 @@ def in_both_halves(x, ids, out, n, B: tl.constexpr):
     tl.atomic_add(out + 50 + tl.load(ids + i, i < n, 0), tl.load(x + i, i < n, 0), i < n)
 
 
-KEPT = {flat: True, whole_blocks: True, in_both_halves: True, read_again: False, of_a_row: False}
+@tilewright.jit
+def same_places(x, ids, out, n, B: tl.constexpr):
+    """Every program adds to the same elements, as the gradient of a weight does."""
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + tl.arange(0, B), tl.load(x + i, i < n, 0), i < n)
+
+
+KEPT = {flat: True, whole_blocks: True, in_both_halves: True, read_again: False, of_a_row: False, same_places: True}
 
 
 @pytest.mark.parametrize("kernel", KEPT, ids=lambda kernel: kernel.fn.__name__)
@@ -151,7 +158,47 @@ def test_sums_are_kept_over_programs_where_nobody_can_tell(kernel: Any) -> None:
         np.add.at(want, ids + begin, x)
     if kernel is of_a_row:
         np.add.at(want, ids + np.arange(N) // 256 * 10, x)
+    if kernel is same_places:
+        np.add.at(want, np.arange(N) % 256, x)
     assert np.array_equal(out, want)
+
+
+NEIGHBOURS = [(family, np.float32) for family in FAMILIES] + [("avx512", e) for e in (np.int32, np.float64, np.int64)]
+
+
+@pytest.mark.parametrize(("family", "element"), NEIGHBOURS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("kernel", [neighbours, same_places], ids=lambda kernel: kernel.fn.__name__)
+def test_neighbours_are_added_several_at_a_time(kernel: Any, family: str, element: type) -> None:
+    """From any element on, and no others are touched."""
+    x, count = np.random.default_rng(2).integers(-9, 9, N).astype(element), 256 if kernel is same_places else N
+    for begin in range(5):
+        area = np.full(1600, -0.0, element)
+        run(kernel, x, np.zeros(N, np.int64), area[begin:], family)
+        want = np.zeros(1600, element)
+        np.add.at(want, begin + np.arange(N) % count, x)
+        assert np.array_equal(area, want)
+        if element is np.float32:
+            assert np.signbit(area[:begin]).all() and np.signbit(area[begin + count :]).all()
+
+
+@tilewright.jit
+def some_of_a_row(x, ids, out, n, B: tl.constexpr):
+    """Rows of 32 elements at looked-up places, of which the first few are added."""
+    i, j = tl.program_id(0) * 8 + tl.arange(0, B // 32)[:, None], tl.arange(0, 32)[None, :]
+    at = tl.load(ids + i)
+    tl.atomic_add(out + at * 32 + j, tl.load(x + i * 32 + j), j < n)
+
+
+@pytest.mark.parametrize("family", ["avx512", "avx2", "sse2"])
+@pytest.mark.parametrize("columns", [32, 29, 1, 0])
+def test_rows_at_looked_up_places(family: str, columns: int) -> None:
+    made = compiled(some_of_a_row, np.dtype(np.float32), family)
+    rng = np.random.default_rng(3)
+    x, ids = rng.integers(-9, 9, (24, 32)).astype(np.float32), rng.integers(0, 50, 24)
+    out, want = np.zeros((50, 32), np.float32), np.zeros((50, 32), np.float32)
+    made((3,), x, ids, out, columns)
+    np.add.at(want, ids, np.where(np.arange(32) < columns, x, 0))
+    np.testing.assert_array_equal(out, want)
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, old_values, neighbours, maxima], ids=lambda kernel: kernel.fn.__name__)

@@ -71,3 +71,28 @@ def test_what_is_kept_is_that_of_its_place(kernel: Any, entries: int, room: int,
         m, n, end = 32 * rows[number], 32 * columns[number], max(0, ends[number])
         want = np.maximum(a[m : m + 32, :end], 0) @ b[:end, n : n + 32]
         np.testing.assert_array_equal(got[number], want)
+
+
+@tilewright.jit
+def tile_after_tile(a, b, c, K: tl.constexpr):
+    n, k = tl.arange(0, 32), tl.arange(0, 16)
+    for tile in range(2):
+        m, acc = tile * 32 + tl.arange(0, 32), tl.zeros((32, 32), tl.float32)
+        for start in range(0, K, 16):
+            x = tl.load(a + m[:, None] * K + start + k[None, :])
+            acc = tl.dot(x, tl.load(b + (start + k)[:, None] * 32 + n[None, :]), acc)
+        tl.store(c + n[:, None] * 32 + n[None, :], acc * 0.5)
+
+
+def test_what_a_program_stores_elsewhere_leaves_panels_alone() -> None:
+    """One program computes two tiles, and packs columns once, unless it stores to them."""
+    compiled = Compiled(built_ir(tile_after_tile, dict.fromkeys("abc", "*fp32"), K=32))
+    assert "dot.kept." in compiled.program.llvm
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((64, 32), (32, 32)))
+    c = np.zeros_like(b)
+    compiled((1,), a, b, c)
+    np.testing.assert_array_equal(c, 0.5 * (a[32:] @ b))
+    want = 0.5 * (a[32:] @ (0.5 * (a[:32] @ b)))
+    compiled((1,), a, b, b)
+    np.testing.assert_array_equal(b, want)

@@ -49,7 +49,7 @@ loop:
 out:
   ret void
 }
-define void @count(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
+define i64 @count(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
 entry:
   %counts = load ptr, ptr %args
   %amount.p = getelementptr i64, ptr %args, i64 1
@@ -64,9 +64,9 @@ loop:
   %more = icmp ult i64 %p1, %hi
   br i1 %more, label %loop, label %out
 out:
-  ret void
+  ret i64 %hi
 }
-define void @scratch(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
+define i64 @scratch(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
 entry:
   %errors = load ptr, ptr %args
   %where.p = getelementptr i64, ptr %args, i64 1
@@ -98,9 +98,9 @@ next:
   %more = icmp ult i64 %p1, %hi
   br i1 %more, label %loop, label %out
 out:
-  ret void
+  ret i64 %hi
 }
-define void @slots(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
+define i64 @slots(i64 %lo, i64 %hi, ptr %args, ptr %arena) nounwind {
 entry:
   %out = load ptr, ptr %args
   br label %loop
@@ -114,7 +114,7 @@ loop:
   %more = icmp ult i64 %i1, 16
   br i1 %more, label %loop, label %done
 done:
-  ret void
+  ret i64 %hi
 }
 """
 

@@ -131,3 +131,30 @@ def test_one_row_that_is_left(family: str, element: str) -> None:
         made((-(-m // 16), 2), np.concatenate([a, np.full_like(a, np.nan)]), b, out, m, k)
         np.testing.assert_array_equal(out[:m], a.astype(np.float32) @ b.astype(np.float32), err_msg=f"{m} rows, K {k}")
         assert (out[m:] == 7).all()
+
+
+@tilewright.jit
+def packed_weights(a, b, out, m, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Two numbers in a byte of B, which is computed in each trip."""
+    rows, columns, acc = tl.arange(0, M), tl.arange(0, N), tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        p = start + tl.arange(0, K)
+        x = tl.load(a + rows[:, None] * k + p[None, :], rows[:, None] < m, 0.0)
+        y = tl.load(b + (p // 2)[:, None] * N + columns[None, :])
+        acc = tl.dot(x, ((y >> ((p % 2) * 4)[:, None]) & 15).to(x.dtype), acc)
+    tl.store(out + rows[:, None] * N + columns[None, :], acc, rows[:, None] < m)
+
+
+@pytest.mark.parametrize("family", ["amx", "avx512", "avx2"])
+@pytest.mark.parametrize("element", ["fp16", "fp32"])
+def test_one_row_times_what_is_computed_in_each_trip(family: str, element: str) -> None:
+    types = {"a": f"*{element}", "b": "*u8", "out": "*fp32", "m": "i32", "k": "i32"}
+    made = Compiled(built_ir(packed_weights, types, M=16, N=32, K=32), isa=FAMILIES[family].isa)
+    rng, dtype = np.random.default_rng(0), np.float16 if element == "fp16" else np.float32
+    for m, k in ((1, 32), (1, 96), (1, 640), (2, 96), (16, 96)):
+        a, bits = rng.integers(-4, 5, (m, k)).astype(dtype), rng.integers(0, 16, (k, 32))
+        b = (bits[::2] | bits[1::2] << 4).astype(np.uint8)
+        out = np.full((16, 32), 7, np.float32)
+        made((1,), np.concatenate([a, np.full((16, k), np.nan, dtype)]), b, out, m, k)
+        np.testing.assert_array_equal(out[:m], a.astype(np.float32) @ bits, err_msg=f"{m} rows, K {k}")
+        assert (out[m:] == 7).all()

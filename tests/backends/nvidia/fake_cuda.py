@@ -24,10 +24,15 @@ ERRORS = {
     209: (b"CUDA_ERROR_NO_BINARY_FOR_GPU", b"no kernel image is available for execution on the device"),
     900: (b"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", b"operation not permitted when stream is capturing"),
     700: (b"CUDA_ERROR_ILLEGAL_ADDRESS", b"an illegal memory access was encountered"),
+    719: (b"CUDA_ERROR_LAUNCH_FAILED", b"unspecified launch failure"),
 }
 
-_ENDING = ("cuModule", "cuMemAlloc", "cuMemFree", "cuMemcpy", "cuEventDestroy")
+_ENDING = ("cuModule", "cuMemAlloc", "cuMemHostAlloc", "cuMemFree", "cuMemcpy", "cuEventDestroy")
 """Calls that end the capture of a graph, unless the thread says that they have nothing to do with it."""
+
+
+_PINNED: list[Any] = []
+"""Memory that stays for the life of the process, and does for those who took it of a fake that is gone."""
 
 
 def _number(value: Any) -> int:
@@ -52,6 +57,11 @@ class FakeMemory:
         memory = ctypes.create_string_buffer(size)
         self.memory[ctypes.addressof(memory)] = memory
         _store(out, ctypes.c_uint64, ctypes.addressof(memory))
+
+    def _cuMemHostAlloc(self, out: int, size: int, flags: int) -> None:
+        assert flags == 3  # for all GPUs, and mapped
+        _PINNED.append(ctypes.create_string_buffer(b"\xff" * size, size))
+        _store(out, ctypes.c_uint64, ctypes.addressof(_PINNED[-1]))
 
     def _cuMemFree(self, address: int) -> None:
         self.memory.pop(address, None)  # the collector may be late: memory of a fake that was there before

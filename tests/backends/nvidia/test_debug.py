@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.backends.nvidia.op_kernels import OpKernel
+from tests.backends.nvidia.simt import SimtError
 from tests.sample_kernels import to_memory
 from tilewright.backends.nvidia import ptx
 from tilewright.backends.nvidia.arch import arch_of
@@ -97,6 +98,13 @@ def test_a_failed_assertion_ends_the_block(shape: tuple[int, ...]) -> None:
     (stored,), _ = kernel.run(log, (3, 2))
     assert log[0] == 1 and list(log[1:4]) == [0, 0, 0] and not stored.raw.any()
     assert kernel.kernel is not None and kernel.kernel.asserts == ["message 0", "message 1"]
+
+
+def test_a_failed_assertion_traps_where_the_log_says_so() -> None:
+    kernel, _, log = assertion(np.zeros((), bool))
+    log[4] = 1
+    with pytest.raises(SimtError, match="trapped"):
+        kernel.run(log)
 
 
 @pytest.mark.parametrize("capability", [80, 90, 120])

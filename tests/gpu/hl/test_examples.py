@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tilewright import errors
+from tilewright.tools.modules import load_file
 
 pytestmark = pytest.mark.gpu
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "hl"
@@ -57,11 +58,7 @@ def test_example(name: str, monkeypatch: pytest.MonkeyPatch, calls: dict[str, An
         compare(*args, tolerance=max(10 * tolerance, 0.2 if name in PRODUCTS else 0))
 
     monkeypatch.setattr(check, "compare", looser)
-    spec = importlib.util.spec_from_file_location(f"gpu_hl_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.main()
+    load_file(FOLDER / f"{name}.py", f"gpu_hl_{name}").main()
     assert calls
     for kernel, args in calls.values():
         _configurations_agree(kernel.bind(args), args, 0.5 if name in PRODUCTS else 2e-2)

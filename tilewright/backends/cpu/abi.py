@@ -1,11 +1,12 @@
 """What a compiled kernel and those who call it agree on.
 
-    void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)
+    i64 kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)
 
-runs the programs lo .. hi - 1 of a grid. `args` has one slot of eight bytes for each run-time parameter, then the
-extents of the grid along x, y, z; `arena` is scratch for this thread alone. `stop` points to STOP_BYTES which the
-kernel reads after every program: a state, and whom to ask when that is not RUNNING, `i32 poll(ptr stop)`, which gives 0
-to go on. Sixteen zero bytes do for a caller that never wants a grid to end early.
+runs the programs lo .. hi - 1 of a grid, and gives the first that it has not run, or hi. `args` has one slot of eight
+bytes for each run-time parameter, then the extents of the grid along x, y, z; `arena` is scratch for this thread alone.
+`stop` points to STOP_BYTES: a state, which the kernel reads after every program to return if it is not RUNNING, and
+whom the caller then asks, `i32 poll(ptr stop)`, which gives 0 to go on. Sixteen zero bytes do for a caller that never
+wants a grid to end early.
 
 Its frame holds FRAME_MARK and behind it the number of the program that runs, for `device.faults`.
 """

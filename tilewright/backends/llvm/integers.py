@@ -67,14 +67,14 @@ def _division(*, signed: bool, remainder: bool) -> Emitter:
             return _boolean_division(f, a, b, remainder=remainder)
         if t.lanes >= 4 and t.bits <= 32:
             return _float_division(f, a, b, signed=signed, remainder=remainder)
-        by_zero = f.icmp("eq", b, 0)
-        unsafe = by_zero
-        if signed:
-            smallest = -(1 << (t.bits - 1))
-            unsafe = f.or_(by_zero, f.and_(f.icmp("eq", a, smallest), f.icmp("eq", b, -1)))
-        # MIN / 1 is MIN and MIN % 1 is 0, which is what MIN / -1 and MIN % -1 wrap to.
-        safe = f.op(opcode, a, f.select(unsafe, const(t, 1), b))
-        return f.select(by_zero, const(t, 0), safe)
+        if not signed:
+            by_zero = f.icmp("eq", b, 0)
+            return f.select(by_zero, const(t, 0), f.op(opcode, a, f.select(by_zero, const(t, 1), b)))
+        # What is asked of the divisor alone is asked once for many elements: x % 0 and x % -1 are 0 as x % 1 is, and
+        # x / 0 and x / -1 are -x & 0 and -x & -1, which wraps.
+        special = f.icmp("ult", f.add(b, 1), 2)
+        safe = f.op(opcode, a, f.select(special, const(t, 1), b))
+        return safe if remainder else f.select(special, f.and_(f.sub(const(t, 0), a), b), safe)
 
     return emitter
 

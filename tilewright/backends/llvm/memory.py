@@ -159,6 +159,10 @@ class MemoryOps(VectorOps):
         where = f"{ptrs.type.text} align {align or _lane_bytes(t)} {ptrs.ref}"
         self.effect(f"call void @{name}({value.typed}, {where}, {mask.typed})")
 
+    def freeze(self, a: V) -> V:
+        """`a` as a value that LLVM knows nothing about."""
+        return self.emit(a.type, f"freeze {a.typed}")
+
     def prefetch(self, ptr: V, *, write: bool = False, locality: int = 3) -> None:
         """Ask for the cache line at `ptr`; `locality` 3 keeps it in L1, 0 streams."""
         self.call("llvm.prefetch.p0", VOID, (ptr, const(I32, int(write)), const(I32, locality), const(I32, 1)))

@@ -183,7 +183,7 @@ def const_vector(t: T, values: list[int] | list[float]) -> V:
     if len(set(values)) == 1 and (not t.is_float or values[0] != 0):
         return const(t, values[0])
     one = t.scalar
-    return V(t, "<" + ", ".join(const(one, value).typed for value in values) + ">")
+    return V(t, "<" + ", ".join([const(one, value).typed for value in values]) + ">")
 
 
 def iota(t: T, start: int = 0, step: int = 1) -> V:

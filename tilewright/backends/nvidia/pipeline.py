@@ -2,8 +2,9 @@
 
 ::
 
-    tile IR --inline all--> --sums of products--> --operands in place--> --carried numbers--> --choose descriptors-->
-            --assign layouts--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
+    tile IR --inline all--> --sums of products--> --operands in place--> --reductions behind loops-->
+            --carried numbers--> --choose descriptors--> --assign layouts--> --load ahead-->
+            --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
 from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.plan.loads_ahead import load_ahead
 from tilewright.backends.nvidia.plan.locks import order_locks
 from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_place
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
+from tilewright.backends.nvidia.plan.reduced_behind import reduce_behind_loops
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
 from tilewright.base.decision import Answer, No
 from tilewright.base.target import Target
@@ -33,6 +36,8 @@ from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.summed_products import multiply_for_sums
+
+_EXACT_ENOUGH = "tf32x3"  # of sums of f32: within 3e-7 of the sum of magnitudes, as sums in f32 are
 
 
 def lay_out_module(
@@ -49,14 +54,16 @@ def lay_out_module(
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
     _note_cluster(module, options, decisions)
     _inline_everything(module)
-    multiply_for_sums(module)
+    multiply_for_sums(module, precision=_EXACT_ENOUGH)
     module = load_operands_in_place(module, decisions)
+    reduce_behind_loops(module, options.block_warps, decisions)
     if compute_carried(module):
         compare_places_with_bounds(module)
         eliminate_dead_code(module)
     order_locks(module)
     choose_descriptors(module, arch, decisions)
     module = lay_out(module, options.block_warps, lambda op: plan_dot(op, options.block_warps, arch, decisions))
+    load_ahead(module, decisions)
     pipeline_loops(module, options.num_stages, arch, decisions)
     hoist_loop_invariants(module)
     eliminate_common_subexpressions(module)

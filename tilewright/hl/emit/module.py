@@ -63,6 +63,9 @@ def emit_module(traced: Traced, decision: Decision, comments: bool = True) -> Mo
         launches[graph.line] = launch
     if any("libdevice." in line.text for line in kernels):
         lines.append(Line("from tilewright.language.extra import libdevice"))
+    if _hides_min(traced):
+        launches = {at: re.sub(r"(?<![\w.])min\(", "builtins.min(", launch) for at, launch in launches.items()}
+        lines.append(Line("import builtins"))
     if any("get_num_sm(" in launch for launch in launches.values()):
         text = _NUM_SM if decision.portable else "from tilewright.hl.tune.machine import get_num_sm"
         lines += [Line(line) for line in text.splitlines()]
@@ -75,6 +78,14 @@ def emit_module(traced: Traced, decision: Decision, comments: bool = True) -> Mo
     if decision.portable:
         lines = [Line(_of_triton(line.text), line.origin) for line in lines]
     return Module("\n".join(line.text for line in lines) + "\n", tuple(line.origin for line in lines))
+
+
+def _hides_min(traced: Traced) -> bool:
+    """Whether `min`, which launches of persistent programs call, is something else in the user's function."""
+    nodes = list(ast.walk(traced.source.tree))
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return "min" in own or traced.scope.get("min", min) is not min
 
 
 def _of_triton(text: str) -> str:

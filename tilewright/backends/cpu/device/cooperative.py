@@ -17,7 +17,7 @@ from tilewright.backends.cpu.device.memory import arena_stride, arenas
 from tilewright.base.errors import OutOfResources
 
 MOST_PROGRAMS = 512
-_RANGE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 3)
+_RANGE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 3)
 
 
 def make_cooperative_launch(address: int, scratch_bytes: int, pack: Callable[..., bytes]) -> Callable[..., None]:

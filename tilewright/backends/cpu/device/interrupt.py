@@ -1,7 +1,7 @@
-"""Ctrl-C ends a grid: a handler that notes the signal, and what kernels ask when one has come.
+"""Ctrl-C ends a grid: a handler that notes the signal, and what the launcher asks when one has come.
 
     Ctrl-C --> tw_on_signal: state = SIGNALLED, then the handler of the interpreter
-    kernel, after a program, on any thread: state?  --> tw_poll
+    kernel, after a program, on any thread: state?  --> back to the launcher --> tw_poll
     tw_poll on the main thread, with the GIL: run the Python handlers; if they raise, state = STOPPED
     tw_poll elsewhere: leave if STOPPED
 

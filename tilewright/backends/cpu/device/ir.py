@@ -7,7 +7,8 @@ same for every kernel. Offsets of the tables are the constants below. Emitted sh
     tw_launch(block):  total = gx*gy*gz;  reserve threads;  serial call, or team(job, n)
     tw_run(job, tid):  for k in 0..n:  range = (tid + k) mod n          # own first, then steal
                            while stop.state != stopped and (s = atomic range.next += chunk) < range.end:
-                               kernel(s, min(s + chunk, range.end), args, arena + tid*stride, stop)
+                               programs(s, min(s + chunk, range.end))
+    tw_programs(...):  while (lo = kernel(lo, hi, args, arena + tid*stride, stop)) < hi and stop.poll says go on
 
 Launches of Python's main thread share one stop word, which `interrupt` sets; all others get one that stays zero.
 
@@ -20,7 +21,7 @@ halves their number.
 
 from __future__ import annotations
 
-from tilewright.backends.cpu.abi import RUNNING, STOPPED
+from tilewright.backends.cpu.abi import RUNNING, STOP_POLL, STOPPED
 
 # The block is what Python packs for one launch: three words, then the slots of the kernel ABI.
 BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
@@ -121,7 +122,7 @@ reserve:                                  ; launches in flight share the threads
   br i1 %n.one, label %crowded, label %parallel
 
 crowded:
-  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
+  call void @tw_programs(ptr %kernel, i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
   atomicrmw sub ptr %busy, i64 1 monotonic
   ret void
 
@@ -207,7 +208,7 @@ note:
   ret void
 
 serial:
-  call void %kernel(i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
+  call void @tw_programs(ptr %kernel, i64 0, i64 %total, ptr %args, ptr %arena, ptr %stop)
   ret void
 }}
 """
@@ -236,6 +237,26 @@ mine:                                     ; a signal that came before the launch
 
 other:
   ret ptr %never
+}}
+"""
+
+_PROGRAMS = f"""
+define internal void @tw_programs(ptr %kernel, i64 %lo, i64 %hi, ptr %args, ptr %arena, ptr %stop) nounwind {{
+entry:
+  br label %run
+run:
+  %first = phi i64 [ %lo, %entry ], [ %next, %early ]
+  %next = call i64 %kernel(i64 %first, i64 %hi, ptr %args, ptr %arena, ptr %stop)
+  %left = icmp ult i64 %next, %hi
+  br i1 %left, label %early, label %over
+early:                                    ; a signal has come
+  %poll.p = getelementptr i8, ptr %stop, i64 {STOP_POLL}
+  %poll = load ptr, ptr %poll.p
+  %told = call i32 %poll(ptr %stop)
+  %stays = icmp eq i32 %told, 0
+  br i1 %stays, label %run, label %over
+over:
+  ret void
 }}
 """
 
@@ -293,7 +314,7 @@ take:
 work:
   %hi.full = add i64 %lo, %chunk
   %hi = call i64 @llvm.umin.i64(i64 %hi.full, i64 %end)
-  call void %kernel(i64 %lo, i64 %hi, ptr %args, ptr %arena, ptr %stop)
+  call void @tw_programs(ptr %kernel, i64 %lo, i64 %hi, ptr %args, ptr %arena, ptr %stop)
   br label %look
 
 next:
@@ -575,5 +596,5 @@ def launcher_ir(triple: str) -> str:
         f"{declaration}{clock}"
         f"define internal i64 @tw_ticks() nounwind alwaysinline {{\n  %now = {ticks}\n  ret i64 %now\n}}\n"
         f"define internal void @tw_pause() nounwind alwaysinline {{\n  {call}\n  ret void\n}}\n"
-        f"{_STOP}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
+        f"{_STOP}{_PROGRAMS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )

@@ -32,7 +32,7 @@ class KernelCode(Record):
     """A loaded kernel and what its launches need to know.
 
     Args:
-        address: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
+        address: of `i64 kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
         types: signature type of each run-time parameter in order (`"*fp32"`, `"i32"`, `"fp64"`, ...).
         scratch_bytes: scratch that one thread needs.
         serial_below: grids of fewer programs run on the caller's thread.

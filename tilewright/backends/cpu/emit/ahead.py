@@ -34,14 +34,13 @@ class RowAhead:
         size, doublings = f.intrinsic("smax", distance, f.sub(0, distance)), const(I64, 0)
         for count in range(1, _DOUBLINGS + 1):
             doublings = f.add(doublings, f.cast("zext", f.icmp("sle", size, tuning.AHEAD_LEAD >> count), I64))
-        self.distance = f.select(f.icmp("sgt", size, tuning.AHEAD_BYTES), 0, f.shl(distance, doublings))
-        memory.hoist_address(ev, row.pointer, index)
+        lead = f.select(f.icmp("sgt", size, tuning.AHEAD_BYTES), 0, f.shl(distance, doublings))
+        self.place = memory.hoist_shifted(ev, row.pointer, index, lead)
 
     def ask(self) -> None:
         """Ask for the lines of the current chunk's counterpart."""
-        f, address = self.ev.f, memory.address_of(self.ev, self.pointer, self.index)
+        f, address = self.ev.f, memory.address_of(self.ev, self.pointer, self.index, self.place)
         size = pointee_bytes(self.pointer.type)
         lanes = range(0, max(1, self.ev.nest.lanes) * size, size) if address.offsets is None else address.offsets
-        start = f.gep(address.base, self.distance)
         for line in sorted({offset // memory.LINE for offset in lanes}):
-            f.prefetch(f.gep(start, line * memory.LINE), locality=_SECOND_CACHE)
+            f.prefetch(f.gep(address.base, line * memory.LINE), locality=_SECOND_CACHE)

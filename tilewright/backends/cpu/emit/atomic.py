@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from tilewright.analysis.index import Index
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.chunks import for_each_chunk
 from tilewright.backends.cpu.emit.combined import LANES_BYTES, Window, llvm_order
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours, several
+from tilewright.backends.cpu.emit.onebyone import for_each_lane
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.combining import Combining
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group
@@ -49,6 +52,11 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
 
     def chunk(values: list[V]) -> None:
+        first = _neighbours(ev, op, chunking.index)
+        if first is not None:
+            kind = str(op.attr_values()["atomic_rmw_op"])  # type: ignore[attr-defined]
+            add_neighbours(ev.f, kind, llvm_order(op), first, ev.f.splat(values[1], ev.nest.lanes), _mask(values))
+            return
         old = for_each_lane(ev, values, lambda lane, scalars: _one(ev.f, op, scalars))
         target = sink.targets[0] if sink.targets else None
         if old is not None and target is not None:
@@ -68,12 +76,30 @@ def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window
         for_each_lane(ev, values, one)
 
     def chunk(values: list[V]) -> None:
-        if len(values) < 3 or not values[2].type.lanes:
+        first = _neighbours(ev, step.sinks[0].op, chunking.index)
+        if first is not None:
+            window.add_neighbours(first, f.splat(values[1], ev.nest.lanes), _mask(values))
+        elif len(values) < 3 or not values[2].type.lanes:
             all_of(values)
         else:
             f.if_else(f.reduce("and", values[2]), lambda: all_of(values[:2]), lambda: all_of(values))
 
     for_each_chunk(ev, step.sinks[0], chunking, chunk)
+
+
+def _neighbours(ev: Evaluator, op: Operation | None, index: Index) -> V | None:
+    """Where a chunk of a sum begins, if its elements lie side by side and are added several at a time."""
+    if not isinstance(op, AtomicRMWOp) or op.attr_values()["atomic_rmw_op"] not in SUMS:
+        return None
+    t = storage(ir_name(element_type(op.results[0].type)))
+    if op.results[0].uses or t.bits < 32 or several(ev.f.isa, t, ev.nest.lanes) == 1:
+        return None
+    return memory.first_neighbour(ev, op.operands[0], index)
+
+
+def _mask(values: list[V]) -> V | None:
+    """Of the pointers, values and the mask of a sum."""
+    return values[2] if len(values) > 2 else None
 
 
 def _window(ev: Evaluator, plan: Combining, size: V) -> Window:
@@ -91,7 +117,8 @@ def begin_range(low: FunctionLowering, programs: V) -> None:
     for plan in low.plan.sums:
         t = storage(ir_name(element_type(plan.op.results[0].type)))
         wanted = f.lshr(f.mul(programs, plan.elements), tuning.KEPT_SUMS_SHARE.bit_length() - 1)
-        size = f.intrinsic("smin", wanted, const(I64, tuning.KEPT_SUMS_BYTES // t.bytes))
+        most = tuning.KEPT_SUMS_BYTES // t.bytes
+        size = f.intrinsic("smin", wanted, const(I64, most if plan.span is None else min(most, plan.span)))
         low.windows[plan.op] = _window(low.ev, plan, f.and_(size, -LANES_BYTES // t.bytes))
 
 

@@ -3,7 +3,7 @@
 for each outer dim
   for chunks of lanes
     evaluate the roots
-    whatever the step does with a chunk, or, `for_each_element`, with one lane after the other
+    whatever the step does with a chunk
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Sink
-from tilewright.backends.llvm.casts import load_bool, store_bool
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.values import is_tile
 
@@ -40,35 +39,6 @@ def for_each_chunk(ev: Evaluator, sink: Sink, chunking: Chunking, body: Callable
         body([ev.eval(root, chunking.index) for root in sink.roots])
         for dim, _, _ in reversed(chunking.loops):
             ev.close(dim)
-
-
-def for_each_lane(ev: Evaluator, values: list[V], body: Callable[[V, list[V]], V | None]) -> V | None:
-    """Emit `body(lane number, scalars)` in a loop over the lanes; its results, if any, are joined to a vector."""
-    f, lanes = ev.f, ev.nest.lanes
-    if not lanes:
-        return body(const(I64, 0), values)
-    stored = [store_bool(f, v) if v.type.elem == "i1" else v for v in values]
-    arrays = [None if not v.type.lanes else f.alloca(v.type.scalar, lanes) for v in stored]
-    for array, v in zip(arrays, stored, strict=True):
-        if array is not None:
-            f.store(v, array)
-    out: V | None = None
-    result: V | None = None
-    with f.loop(0, lanes, unroll=False) as loop:
-        scalars = []
-        for array, v, original in zip(arrays, stored, values, strict=True):
-            if array is None:
-                scalars.append(original)
-                continue
-            item = f.load(v.type.scalar, f.gep(array, loop.index, v.type.scalar))
-            scalars.append(load_bool(f, item) if original.type.elem == "i1" else item)
-        result = body(loop.index, scalars)
-        if result is not None:
-            out = f.alloca(result.type, lanes)
-            f.store(result, f.gep(out, loop.index, result.type))
-    if out is None or result is None:
-        return None
-    return f.load(result.type.vec(lanes), out)
 
 
 def element_position(ev: Evaluator, chunking: Chunking, lane: V) -> list[V]:

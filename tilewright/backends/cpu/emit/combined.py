@@ -1,7 +1,7 @@
 """Atomic sums whose old values nobody reads: elements with one address are summed before memory is touched.
 
     sums = 0 for each place of a window of memory
-    for each element where the mask holds:
+    for each element where the mask holds, or vector of elements that lie side by side:
       in the window:  sums[place] += value
       elsewhere:      atomic add
     for each sum that is not 0: atomic add of it
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
@@ -24,7 +25,6 @@ from tilewright.ops.atomic import AtomicRMWOp
 
 LANES_BYTES = 64
 """Bytes to a multiple of which windows are emptied and looked through."""
-_SUMS = {"add": "addi", "fadd": "addf"}
 
 
 class Window:
@@ -57,23 +57,38 @@ class Window:
 
             def inside() -> None:
                 at = f.gep(self.sums, place, self.t)
-                f.store(emit(f, _SUMS[self.kind], f.load(self.t, at), value), at)
+                f.store(emit(f, SUMS[self.kind], f.load(self.t, at), value), at)
 
             f.if_else(f.icmp("ult", place, self.size), inside, lambda: self._write(pointer, value))
 
+    def add_neighbours(self, first: V, values: V, mask: V | None) -> None:
+        """Take in a vector of elements that lie side by side, in the window or behind it."""
+        f, lanes = self.f, values.type.lanes
+        offset = f.sub(f.cast("ptrtoint", first, I64), f.cast("ptrtoint", self.base, I64))
+        place = f.lshr(offset, self.t.bytes.bit_length() - 1)
+
+        def inside() -> None:
+            at = f.gep(self.sums, place, self.t)
+            added = values if mask is None else f.select(f.splat(mask, lanes), values, f.splat(self.nothing, lanes))
+            f.store(emit(f, SUMS[self.kind], f.load(values.type, at, self.t.bytes), added), at, self.t.bytes)
+
+        within = f.icmp("ule", f.add(place, lanes), self.size)
+        f.if_else(within, inside, lambda: self._write_neighbours(first, values, mask))
+
     def _write(self, pointer: V, value: V) -> None:
         self.f.atomic_rmw(self.kind, pointer, value, self.order)
+
+    def _write_neighbours(self, first: V, values: V, mask: V | None) -> None:
+        add_neighbours(self.f, self.kind, self.order, first, values, mask)
 
     def finish(self) -> None:
         """Bring the sums to memory."""
         f, lanes = self.f, self.lanes
         with f.loop(0, self.size, lanes, unroll=False) as block:
             sums = f.load(self.t.vec(lanes), f.gep(self.sums, block.index, self.t))
-            with f.if_(f.reduce("or", self._changed(sums))), f.loop(0, lanes, unroll=False) as loop:
-                place = f.add(block.index, loop.index)
-                value = f.load(self.t, f.gep(self.sums, place, self.t))
-                with f.if_(self._changed(value)):
-                    self._write(f.gep(self.base, place, self.t), value)
+            changed = self._changed(sums)
+            with f.if_(f.reduce("or", changed)):
+                self._write_neighbours(f.gep(self.base, block.index, self.t), sums, changed)
 
     def _changed(self, value: V) -> V:
         f, bits = self.f, value.type.as_int

@@ -13,6 +13,7 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.module import LoopModule
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import BlockPlan, FunctionPlan, Step
+from tilewright.backends.cpu.plan.straight import Straight
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import V
 from tilewright.base.options import Options
@@ -36,6 +37,7 @@ class JoinedTrips:
         counter, by: the loop's counter in the first of them and what it gains in a trip, i64.
         carried, gains: the scalars that the loop carries in the first of them, and what each gains in a trip (i64).
         body: the plan of the loop's body.
+        first: whether it is the first of all, i1.
     """
 
     loop: ForOp
@@ -45,6 +47,23 @@ class JoinedTrips:
     carried: list[V]
     gains: list[V]
     body: BlockPlan
+    first: V
+
+
+@dataclass(slots=True)
+class StraightPlace:
+    """Where the sums of a product go that may be written straight to a tensor.
+
+    Args:
+        straight: whether they are, i1.
+        address, stride: of its first element and between rows, in the tensor or in scratch.
+        extents: rows and columns that are stored.
+    """
+
+    straight: V
+    address: V
+    stride: V
+    extents: tuple[V, V]
 
 
 @dataclass(slots=True)
@@ -110,6 +129,7 @@ class FunctionLowering:
         trips: number of the current trip of loops that keep packed operands.
         kept: where packed operands of the current programs and trips are.
         joined: the trips that the current one stands for, of loops whose trips are joined.
+        straight: where the sums of products that may be written straight to a tensor go.
         windows: of atomic sums that are kept over the programs of a range.
         leave: label behind the programs of the kernel, for what may end them early.
     """
@@ -124,6 +144,7 @@ class FunctionLowering:
         self.trips: dict[Operation, V] = {}
         self.kept: dict[PackCache, KeptEntry] = {}
         self.joined: dict[Operation, JoinedTrips] = {}
+        self.straight: dict[Straight, StraightPlace] = {}
         self.windows: dict[Operation, Window] = {}
         self.ev = Evaluator(f, arena, plan.facts, decisions=plan.decisions)
 

@@ -17,10 +17,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedTrips
 from tilewright.backends.cpu.emit.dot import kept
+from tilewright.backends.cpu.emit.dot.place import choose_place
 from tilewright.backends.cpu.emit.dot.trips import begin_trip
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.coalesce import Coalescing
+from tilewright.backends.cpu.plan.dot_step import DotDetail, joined_dot
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
@@ -75,9 +76,9 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     counter = lower.type
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
     caches = [cache for cache in low.plan.caches if cache.place is op]
-    joined = next((s.detail.joined for s in step.bodies[0].steps if s.kind == "dot" and s.detail.joined), None)
-    if joined is not None:
-        _emit_joined(low, step, joined, caches)
+    dot = joined_dot(step)
+    if dot is not None:
+        _emit_joined(low, step, dot, caches)
         return
     if caches:
         trips = _trips(low, lo, hi, by)
@@ -95,12 +96,17 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
     bind(ev, op.results, loop.results[: len(firsts)])
 
 
-def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, caches: Sequence[PackCache]) -> None:
+def _emit_joined(low: FunctionLowering, step: Step, dot: DotDetail, caches: Sequence[PackCache]) -> None:
     """A loop that runs up to `joined.factor` trips as one.
 
     for t = 0 .. trips by factor:  count = min(factor, trips - t);  body for count trips;  scalars += count * step
+
+    A loop that writes its first sum runs once even if it has no trip, with none.
     """
-    op, ev, f = joined.loop, low.ev, low.f
+    joined, ev, f = dot.joined, low.ev, low.f
+    assert joined is not None
+    op = joined.loop
+    choose_place(low, dot)
     body = op.body.block
     lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
     widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
@@ -113,12 +119,15 @@ def _emit_joined(low: FunctionLowering, step: Step, joined: Coalescing, caches: 
     ev.enter(Nest())
     gains = [ev.poly(gain) for gain in joined.steps]
     init = [*firsts, *([const(I64, 0)] if caches else [])]
-    with f.loop(0, trips, joined.factor, init=init, unroll=False) as loop:
+    end = f.intrinsic("smax", trips, const(I64, 1)) if dot.afresh else trips
+    with f.loop(0, end, joined.factor, init=init, unroll=False) as loop:
         if caches:
             low.trips[op] = loop.values[-1]
         count = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
+        count = f.intrinsic("smax", count, const(I64, 0)) if dot.afresh else count
+        first = f.icmp("eq", loop.index, 0)
         counter, carried = f.add(lo, f.mul(loop.index, by)), loop.values[: len(firsts)]
-        low.joined[op] = together = JoinedTrips(op, count, counter, by, carried, gains, step.bodies[0])
+        low.joined[op] = together = JoinedTrips(op, count, counter, by, carried, gains, step.bodies[0], first)
         begin_trip(low, together, const(I64, 0))
         _emit_body(low, step.bodies[0], tiles)
         begin_trip(low, together, count)

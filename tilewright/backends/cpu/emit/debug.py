@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk
 from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.onebyone import for_each_lane
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import convert

@@ -7,11 +7,13 @@ nest needs before the loops on which it does not depend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
@@ -63,6 +65,14 @@ class Evaluator(Values):
         self.decisions = decisions
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
         self._depth = 0
+
+    @contextmanager
+    def knowing(self, holds: frozenset[tuple[SSAValue, Index]], analysis: AffineAnalysis | None) -> Iterator[None]:
+        """What is emitted meanwhile runs where these comparisons hold, and addresses have these forms, if given."""
+        before = self.analysis
+        self.holds, self.analysis = holds, analysis or before
+        yield
+        self.holds, self.analysis = frozenset(), before
 
     def hoist(self, roots: Sequence[tuple[SSAValue, Index]]) -> None:
         """Emit, in the current block, what the roots need and what does not depend on loops that are still closed."""

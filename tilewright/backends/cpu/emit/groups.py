@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
+from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
@@ -25,11 +26,14 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
+from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.straight import Straight
 from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
+from tilewright.backends.cpu.plan.vanishing import without_zeros
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import I64, V, const
+from tilewright.backends.llvm.types import I1, I64, V, const
 from tilewright.base.decision import Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
@@ -43,13 +47,18 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
     own = {value: ev.placed[value] for value in step.computed(ev.placed)}
     if own:
         ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})
-    _emit(ev, step)
+    place = low.straight.get(step.detail) if isinstance(step.detail, Straight) else None
+    with low.f.if_(low.f.not_(place.straight) if place is not None else const(I1, 1)):
+        _emit(ev, step)
+    if place is not None:
+        ev.enter(Nest())
     if own:
         ev.place(own)
 
 
 def _emit(ev: Evaluator, step: Step) -> None:
     pieces = chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
+    pieces = [without_zeros(step, chunking, ev.placed, ev.analysis) for chunking in pieces]
     ev.decisions.note(VECTORS, step.place, vectorised(pieces[0], step.shape))
     for chunking in pieces:
         enter_nest(ev, step.shape, chunking)
@@ -104,13 +113,13 @@ class _GroupNest:
             return self._single(starts)
         self.ev.hoist(self.roots)
         flat = [v for start in starts for v in start]
-        limit = self.masks.limit(extent, chunk) if self.masks.holds else const(I64, extent)
+        limit = self.masks.limit(extent, chunk) if self.masks.forms else const(I64, extent)
         first = self.chunking.first.get(dim, 0)
         limit = self.f.intrinsic("smax", limit, const(I64, first)) if first else limit
-        self.ev.holds = self.masks.holds
-        flat = self._unmasked(dim, limit, chunk, flat)
-        self.ev.holds, self.ahead = frozenset(), []
-        if self.masks.holds:
+        with self.ev.knowing(self.masks.holds, self.masks.analysis):
+            flat = self._unmasked(dim, limit, chunk, flat)
+        self.ahead = []
+        if self.masks.forms:
             flat = self._loop(dim, limit, extent, chunk, flat)
         return _regroup(flat, starts)
 
@@ -143,20 +152,19 @@ class _GroupNest:
 
     def _single(self, starts: list[list[V]]) -> list[list[V]]:
         """Just one chunk at the current place in the nest."""
-        if not self.masks.holds or self.masks.dim >= 0:
+        if not self.masks.forms or self.masks.dim >= 0:
             return self._chunk(starts, None)
 
-        def variant(holds: frozenset[tuple[SSAValue, Index]]) -> list[V]:
+        def variant(holds: frozenset[tuple[SSAValue, Index]], analysis: AffineAnalysis | None) -> list[V]:
             # Nothing evaluated in a branch may be remembered after it.
             self.ev.open_scope()
-            self.ev.holds = holds
-            results = self._chunk(starts, None)
-            self.ev.holds = frozenset()
+            with self.ev.knowing(holds, analysis):
+                results = self._chunk(starts, None)
             self.ev.close_scope()
             return [v for result in results for v in result]
 
-        whole = self.f.icmp("ne", self.masks.limit(1, 1), 0)
-        return _regroup(self.f.if_else(whole, lambda: variant(self.masks.holds), lambda: variant(frozenset())), starts)
+        whole, known = self.f.icmp("ne", self.masks.limit(1, 1), 0), (self.masks.holds, self.masks.analysis)
+        return _regroup(self.f.if_else(whole, lambda: variant(*known), lambda: variant(frozenset(), None)), starts)
 
     def _chunk(self, carried: list[list[V]], position: V | None) -> list[list[V]]:
         """One chunk: evaluate, then store and accumulate."""

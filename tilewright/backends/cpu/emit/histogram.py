@@ -6,8 +6,9 @@ for each element where the mask holds: if 0 <= element < bins: counters[element]
 
 from __future__ import annotations
 
-from tilewright.backends.cpu.emit.chunks import for_each_chunk, for_each_lane
+from tilewright.backends.cpu.emit.chunks import for_each_chunk
 from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.onebyone import for_each_lane
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import storage

@@ -20,7 +20,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_POLL, STOP_STATE
+from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, control, debug, histogram, scalar, scan
 from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
@@ -46,7 +46,7 @@ class CpuProgram:
 
     Args:
         llvm: text of the module.
-        symbol: of `void kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
+        symbol: of `i64 kernel(i64 lo, i64 hi, ptr args, ptr arena, ptr stop)`.
         scratch_bytes: arena of each thread.
         asserts: messages of `tl.device_assert`; the exported i32 `<symbol>.failed` holds 1 + the number of the first
             that failed, or 0.
@@ -130,7 +130,8 @@ def _slot_type(name: str) -> T:
 
 def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
     """The range function; gives the file of its source."""
-    f = state.module.function(symbol, VOID, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind")
+    # The mark of the frame is looked for above the stack pointer, not in the zone below it that a leaf may use.
+    f = state.module.function(symbol, I64, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind noredzone")
     file = begin(f, plan.function)
     lo, hi, slots, arena, stop = f.args
     parameters = plan.function.body.blocks[0].args
@@ -151,37 +152,40 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
     frame = f.alloca(I64, 2, align=8)
     f.effect(f"store volatile i64 {FRAME_MARK}, ptr {frame.ref}")
     at_program = f.gep(frame, 8)
-    leave = f.label("leave")
+    leave, done = f.label("leave"), f.label("done")
     if not any(isinstance(op, WhileOp) for op in walk(plan.function)):  # nobody waits for what this program has to say
         low.leave = leave
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
         f.effect(f"store volatile i64 {programs.index.ref}, ptr {at_program.ref}")
         low.pids[:] = programs.values
         _emit_body(low, plan)
-        _leave_when_told(f, stop, leave)
+        told = f.add(programs.index, 1), f.block
+        _leave_when_told(f, stop, done)
         programs.next(*_next_program(f, programs.values, low.grid))
-    f.br(leave)
+    over = f.block
+    f.br(done)
     f.start(leave)
+    f.br(done)
+    f.start(done)
+    following = f.phi(I64, [(hi, over), (hi, leave), told])
     dot_lowering.end_range(low, amx)
     atomic.end_range(low)
     if low.ev.streamed:
         fence(f)
-    f.ret()
+    f.ret(following)
     return file
 
 
-def _leave_when_told(f: Function, stop: V, leave: str) -> None:
-    """After a program: go on, unless a signal has come and whom to ask says that the grid ends here (see `abi`).
+def _leave_when_told(f: Function, stop: V, done: str) -> None:
+    """After a program: go on, unless a signal has come: whether the grid ends here is the launcher's affair.
 
-    A volatile load is neither hoisted nor, unlike an atomic one, a barrier for what LLVM hoists.
+    A volatile load is neither hoisted nor, unlike an atomic one, a barrier for what LLVM hoists. A call in this place
+    would be one that all registers have to survive: LLVM took 5 % of a compile for it.
     """
-    ask, go_on = f.label("ask"), f.label("go_on")
+    go_on = f.label("go_on")
     state = f.emit(I32, f"load volatile i32, ptr {f.gep(stop, STOP_STATE).ref}, align 4")
     rarely = f.module.metadata('!{!"branch_weights", i32 1, i32 1048575}')
-    f.cond_br(f.icmp("ne", state, RUNNING), ask, go_on, f", !prof {rarely}")
-    f.start(ask)
-    poll = f.load(PTR, f.gep(stop, STOP_POLL))
-    f.cond_br(f.icmp("ne", f.emit(I32, f"call i32 {poll.ref}(ptr {stop.ref})"), 0), leave, go_on)
+    f.cond_br(f.icmp("ne", state, RUNNING), done, go_on, f", !prof {rarely}")
     f.start(go_on)
 
 

@@ -16,12 +16,13 @@ from fractions import Fraction
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import Form
+from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, pattern
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
@@ -44,13 +45,17 @@ class Masks:
 
     Attributes:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
+        forms: which are negative there.
+        analysis: affine forms of what is computed there, if they are others than elsewhere.
     """
 
     def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
         self.ev, self.dim = ev, dim
         holds: list[tuple[SSAValue, Index]] = []
-        answers = [(key, self._known_below(*key), asked) for key, asked in _comparisons(ev, step, index).items()]
-        bounds = _strictest([answer.plan for _, answer, _ in answers if isinstance(answer, Yes)])
+        comparisons, pointers = _comparisons(ev, step, index)
+        answers = [(key, self._known_below(*key), asked) for key, asked in comparisons.items()]
+        self.analysis: AffineAnalysis | None = None
+        bounds = self._with_clamps([a.plan for _, a, _ in answers if isinstance(a, Yes)], pointers)
         many = len(bounds) > tuning.MASK_COMPARISONS
         for key, answer, asked in answers:
             answer = No(f"more than {tuning.MASK_COMPARISONS} bounds make up the masks") if many else answer
@@ -60,14 +65,30 @@ class Masks:
                 holds.append(key)
         self.holds, self.forms = frozenset(holds), [] if many else bounds
 
+    def _with_clamps(self, bounds: list[Form], pointers: Iterable[tuple[SSAValue, Index]]) -> list[Form]:
+        """The strictest of the bounds of masks, and of those of held places if both are few."""
+        clamps = Clamps(self.ev, pointers, lambda form: _is_even(form) and self._changes_evenly(form))
+        both = _strictest([*bounds, *(form for forms in clamps.bounds.values() for form in forms)])
+        if not clamps.bounds or len(both) > tuning.MASK_COMPARISONS:
+            return _strictest(bounds)
+        for value, _ in clamps.bounds:
+            self.ev.decisions.note(
+                UNMASKED, owner_of(value), Yes(value, "places are looked at once for the chunks of a row")
+            )
+        self.analysis = clamps.analysis
+        return both
+
     def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
         """The form that a part of a mask says is negative, if it changes evenly along the innermost loop."""
         answer = _suitable(self.ev, value, at)
         if isinstance(answer, No):
             return answer
-        if not _bounds(answer.plan, self.dim, self.ev.nest.bits.get(self.dim, 0)):
+        if not self._changes_evenly(answer.plan):
             return No("its bound does not change evenly along the loop")
         return Yes(answer.plan, "tested once for the chunks of a row")
+
+    def _changes_evenly(self, form: Form) -> bool:
+        return _bounds(form, self.dim, self.ev.nest.bits.get(self.dim, 0))
 
     def limit(self, extent: int, step: int) -> V:
         """Elements of the innermost loop, a multiple of `step`, below which everything in `holds` is true.
@@ -109,16 +130,19 @@ class Masks:
         return own.numerator, f.mul(rest, own.denominator)
 
 
-def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue, Index], bool]:
-    """The parts of which the masks of a group's loads, stores and selections are conjunctions.
+def _comparisons(
+    ev: Evaluator, step: Step, index: Index
+) -> tuple[dict[tuple[SSAValue, Index], bool], list[tuple[SSAValue, Index]]]:
+    """The parts of which the masks of a group's loads, stores and selections are conjunctions; and all its addresses.
 
-    Each with whether a load or store is masked by it; a selection may depend on anything.
+    Each part with whether a load or store is masked by it; a selection may depend on anything.
     """
     found: dict[tuple[SSAValue, Index], bool] = {}
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(root, index) for root, _ in step.roots()]
     masks = [(sink.roots[2], index) for sink in step.sinks if sink.kind == "store" and len(sink.roots) > 2]
     selections: list[tuple[SSAValue, Index]] = []
+    pointers = [(sink.roots[0], index) for sink in step.sinks if sink.kind == "store"]
     while stack:
         key = stack.pop()
         if key in seen or not is_tile(key[0]) or key[0] in ev.placed:
@@ -128,6 +152,7 @@ def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue
         assert op is not None
         operands = operand_indices(*key)
         if isinstance(op, LoadOp):
+            pointers += operands[:1]
             masks += operands[1:2]
             operands = operands[2:]
         elif isinstance(op, SelectOp):
@@ -137,7 +162,7 @@ def _comparisons(ev: Evaluator, step: Step, index: Index) -> dict[tuple[SSAValue
         _conjuncts(ev, mask, found, True)
     for condition in selections:
         _conjuncts(ev, condition, found, False)
-    return found
+    return found, pointers
 
 
 def _conjuncts(
@@ -158,9 +183,14 @@ def _conjuncts(
 def _suitable(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
     """The form that a part of a mask says is negative, if it grows in known steps."""
     answer = below_zero(value, index, ev.analysis, "(i < m) & (j < n)")
-    if isinstance(answer, Yes) and any(stride.constant is None for stride in answer.plan.coords.values()):
+    if isinstance(answer, Yes) and not _is_even(answer.plan):
         return No("what is compared grows by a number that only the launch knows")
     return answer
+
+
+def _is_even(form: Form) -> bool:
+    """Whether a form grows in known steps."""
+    return all(stride.constant is not None for stride in form.coords.values())
 
 
 def _strictest(forms: Iterable[Form]) -> list[Form]:

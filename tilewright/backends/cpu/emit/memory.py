@@ -2,7 +2,7 @@
 
 An address is split into a scalar part, emitted at the loop level on which it depends, and what each lane adds: known
 byte offsets (affine, constant strides) or a vector computed at run time. Known offsets choose the access: one vector,
-one scalar for all lanes, a few vectors and a shuffle, else a gather or scatter.
+one scalar for all lanes, a few vectors and a shuffle, else a gather or scatter, or a loop where the hardware has none.
 
     base ptr + constant      before the nest
       + row * stride         in the row loop
@@ -11,8 +11,10 @@ one scalar for all lanes, a few vectors and a shuffle, else a gather or scatter.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,7 @@ from tilewright.analysis.affine import Form, PointerForm, Poly
 from tilewright.analysis.constants import constant_elements
 from tilewright.analysis.index import Coord, Index
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.onebyone import for_each_lane, gathers, scatters
 from tilewright.backends.cpu.emit.places import at_line_of
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
@@ -42,11 +45,13 @@ class Address:
         base: scalar pointer, or a vector of pointers (then `varying` is part of it).
         offsets: known bytes added by each lane; None for none.
         varying: bytes added by each lane at run time; None for none.
+        step: bytes between neighbours, where `varying` is nothing but that many for each lane.
     """
 
     base: V
     offsets: Offsets | None = None
     varying: V | None = None
+    step: V | None = None
 
     @property
     def uniform(self) -> bool:
@@ -59,7 +64,7 @@ class Address:
 
 def _prefix(ev: Values, value: object, base: V, form: Form, level: int) -> V:
     """`base` plus the parts of a form that depend on loops at depth `level` or less, uniform over lanes."""
-    key = ("address", value, level)
+    key = ("address", value, level, bool(ev.analysis.taken_for))
     found = ev.recall(key)
     if found is not None:
         return found
@@ -84,6 +89,23 @@ def hoist_address(ev: Values, value: SSAValue, index: Index) -> None:
     base = form.base
     if base is not None:
         _hoist(ev, (value, index), lambda: ev.scalar(base), form.offset)
+
+
+def hoist_shifted(ev: Values, value: SSAValue, index: Index, distance: V) -> object:
+    """As `hoist_address` for the place so many bytes on; gives what `address_of` is told to find it.
+
+    Frozen, as LLVM's loops do no better for seeing the sum: taking it apart again took 3 % of a compile.
+    """
+    form, level, key = (
+        ev.analysis.pointer(value, index),
+        max(ev.nest.depth.values(), default=0),
+        (value, index, "shifted"),
+    )
+    assert form.base is not None
+    hoist_address(ev, value, index)
+    start = _prefix(ev, (value, index), ev.scalar(form.base), form.offset, level)
+    ev.remember(("address", key, level), ev.f.freeze(ev.f.gep(start, distance)))
+    return key
 
 
 def hoist_scratch(ev: Values, buffer: Buffer, index: Index) -> None:
@@ -121,13 +143,10 @@ def _address(ev: Values, key: object, base: V, form: Form) -> Address:
             continue
         step = stride.constant
         if step is not None:
-            added = tuple(lane * step for lane in lanes)
-            address.offsets = (
-                added if address.offsets is None else tuple(map(sum, zip(address.offsets, added, strict=True)))
-            )
+            address.offsets = _moved(address.offsets, lanes, step)
         else:
-            wide = I64.vec(len(lanes))
-            _vary(ev, address, ev.f.mul(ev.f.splat(ev.poly(stride), len(lanes)), const_vector(wide, list(lanes))))
+            wide, each = I64.vec(len(lanes)), ev.poly(stride)
+            _vary(ev, address, ev.f.mul(ev.f.splat(each, len(lanes)), const_vector(wide, list(lanes))), each)
     for value, at, scale in form.residual:
         offset = ev.f.mul(_widened(ev, value, at), _scaled(ev, scale, value, at))
         if offset.type.lanes:
@@ -139,6 +158,13 @@ def _address(ev: Values, key: object, base: V, form: Form) -> Address:
     return address
 
 
+@functools.cache
+def _moved(offsets: Offsets | None, lanes: tuple[int, ...], step: int) -> Offsets:
+    """`offsets`, none of them being zeros, plus `step` bytes for each of the places `lanes`."""
+    added = [lane * step for lane in lanes]
+    return tuple(added if offsets is None else map(operator.add, offsets, added))
+
+
 def _widened(ev: Values, value: SSAValue, at: Index) -> V:
     return ev.f.cast("sext", ev.eval(value, at), I64)
 
@@ -147,15 +173,16 @@ def _scaled(ev: Values, scale: Poly, value: SSAValue, at: Index) -> V:
     return ev.f.splat(ev.poly(scale), ev.eval(value, at).type.lanes)
 
 
-def _vary(ev: Values, address: Address, offset: V) -> None:
+def _vary(ev: Values, address: Address, offset: V, step: V | None = None) -> None:
+    address.step = step if address.varying is None else None
     address.varying = offset if address.varying is None else ev.f.add(address.varying, offset)
 
 
-def address_of(ev: Values, pointer: SSAValue, index: Index) -> Address:
-    """The address of a tile of pointers (or a scalar pointer) at an index."""
+def address_of(ev: Values, pointer: SSAValue, index: Index, key: object = None) -> Address:
+    """The address of a tile of pointers (or a scalar pointer) at an index; `key` as `hoist_shifted` gave it."""
     form: PointerForm = ev.analysis.pointer(pointer, index)
     if form.base is not None:
-        return _address(ev, (pointer, index), ev.scalar(form.base), form.offset)
+        return _address(ev, key or (pointer, index), ev.scalar(form.base), form.offset)
     assert form.tile is not None
     tile, at = form.tile
     base = ev.eval(tile, at)
@@ -177,6 +204,16 @@ def lane_pointers(ev: Values, address: Address, lanes: int) -> V:
     return f.splat(pointers, lanes)
 
 
+def first_neighbour(ev: Values, pointer: SSAValue, index: Index) -> V | None:
+    """Where the first lane is, if all others lie behind it, side by side; None else."""
+    address, size = address_of(ev, pointer, index), pointee_bytes(pointer.type)
+    if address.offsets is None or address.varying is not None or address.base.type.lanes:
+        return None
+    if _runs(address.offsets, size) < len(address.offsets):
+        return None
+    return ev.f.gep(address.base, address.offsets[0])
+
+
 def pointers(ev: Values, value: SSAValue, index: Index) -> V:
     """A tile of pointers as values."""
     address = address_of(ev, value, index)
@@ -186,6 +223,7 @@ def pointers(ev: Values, value: SSAValue, index: Index) -> V:
 # --- reading ----------------------------------------------------------------------------------------
 
 
+@functools.cache
 def _runs(offsets: Offsets, size: int) -> int:
     """Length of the aligned runs of lanes that are neighbours in memory."""
     run = len(offsets)
@@ -210,6 +248,8 @@ def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -
             return _read_runs(ev, t, address, run, mask, other)
         if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
             return shuffled
+    if not gathers(f.isa, t, lanes):
+        return _read_by_lane(ev, t, address, mask, other)
     vt = t.vec(lanes)
     fill = zero(vt) if other is None else f.splat(other, lanes)
     return f.gather(vt, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes), fill)
@@ -222,6 +262,29 @@ def _read_scalar(ev: Values, t: T, pointer: V, mask: V | None, other: V | None) 
     lanes = 0 if other is None else other.type.lanes
     fill = zero(t.vec(lanes)) if other is None else other
     return f.if_else(mask, lambda: [f.splat(f.load(t, pointer), lanes)], lambda: [fill])[0]
+
+
+def _read_by_lane(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -> V:
+    f, bits = ev.f, t.as_int if t.is_float else t  # LLVM calls a library for floats that the CPU does not have
+    fill = zero(bits) if other is None else f.cast("bitcast", other, bits.vec(other.type.lanes))
+
+    def one(pointer: V, scalars: list[V]) -> V:
+        if mask is None:
+            return f.load(bits, pointer)
+        return f.if_else(scalars[0], lambda: [f.load(bits, pointer)], lambda: [scalars[1]])[0]
+
+    read = _by_lane(ev, address, [] if mask is None else [mask, fill], one)
+    assert read is not None
+    return f.cast("bitcast", read, t.vec(read.type.lanes))
+
+
+def _by_lane(ev: Values, address: Address, values: list[V], body: Callable[[V, list[V]], V | None]) -> V | None:
+    """`for_each_lane` with the address of the lane."""
+    f, step = ev.f, address.step
+    if step is not None and address.offsets is None and not address.base.type.lanes:
+        return for_each_lane(ev, values, lambda lane, rest: body(f.gep(address.base, f.mul(lane, step)), rest))
+    pointers = lane_pointers(ev, address, ev.nest.lanes)
+    return for_each_lane(ev, [pointers, *values], lambda _, scalars: body(scalars[0], scalars[1:]))
 
 
 def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, other: V | None) -> V:
@@ -360,7 +423,21 @@ def _write(ev: Values, value: V, address: Address, mask: V | None) -> None:
                 else:
                     f.masked_store(part, pointer, f.slice(f.splat(mask, lanes), start, run))
             return
-    f.scatter(value, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes))
+    if address.step is None or scatters(f.isa, value.type.scalar, lanes):
+        f.scatter(value, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes))
+    else:
+        _write_by_lane(ev, value, address, mask)
+
+
+def _write_by_lane(ev: Values, value: V, address: Address, mask: V | None) -> None:
+    f = ev.f
+    bits = f.as_int(value) if value.type.is_float else value
+
+    def one(pointer: V, scalars: list[V]) -> None:
+        with f.if_(const(I1, 1) if mask is None else scalars[1]):
+            f.store(scalars[0], pointer)
+
+    _by_lane(ev, address, [bits] if mask is None else [bits, mask], one)
 
 
 def store_tile(ev: Values, sink: Sink, index: Index, values: Sequence[V]) -> None:

@@ -18,9 +18,12 @@ from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
 from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.llvm.casts import storage
-from tilewright.backends.llvm.types import I1, V, const_vector, zero
+from tilewright.backends.llvm.types import I1, V, const, const_vector, zero
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile, property_int
+from tilewright.ops.elementwise import MulFOp
+from tilewright.ops.reduce import single_operation
+from tilewright.ops.spec import spec_of
 
 
 def emit_scan(low: FunctionLowering, step: Step) -> None:
@@ -37,6 +40,19 @@ class _Scan:
         self.reverse = bool(property_int(sink.op, "reverse"))
         self.names = [ir_name(element_type(root.type)) for root in sink.roots]
         self.chunking = self._chunking(step)
+        self.neutral = self._neutral()
+
+    def _neutral(self) -> int | float | None:
+        """What lanes before the first may hold so that a combination with them changes no bit; None: nothing is known.
+
+        Sums of floats are not among them: 0.0 turns -0.0 around. Products gain most: for lanes that a select drops LLVM
+        takes whatever register is at hand, and where that holds subnormal numbers a multiplication takes many cycles.
+        """
+        op, t = single_operation(self.body), storage(self.names[0])
+        monoid = None if op is None else spec_of(op).monoid
+        if monoid is None or not (t.is_int or (isinstance(op, MulFOp) and t.elem in ("float", "double"))):
+            return None
+        return monoid.identity(max(t.bits, 1))
 
     def _chunking(self, step: Step) -> Chunking:
         ev, shape = self.ev, self.sink.shape
@@ -105,11 +121,18 @@ class _Scan:
         f, lanes = self.f, self.chunking.lanes
         by = 1
         while by < lanes:
-            source = [min(lane + by, lanes - 1) if self.reverse else max(lane - by, 0) for lane in range(lanes)]
-            inside = [int(lane + by < lanes if self.reverse else lane >= by) for lane in range(lanes)]
-            before = [f.shuffle(v, None, source) for v in values]
-            combined = apply_body(self.ev, self.body, [*before, *values])
-            mask = const_vector(I1.vec(lanes), inside)
-            values = [f.select(mask, new, old) for new, old in zip(combined, values, strict=True)]
+            source = [lane + by if self.reverse else lane - by for lane in range(lanes)]
+            inside = [0 <= lane < lanes for lane in source]
+            if self.neutral is not None:
+                # Two vectors of one shuffle: the value's lanes, and from `lanes` on neutral ones.
+                filled = [lane if kept else lanes for lane, kept in zip(source, inside, strict=True)]
+                before = [f.shuffle(v, const(v.type, self.neutral), filled) for v in values]
+                values = apply_body(self.ev, self.body, [*before, *values])
+            else:
+                clamped = [min(max(lane, 0), lanes - 1) for lane in source]
+                before = [f.shuffle(v, None, clamped) for v in values]
+                combined = apply_body(self.ev, self.body, [*before, *values])
+                mask = const_vector(I1.vec(lanes), [int(kept) for kept in inside])
+                values = [f.select(mask, new, old) for new, old in zip(combined, values, strict=True)]
             by *= 2
         return values

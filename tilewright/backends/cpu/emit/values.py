@@ -82,13 +82,14 @@ class Values(ABC):
     def place(self, buffers: dict[SSAValue, Buffer]) -> None:
         """From now on these values are read from scratch."""
         self.placed.update(buffers)
-        self.analysis.forget()
+        self.analysis.moved(buffers)
 
     def restore(self, placed: dict[SSAValue, Buffer]) -> None:
         """Go back to an earlier placement."""
+        moved = self.placed.keys() ^ placed.keys()
         self.placed.clear()
         self.placed.update(placed)
-        self.analysis.forget()
+        self.analysis.moved(moved)
 
     # -- scopes --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ can express. Grouping and ordering come after (`planner`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -51,7 +51,7 @@ from tilewright.ir.effects import is_atomic
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import is_tile, owner_of, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import operations, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
@@ -111,20 +111,28 @@ class FunctionContext:
         """Give a tile value a place in scratch."""
         if buffer is None:
             buffer = self.new_buffer(tile_buffer(value.type))
-        self.demands.place(value, buffer)
-        self.analysis.forget()
+        self.demands.place({value: buffer})
+        self._moved((value,))
         return buffer
+
+    def drop(self, values: Collection[SSAValue]) -> None:
+        """Undo `place`."""
+        self.demands.drop(values)
+        self._moved(values)
 
     @contextmanager
     def computing(self, step: Step) -> Iterator[None]:
         """See `Demands.computing`."""
-        moves = bool(step.computed(self.demands.placed))
-        if moves:
-            self.analysis.forget()
+        own = step.computed(self.demands.placed)
+        self._moved(own)
         with self.demands.computing(step):
             yield
-        if moves:
-            self.analysis.forget()
+        self._moved(own)
+
+    def _moved(self, values: Collection[SSAValue]) -> None:
+        """Told of values that got a place, or lost it."""
+        if self.analysis.moved(values):
+            self.demands.forget_costs()
 
     def keep(self, name: Literal["a", "b"], dot: Operation, detail: DotDetail, size: int) -> None:
         """Keep a packed operand of `size` bytes for a whole range of programs, where that is possible."""
@@ -180,7 +188,7 @@ class Collector:
         self.overwrites: list[tuple[Step, SSAValue, int]] = []
         self.position = 0.0
         self.positions: dict[Operation, float] = {}
-        for number, op in enumerate(block.ops):
+        for number, op in enumerate(operations(block)):
             self.position = self.positions[op] = float(number)
             self._collect(op)
 
@@ -459,6 +467,8 @@ class Collector:
             dot = accumulating_dot(op, number)
             if dot is not None:
                 made = accumulator(self.context.isa, dot)
+                if found is not None and found.strides == made.strides and _hands_through(self, first, op, number):
+                    return found
                 if made.elem == elem:
                     return self.context.new_buffer(made)
         if kind != "for" or self.context.hands_tiles:
@@ -562,6 +572,15 @@ def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
     buffer = context.new_buffer(tile_buffer(source.type, fastest))
     fill = Step("group", collector.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
     return scratch_operand(buffer, flipped, fill)
+
+
+def _hands_through(collector: Collector, first: SSAValue, loop: Operation, number: int) -> bool:
+    """Whether a loop in a loop goes on with what that one carries, and leaves it the result in the same place."""
+    uses, block = list(loop.results[number].uses), collector.block
+    outer = [n for n, argument in collector.own.items() if argument is first]
+    ends = [use.index for use in uses if use.operation is block.last_op]
+    alone = len(list(first.uses)) == 1 and len(uses) == 1 and outer == ends
+    return alone and (block, ends[0]) not in collector.context.must_place
 
 
 def refusal(op: Operation) -> str:

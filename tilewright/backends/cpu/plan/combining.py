@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Poly
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import identity
 from tilewright.analysis.origins import may_meet
 from tilewright.analysis.uniform import is_invariant
@@ -38,6 +38,7 @@ class Combining:
         op: the sum.
         base, offset: where its window begins: a scalar pointer and bytes.
         elements: of its tile.
+        span: addresses that it has, where all programs have the same; None where they are looked up.
         kept: memory of the window, if it is kept over the programs of a thread.
     """
 
@@ -45,6 +46,7 @@ class Combining:
     base: SSAValue
     offset: Poly
     elements: int
+    span: int | None = None
     kept: Buffer | None = None
 
     @property
@@ -65,17 +67,33 @@ def plan_combining(op: Operation, analysis: AffineAnalysis) -> Answer[Combining]
     form = analysis.pointer(pointer, identity(shape_of(pointer.type)))
     if form.base is None:
         return No("the addresses do not begin at one pointer")
-    if not form.offset.residual and form.offset.coords:
-        return No("the elements have addresses of their own")
     count = math.prod(shape_of(pointer.type))
-    if count < tuning.COMBINED_ELEMENTS:
-        return No(f"there are fewer than {tuning.COMBINED_ELEMENTS} elements", instead="a larger block")
     made = Combining(op, form.base, form.offset.constant, count)
+    by_itself = not form.offset.residual and bool(form.offset.coords)
+    if by_itself:
+        made.span = _span(form.offset, bit_width(element_type(op.results[0].type)) // 8)
+        if made.span is None:
+            return No("the elements have addresses of their own")
+    elif count < tuning.COMBINED_ELEMENTS:
+        return No(f"there are fewer than {tuning.COMBINED_ELEMENTS} elements", instead="a larger block")
     if _told_by_nobody(op, form.base, form.offset.constant):
         size = tuning.KEPT_SUMS_BYTES
         made.kept = Buffer((size,), "i8", (1,), size)
         return Yes(made, "those of the first addresses, before memory is touched, over all programs of a thread")
+    if by_itself:
+        return No("the elements have addresses of their own")
     return Yes(made, f"those of the first {made.size} addresses, before memory is touched")
+
+
+def _span(offset: Form, size: int) -> int | None:
+    """Elements of `size` bytes between the first address and the last, if every program has the same; None else."""
+    last = 0
+    for coord, stride in offset.coords.items():
+        step = stride.constant
+        if step is None or step < 0:
+            return None
+        last += step * sum(((1 << field.width) - 1) << field.pos for field in coord)
+    return last // size + 1
 
 
 def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:

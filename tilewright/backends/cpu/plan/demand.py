@@ -6,9 +6,9 @@ placed, which changes cones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -18,9 +18,11 @@ from tilewright.backends.cpu.plan.recompute import CAP, cost_of, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.base.errors import InternalError
 from tilewright.base.order import operands_first
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import is_tile, operands_of, owner_of
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
+
+_AS_IT_IS = nullcontext()
 
 
 class Demands:
@@ -45,55 +47,58 @@ class Demands:
         self._loads: dict[SSAValue, frozenset[Operation]] = {}
         self._leaves: dict[SSAValue, frozenset[SSAValue]] = {}
 
-    def place(self, value: SSAValue, buffer: Buffer) -> None:
-        """From now on `value` is read from `buffer`."""
-        self.placed[value] = buffer
-        self._forget()
-
-    def place_all(self, values: dict[SSAValue, Buffer]) -> None:
-        """`place` for several values."""
+    def place(self, values: Mapping[SSAValue, Buffer]) -> None:
+        """From now on `values` are read from their buffers."""
         self.placed.update(values)
-        self._forget()
+        self._moved(values)
 
-    @contextmanager
-    def computing(self, step: Step) -> Iterator[None]:
+    def computing(self, step: Step) -> AbstractContextManager[None]:
         """While the step is looked at, what it writes to its place is computed, not read."""
         own = {value: self.placed[value] for value in step.computed(self.placed)}
-        if own:
-            self.drop(list(own))
-        yield
-        if own:
-            self.place_all(own)
+        return self._without(own) if own else _AS_IT_IS
 
-    def drop(self, values: Iterator[SSAValue] | list[SSAValue]) -> None:
+    @contextmanager
+    def _without(self, own: dict[SSAValue, Buffer]) -> Iterator[None]:
+        self.drop(own)
+        yield
+        self.place(own)
+
+    def drop(self, values: Collection[SSAValue]) -> None:
         """Undo `place`."""
         for value in values:
             self.placed.pop(value, None)
-        self._forget()
+        self._moved(values)
 
-    def _forget(self) -> None:
+    def forget_costs(self) -> None:
+        """Other values than before are addresses."""
         self._costs.clear()
-        self._loads.clear()
-        self._leaves.clear()
 
-    def operands(self, value: SSAValue) -> list[SSAValue]:
+    def _moved(self, values: Collection[SSAValue]) -> None:
+        """Forget what walks have found of cones, if they came to one of `values`."""
+        known: tuple[dict[SSAValue, Any], ...] = (self._costs, self._loads, self._leaves)
+        for walks in known:
+            if not walks.keys().isdisjoint(values):
+                walks.clear()
+
+    def operands(self, value: SSAValue) -> Sequence[SSAValue]:
         """Operands of the lazy operation behind a tile value; none for scalars and placed values."""
         if not is_tile(value) or value in self.placed:
-            return []
+            return ()
         op = owner_of(value)
         if op is None or not is_lazy(op):
             raise InternalError(f"the tile {value} of {op.name if op else 'a block'} has no place in scratch")
-        return list(op.operands[1:] if type(op) is GatherOp else op.operands)
+        return operands_of(op)[1:] if type(op) is GatherOp else operands_of(op)
 
     def cost(self, value: SSAValue) -> float:
         """Cost of computing one element of `value` anew (shared parts are counted each time), capped."""
-        for part in operands_first(value, self._costed, self._costs):
-            self._costs[part] = self._cost(part)
+        if value not in self._costs:
+            for part in operands_first(value, self._costed, self._costs):
+                self._costs[part] = self._cost(part)
         return self._costs[value]
 
-    def _costed(self, value: SSAValue) -> list[SSAValue]:
+    def _costed(self, value: SSAValue) -> Sequence[SSAValue]:
         """Operands whose cost is part of that of `value`."""
-        return [] if not is_tile(value) or value in self.placed or self._is_address(value) else self.operands(value)
+        return () if not is_tile(value) or value in self.placed or self._is_address(value) else self.operands(value)
 
     def _cost(self, value: SSAValue) -> float:
         if not is_tile(value):
@@ -107,23 +112,25 @@ class Demands:
 
     def loads(self, value: SSAValue) -> frozenset[Operation]:
         """Loads that computing `value` performs."""
-        for part in operands_first(value, self.operands, self._loads):
-            found = _union([self._loads[operand] for operand in self.operands(part)])
-            op = owner_of(part)
-            if is_tile(part) and part not in self.placed and isinstance(op, LoadOp):
-                found |= {op}
-            self._loads[part] = found
+        if value not in self._loads:
+            for part in operands_first(value, self.operands, self._loads):
+                found = _union([self._loads[operand] for operand in self.operands(part)])
+                op = owner_of(part)
+                if isinstance(op, LoadOp) and is_tile(part) and part not in self.placed:
+                    found |= {op}
+                self._loads[part] = found
         return self._loads[value]
 
     def leaves(self, value: SSAValue) -> frozenset[SSAValue]:
         """Scalars and placed values that computing `value` reads."""
-        for part in operands_first(value, self.operands, self._leaves):
-            found = _union([self._leaves[operand] for operand in self.operands(part)])
-            if not is_tile(part) or part in self.placed:
-                found |= {part}
-            elif isinstance(part.owner, GatherOp):
-                found |= {part.owner.operands[0]}
-            self._leaves[part] = found
+        if value not in self._leaves:
+            for part in operands_first(value, self.operands, self._leaves):
+                found = _union([self._leaves[operand] for operand in self.operands(part)])
+                if not is_tile(part) or part in self.placed:
+                    found |= {part}
+                elif isinstance(op := owner_of(part), GatherOp):
+                    found |= {operands_of(op)[0]}
+                self._leaves[part] = found
         return self._leaves[value]
 
     def walk(self, value: SSAValue, index: Index) -> Iterator[tuple[SSAValue, Index]]:
@@ -145,5 +152,7 @@ _S = TypeVar("_S")
 
 def _union(sets: list[frozenset[_S]]) -> frozenset[_S]:
     """The union; the largest of the sets itself where it holds the others, as links of a chain share what they read."""
+    if len(sets) == 1:
+        return sets[0]
     largest: frozenset[_S] = max(sets, key=len, default=frozenset())
     return largest if all(other <= largest for other in sets) else largest.union(*sets)

@@ -317,3 +317,12 @@ def _micro_shape(registers: int, m: int, vectors: int) -> tuple[int, int]:
     shapes = [nv for nv in (1, 2, 3, 4, 6, 8) if nv <= vectors and mr * nv <= room]
     # First enough accumulators to hide the latency, then no narrow tail panel, then the narrowest panel.
     return mr, max(shapes, key=lambda nv: (min(mr * nv, enough), vectors % nv == 0, -nv))
+
+
+# Families whose micro-kernels take any number of rows.
+BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
+
+
+def writes_parts(plan: DotPlan, isa: CpuFeatures) -> bool:
+    """Whether the product of a part of a tile leaves the rest of the accumulator alone."""
+    return isa.has_zmm and plan.family in BY_ROWS and not plan.thin

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from xdsl.ir import Operation
 
 from tilewright.analysis.affine import Poly
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.coalesce import Coalescing
@@ -18,6 +20,7 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.values import owner_of
+from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
 
@@ -35,6 +38,8 @@ class DotDetail:
         joined: how trips of the loop around it are joined, if they are.
         in_place: whether B is read where it lies, where it exists.
         unseen: dims of the result, rows (0) or columns (1), past whose bounds nobody looks.
+        straight: the tensor that the sums may be written to (`straight.Straight`).
+        afresh: whether the accumulator starts from zero in the first trip of the loop whose trips are joined.
     """
 
     a: Operand
@@ -46,12 +51,16 @@ class DotDetail:
     joined: Coalescing | None = None
     in_place: bool = False
     unseen: set[int] = field(default_factory=set)
+    afresh: bool = False
+    straight: Any = None
 
     def __str__(self) -> str:
         a, b = (_named(operand) for operand in (self.a, self.b))
         joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
         kept = "".join(f" {name.upper()} kept" for name in self.kept)
-        return f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ''}{kept}{joined}"
+        return (
+            f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ' afresh' if self.afresh else ''}{kept}{joined}"
+        )
 
 
 def _named(operand: Operand) -> str:
@@ -129,8 +138,39 @@ def accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]
 
 
 def accumulating_dot(loop: Operation, number: int) -> Operation | None:
-    """The dot whose result a loop carries as its tile `number`."""
-    last = loop.regions[0].block.last_op
-    assert last is not None
-    op = owner_of(last.operands[number])
-    return op if isinstance(op, DotOp) else None
+    """The dot whose result a loop carries as its tile `number`, or a loop in it does."""
+    while True:
+        last = loop.regions[0].block.last_op
+        assert last is not None
+        value = last.operands[number]
+        op = owner_of(value)
+        if not isinstance(op, ForOp):
+            return op if isinstance(op, DotOp) else None
+        loop, number = op, value.index  # type: ignore[attr-defined]
+
+
+def begin_afresh(order: list[Step]) -> None:
+    """Let products of joined trips begin with zero themselves, instead of adding to a tile that was filled with zeros.
+
+    Args:
+        order: the steps of a block; passes that have nothing to fill any more are taken out.
+    """
+    for loop in [step for step in order if step.kind == "for"]:
+        detail = joined_dot(loop)
+        if detail is None:
+            continue
+        assert loop.op is not None
+        number = next((n for n, buffer in loop.detail.items() if buffer is detail.acc), None)
+        first = None if number is None else loop.op.operands[3 + number]
+        if first is None or constant_of(first) != 0:
+            continue
+        for step in order:
+            step.sinks = [sink for sink in step.sinks if sink.roots != [first] or sink.targets != [detail.acc]]
+        order[:] = [step for step in order if step.sinks or step.kind != "group"]
+        detail.afresh = True
+
+
+def joined_dot(loop: Step) -> DotDetail | None:
+    """The product that a planned loop makes of several trips at a time, if it does."""
+    steps = loop.bodies[0].steps
+    return next((step.detail for step in steps if step.kind == "dot" and step.detail.joined is not None), None)

@@ -22,7 +22,7 @@ from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.types import TilePointerType, bit_width, element_type, is_float, pointee_bytes, shape_of
+from tilewright.ir.types import bit_width, element_type, is_float, is_pointer, pointee_bytes, shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
@@ -264,7 +264,7 @@ def _made_of(value: SSAValue, index: Index) -> Sequence[tuple[SSAValue, Index]]:
 
 
 def _is_address(value: SSAValue, placed: dict[SSAValue, Buffer]) -> bool:
-    return isinstance(element_type(value.type), TilePointerType) and value not in placed
+    return is_pointer(element_type(value.type)) and value not in placed
 
 
 def _runs(step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Iterator[int]:

@@ -8,19 +8,27 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
+from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
+from tilewright.backends.cpu.plan.reduced_in_trips import reduce_in_trips
+from tilewright.backends.cpu.plan.short_loops import write_out_short_loops
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
 from tilewright.backends.cpu.plan.turned import turn_products
 from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.walk import walk
+from tilewright.ops.control import ForOp
+from tilewright.ops.elementwise import OrIOp
 from tilewright.ops.function import FuncOp
+from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.either_way import leave_branches
 from tilewright.passes.handed_on import load_where_used
+from tilewright.passes.masks import choose_inside
 from tilewright.passes.rolled import roll_products
 from tilewright.passes.summed_products import multiply_for_sums
 
@@ -53,12 +61,22 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     plans = {}
     for function in functions:
         decisions = Decisions()
+        kinds = {type(op) for op in walk(function)}
+        if OrIOp in kinds:
+            choose_inside(function)
+        if ForOp in kinds:
+            write_out_short_loops(function, decisions)
         leave_out_unread_rows(function, decisions)
         multiply_for_sums(function, tuning.SUMMED_SIZE)
         make_offsets_scalar(function, decisions)
         leave_branches(function, decisions)
         load_where_used(function, decisions)
+        if ForOp in kinds and add_up_in_blocks(function, decisions):
+            multiply_for_sums(function, tuning.SUMMED_SIZE)
+            accumulate_in_products(function)
         multiply_summed_rows(function, decisions)
+        if ForOp in kinds:
+            reduce_in_trips(function, decisions)
         sum_apart(function, isa, decisions)
         roll_products(function, decisions)
         turn_products(function, decisions)

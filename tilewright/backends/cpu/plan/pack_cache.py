@@ -4,8 +4,8 @@ The key holds every value on which the operand depends apart from the trip numbe
 where it lies, those of all that it is made of if it is computed. Several keys have their panels side by side, so that
 the order of programs, and the loops around the product, matter little. Programs of a grid run in no order,
 so a kernel without atomics cannot see whether another program stored to an operand before or after it was packed;
-stores of the same program must come after the product and its loop. Memory is bounded: at most `tuning.KEPT_BYTES`
-bytes for each operand. `emit/dot/kept.py` has the code that runs.
+stores of the same program must come after the product and its loop, or go to other tensors. Memory is bounded: at most
+`tuning.KEPT_BYTES` bytes for each operand. `emit/dot/kept.py` has the code that runs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import MemoryOperand
+from tilewright.analysis.origins import may_meet, parameters_apart
 from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import is_lazy
@@ -47,6 +48,7 @@ class PackCache:
         entries: keys of which panels are kept at one time, at most.
         slots: trips whose panels are kept, of all keys.
         slot_bytes: packed bytes of a trip.
+        apart: pairs of parameters of the kernel, pointers; where two are equal, nothing is kept.
         panels: `slots + 1` slots.
         state: what `emit/dot/kept.py` notes.
     """
@@ -56,6 +58,7 @@ class PackCache:
     entries: int
     slots: int
     slot_bytes: int
+    apart: list[tuple[SSAValue, SSAValue]]
     panels: Buffer
     state: Buffer
 
@@ -79,17 +82,20 @@ def plan_cache(
     function = _function_of(place)
     if function is None:
         return No("it is in a function that is called", instead="a function that is inlined")
-    no = _disturbed(place, function)
-    if no is not None:
-        return no
     made_of = _addresses(operand) if isinstance(operand, MemoryOperand) else [operand]
     room = tuning.KEPT_BYTES // slot_bytes
     if isinstance(loop, ForOp):
-        keys = _keys([*made_of, *([loop.ub] if joined else []), loop.lb, loop.step], loop.body.block)
+        found = _keys([*made_of, *([loop.ub] if joined else []), loop.lb, loop.step], loop.body.block)
     else:
-        keys = _keys(made_of, None)
-    if isinstance(keys, No):
-        return keys
+        found = _keys(made_of, None)
+    if isinstance(found, No):
+        return found
+    keys, loads = found
+    if isinstance(operand, MemoryOperand):
+        loads.append(operand.load)
+    apart = _undisturbed(place, function, loads)
+    if isinstance(apart, No):
+        return apart
     entries = _entries(keys, place, function)
     if not entries:
         return No("no other program wants the same")
@@ -102,7 +108,7 @@ def plan_cache(
     what = "rows of a" if name == "a" else "columns of b"
     trips = f"{what}, of the first {slots} trips" if place is loop else what
     also = "" if entries == 1 else f", at up to {entries} places"
-    return Yes(PackCache(place, keys, entries, slots, slot_bytes, panels, state), trips + also)
+    return Yes(PackCache(place, keys, entries, slots, slot_bytes, apart, panels, state), trips + also)
 
 
 HEAD_WORDS = 4
@@ -117,19 +123,28 @@ def _function_of(place: Operation) -> FuncOp | None:
     return function if isinstance(function, FuncOp) and function.is_kernel else None
 
 
-def _disturbed(place: Operation, function: FuncOp) -> No | None:
-    """What is stored before the end of `place` in the same program, or lets programs synchronise; None if nothing."""
+def _undisturbed(
+    place: Operation, function: FuncOp, loads: Sequence[Operation]
+) -> list[tuple[SSAValue, SSAValue]] | No:
+    """Pairs of parameters that must differ at run time, if nothing else in the same program can change an operand.
+
+    What is stored before the end of `place`, or in a loop around it, goes to tensors of other parameters than what is
+    loaded. Nothing lets programs wait for each other.
+    """
     if len(function.body.blocks) > 1:
         return No("the kernel returns from its middle", instead="an if around what follows")
-    before = True
+    before, pairs = True, dict[tuple[SSAValue, SSAValue], None]()
     for op in walk(function):
         if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
             return No(f"{spoken(op)} may wait for what other programs store", op)
         if op is place:
             before = False
         if isinstance(op, StoreOp) and (before or is_inside(op, place) or is_inside(place, _outer_loop(op))):
-            return No("a store before the end of the loop may change the operand", op, "stores after the loop")
-    return None
+            for load in loads:
+                if may_meet(op.operands[0], load.operands[0]):
+                    return No("a store before the end of the loop may change the operand", op, "stores after the loop")
+                pairs |= dict.fromkeys(parameters_apart(op.operands[0], load.operands[0]))
+    return list(pairs)
 
 
 def _outer_loop(op: Operation) -> Operation | None:
@@ -148,14 +163,16 @@ def _addresses(operand: MemoryOperand) -> list[SSAValue]:
     return [operand.base, *operand.conditions, *(atom for poly in polys for atom in poly.atoms())]
 
 
-def _keys(values: list[SSAValue], body: Block | None) -> list[SSAValue] | No:
-    """Scalars on which some values depend and which differ between programs, or between trips of outer loops.
+def _keys(values: list[SSAValue], body: Block | None) -> tuple[list[SSAValue], list[Operation]] | No:
+    """Scalars on which some values depend and which differ between programs, or between trips of outer loops; and the
+    loads that are made for them.
 
     Those of the loop's `body` stand for what they are made of outside of it. What is loaded is known by its address:
-    nothing is stored before the loop, or the product without one, ends (`_disturbed`).
+    nothing stores there (`_undisturbed`).
     """
     stack = list(values)
     keys: dict[SSAValue, None] = {}
+    loads: list[Operation] = []
     seen: set[SSAValue] = set()
     invariants: dict[SSAValue, bool] = {}
     while stack:
@@ -174,12 +191,13 @@ def _keys(values: list[SSAValue], body: Block | None) -> list[SSAValue] | No:
         elif op is not None and ((body is not None and op.parent is body) or is_tile(value)):
             if op.regions or not is_lazy(op):
                 return No(f"it depends on {spoken(op)}", op)
+            loads += [op] if isinstance(op, LoadOp) else []
             stack += op.operands
         elif is_tile(value):
             return No("it depends on a tile that is handed in")
         elif not is_invariant(value, invariants):
             keys[value] = None
-    return list(keys)
+    return list(keys), loads
 
 
 # What follows the numbers of programs: every number has another, or each run of numbers has.

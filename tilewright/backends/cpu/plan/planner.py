@@ -22,9 +22,11 @@ from tilewright.backends.cpu.plan.ahead import ask_ahead
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents
+from tilewright.backends.cpu.plan.dot_step import begin_afresh
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
+from tilewright.backends.cpu.plan.straight import store_straight
 from tilewright.backends.cpu.plan.subjects import FUSION
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
@@ -93,10 +95,11 @@ def plan_block(
     for step in order:
         if step.kind in ("for", "if", "while"):
             _plan_regions(context, step)
+    begin_afresh(order)
+    store_straight(context, order)
     # A block of a function with several keeps its placements: later blocks may use its values.
     if block.parent_op() is None or not isinstance(block.parent_op(), FuncOp):
-        context.demands.drop(list(collector.placed))
-        context.analysis.forget()
+        context.drop(collector.placed)
     return BlockPlan(block, order, collector.placed)
 
 

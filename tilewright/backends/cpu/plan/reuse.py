@@ -23,6 +23,7 @@ from tilewright.backends.cpu.plan.subjects import KEPT_TILE
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
@@ -73,10 +74,11 @@ class _Sharing:
                     break
         else:
             for value in [value for value in step.needs if is_tile(value) and step.kind != "dot"]:
-                costly = value not in self.demands.placed and self.demands.cost(value) > tuning.LOOP_COST
+                smallest = _repeats(value)
+                costly = smallest not in self.demands.placed and self.demands.cost(smallest) > tuning.LOOP_COST
                 if costly and step.kind in ("for", "while"):
-                    self._keep_before(value, step)
-                    self.answers[value] = Yes(step, "once before the loop")
+                    self._keep_before(smallest, step)
+                    self.answers[smallest] = Yes(step, "once before the loop")
                 shape = shape_of(value.type)
                 if not self._walk(step, value, identity(shape), shape):
                     break
@@ -257,3 +259,12 @@ class _Sharing:
             if leaves & written:
                 return None
         return None
+
+
+def _repeats(value: SSAValue) -> SSAValue:
+    """The smaller tile that a tile repeats: kept by elements, nobody knows that rows of it have one address each."""
+    op = owner_of(value)
+    while isinstance(op, (BroadcastOp, ExpandDimsOp)):
+        value = op.operands[0]
+        op = owner_of(value)
+    return value

@@ -23,7 +23,7 @@ _ALIGN = 64
 def allocate(plan: FunctionPlan) -> None:
     """Give every buffer of the plan an offset, and the plan its size."""
     lives = _Lives()
-    lives.demands.place_all(plan.arguments)
+    lives.demands.place(plan.arguments)
     for buffer in (*plan.arguments.values(), *plan.returns.values()):
         lives.touch(buffer, 0)
     whole = len(plan.blocks) > 1
@@ -77,7 +77,7 @@ class _Lives:
 
     def block(self, plan: BlockPlan) -> None:
         """Walk the steps of a block."""
-        self.demands.place_all(plan.placed)
+        self.demands.place(plan.placed)
         for step in plan.steps:
             self.now += 1
             for buffer in self._touched(step):
@@ -98,7 +98,7 @@ class _Lives:
         before = dict(self.spans)
         for body in step.bodies:
             self.block(body)
-            self.demands.drop(list(body.placed))
+            self.demands.drop(body.placed)
         self.now += 1
         if step.kind == "if":
             return
@@ -108,7 +108,7 @@ class _Lives:
                 self.spans[buffer] = (min(first, begin), self.now)
 
     def _bind(self, arguments: object, buffers: dict[int, Buffer]) -> None:
-        self.demands.place_all({arguments[number]: buffer for number, buffer in buffers.items()})  # type: ignore[index]
+        self.demands.place({arguments[number]: buffer for number, buffer in buffers.items()})  # type: ignore[index]
 
     def _touched(self, step: Step) -> Iterator[Buffer]:
         """Buffers that a step reads or writes (not those inside its regions)."""

@@ -6,6 +6,11 @@ from tilewright.base.decision import Subject
 from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, ROLLED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
+WRITTEN_OUT = Subject("short loop", "the few trips of a loop that adds up tiles are one pass over the elements")
+BLOCKED = Subject("trips in blocks", "what a loop adds up trip by trip is added up in blocks of trips")
+IN_TRIPS = Subject(
+    "reduced in trips", "a tile that a loop adds up and that is reduced behind it is reduced in each trip"
+)
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
 SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
@@ -17,6 +22,7 @@ JOINED = Subject("joined trips", "several trips of a loop run as one product")
 KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
 UNPACKED = Subject("right operand in place", "a product reads its right operand where it lies, not from packed panels")
 UNSEEN = Subject("rows left out", "a product leaves out the rows and columns that no store looks at")
+STRAIGHT = Subject("sums stored straight", "a product writes its sums to the tensor, and nothing is copied to it")
 FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
@@ -28,6 +34,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRAPPED, EITHER_WAY, HANDED_ON, SUMMED, APART, ROLLED, TURNED, RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR,
-    JOINED, KEPT, UNPACKED, UNSEEN, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, APART, ROLLED, TURNED, RECIPROCAL,
+    PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED,
+    PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip

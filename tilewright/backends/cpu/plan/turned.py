@@ -23,7 +23,7 @@ from tilewright.ir.types import shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
-from tilewright.passes.rewriting import insert_before, replace, transposed
+from tilewright.passes.rewriting import insert_before, loop_with_result, replace, transposed
 
 
 def turn_products(function: FuncOp, decisions: Decisions) -> bool:
@@ -77,14 +77,6 @@ def _turn(dot: DotOp, number: int) -> None:
     insert_before(made, dot)
     replace(dot, [made.d])
     body.erase_arg(argument)
-    replacement = ForOp.create(
-        operands=list(loop.operands),
-        result_types=[start.type if n == number else r.type for n, r in enumerate(loop.results)],
-        properties=dict(loop.properties),
-        attributes=dict(loop.attributes),
-        regions=[loop.detach_region(0)],
-    )
-    insert_before(replacement, loop)
-    results: list[SSAValue] = list(replacement.results)
+    results = loop_with_result(loop, number, start.type)
     results[number] = transposed(results[number], loop)
     replace(loop, results)

@@ -17,26 +17,34 @@ from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import whole
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.slices import slices_of
-from tilewright.backends.cpu.plan.dot import DotPlan
-from tilewright.backends.cpu.plan.dot_operands import Operand
+from tilewright.backends.cpu.plan.dot import BY_ROWS, DotPlan
+from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.wrapped import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import shape_of
 from tilewright.ops.control import ForOp, WhileOp
-
-# Families whose micro-kernels take any number of rows.
-_BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
 
 
 def unseen_dims(dot: Operation, plan: DotPlan, a: Operand, b: Operand) -> Iterator[Answer[int]]:
     """For each dim of the result along which an operand's mask has a bound, whether the product leaves out what is
     beyond: rows (0) by the mask of A, columns (1) by that of B.
     """
-    if plan.thin or (plan.acc != "f32" and plan.family not in _BY_ROWS):
+    if plan.thin or (plan.acc != "f32" and plan.family not in BY_ROWS):
         return
-    for dim, operand in enumerate((a, b) if plan.family in _BY_ROWS else (a,)):
-        if isinstance(operand, MemoryOperand) and operand.bounds[dim] and not operand.conditions:
-            yield _unseen(dot, operand.bounds[dim], dim, alone=plan.family not in _BY_ROWS)
+    alone = plan.family not in BY_ROWS
+    for dim, operand in enumerate((a,) if alone else (a, b)):
+        if not isinstance(operand, MemoryOperand) or not operand.bounds[dim] or operand.conditions:
+            continue
+        if alone and not row_alone(plan, a, b):
+            yield No("an operand is computed trip by trip, where it is packed")
+        else:
+            yield _unseen(dot, operand.bounds[dim], dim, alone=alone)
+
+
+def row_alone(plan: DotPlan, a: Operand, b: Operand) -> bool:
+    """Whether a row that is left is multiplied from where operands lie: one trip's lies there of what is computed."""
+    filled = any(isinstance(operand, ScratchOperand) and operand.fill is not None for operand in (a, b))
+    return plan.acc == "f32" and not filled
 
 
 def _unseen(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Answer[int]:

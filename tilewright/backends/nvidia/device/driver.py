@@ -20,7 +20,7 @@ from typing import Any
 
 from tilewright.backends.nvidia.device.libcuda import Cuda, cuda, library, problem
 from tilewright.backends.nvidia.device.streams import Recent, torch_streams
-from tilewright.base.errors import DriverError
+from tilewright.base.errors import DriverError, LaunchError
 
 # CUdevice_attribute
 _ATTRIBUTES = {
@@ -37,6 +37,7 @@ _ERROR_LOG, _ERROR_LOG_BYTES, _LINE_INFO = 5, 6, 13
 _LOG_BYTES = 1 << 14
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _SHORTEST_NAP, _LONGEST_NAP = 1e-5, 1e-3  # seconds between two questions whether the GPU is done
+_PORTABLE, _MAPPED = 1, 2  # CU_MEMHOSTALLOC_*
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _POINTER_DEVICE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _POINTER_MEMORY, _MEMORY_OF_DEVICE = 2, 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
@@ -328,7 +329,7 @@ def _load_module(api: Cuda, image: bytes, kernel: str) -> int:
 
 def _unload(api: Cuda, ordinal: int, module: int) -> None:
     """Errors are not raised: the context may be gone, and the module with it."""
-    with contextlib.suppress(DriverError), current(ordinal), uncaptured():
+    with contextlib.suppress(LaunchError), current(ordinal), uncaptured():
         api.function("cuModuleUnload")(module)
 
 
@@ -370,8 +371,24 @@ class Memory:
 
 
 def _free(ordinal: int, address: int) -> None:
-    with contextlib.suppress(DriverError), current(ordinal), uncaptured():
+    with contextlib.suppress(LaunchError), current(ordinal), uncaptured():
         cuda().function("cuMemFree")(address)
+
+
+def pinned(size: int, ordinal: int) -> int:
+    """Address of `size` zero bytes of the host's memory that host and GPUs know by that address; they stay for the life
+    of the process.
+
+    Args:
+        size: in bytes.
+        ordinal: a GPU, by whose context they are asked for.
+    """
+    with current(ordinal), uncaptured():
+        out, doing = ctypes.c_void_p(), f"allocating {size} bytes that GPUs and the host share"
+        cuda().call("cuMemHostAlloc", ctypes.byref(out), size, _PORTABLE | _MAPPED, doing=doing)
+    address = out.value or 0
+    ctypes.memset(address, 0, size)
+    return address
 
 
 def read_bytes(address: int, size: int, ordinal: int) -> bytes:

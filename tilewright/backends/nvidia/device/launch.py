@@ -2,21 +2,23 @@
 
 A launch packs one block of bytes (record, stream, grid, parameters) and makes one foreign call with it (`stub.py`),
 which returns when the driver has queued the kernel. The stream is the one that torch has current for the GPU, else the
-default stream. A kernel with `tl.device_assert` is waited for, and a failed assertion raised.
+default stream. A kernel with `tl.device_assert` is waited for, and a failed assertion raised, unless it is to end the
+context (`assertions.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import struct
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.backends.llvm.calls.tables import MOST_BYTES
 from tilewright.backends.llvm.slots import coerce, natural_format
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.device import driver, tensormap
+from tilewright.backends.nvidia.device.assertions import Log
 from tilewright.backends.nvidia.device.libcuda import FAULTS, cuda
 from tilewright.backends.nvidia.device.streams import stream_function, torch_streams
 from tilewright.backends.nvidia.device.stub import (
@@ -30,14 +32,13 @@ from tilewright.backends.nvidia.device.stub import (
     stub_address,
 )  # fmt: skip
 from tilewright.backends.protocol import ALWAYS, Packing
-from tilewright.base.errors import DeviceAssertionError, GridError, OutOfResources, TilewrightError
+from tilewright.base.errors import GridError, OutOfResources, TilewrightError
 
 Launch = Callable[..., None]
 Pack = Callable[..., bytes]
 
 MAX_GRID_YZ = 65535
 _INVALID_VALUE = 1
-_LOG_BYTES = 64
 
 
 class LoadedKernel:
@@ -51,7 +52,7 @@ class LoadedKernel:
     def __init__(self, image: bytes, metadata: Mapping[str, Any]) -> None:
         self.image, self.metadata = image, dict(metadata)
         self._functions: dict[int, driver.Function] = {}
-        self._logs: dict[int, driver.Memory] = {}
+        self._logs: dict[int, Log] = {}
         self._lock = threading.Lock()
 
     def on(self, ordinal: int) -> driver.Function:
@@ -67,13 +68,12 @@ class LoadedKernel:
                 found = self._functions[ordinal] = self._load(ordinal)
         return found
 
-    def log(self, ordinal: int) -> driver.Memory:
-        """Where the kernel writes which of its assertions failed on a GPU: zeros at first, one for all streams."""
+    def log(self, ordinal: int) -> Log:
+        """Where the kernel writes which of its assertions failed on a GPU, one for all streams."""
         with self._lock:
             found = self._logs.get(ordinal)
             if found is None:
-                found = self._logs[ordinal] = driver.Memory(_LOG_BYTES, ordinal)
-                found.write(bytes(_LOG_BYTES))
+                found = self._logs[ordinal] = Log(ordinal, self.metadata["name"], self.metadata["asserts"])
         return found
 
     def _load(self, ordinal: int) -> driver.Function:
@@ -111,16 +111,16 @@ def make_launch(
     maps = facts.get("tensor_maps", ())
     types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
     function = kernel.on(ordinal)
-    form, size = parameter_format(types, function.parameter_offsets(len(types)) if maps else None)
+    offsets = function.parameter_offsets(len(types)) if maps else None
+    form, size = parameter_format(types, offsets)
+    log = kernel.log(ordinal) if facts["needs_log"] else None
     record = Record(
         cuda(), driver.context(ordinal), function.handle, size, facts["block_warps"], facts["shared"], facts["cluster"],
-        cooperative, programmatic,
+        cooperative, programmatic, (parameter_offsets(types, offsets)[-1][0], log.address) if log else (0, 0),
     )  # fmt: skip
-    log = kernel.log(ordinal) if facts["needs_log"] else None
-    last = (log.address,) if log else ()
 
     def hidden(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *last
+        return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *([log.address] if log else [])
 
     reader = driver.stream_reader() if stream is None else lambda _: stream
     launch = _launch_function(
@@ -128,10 +128,14 @@ def make_launch(
         _Explain(facts["name"], ordinal),
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
-    if not maps and not log and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
+    if log and not log.traps:
+        return _checked(launch, log, ordinal, reader, facts["name"])
+    given = types[:-1] if log else types
+    fits = log is None or HEADER_BYTES + size <= MOST_BYTES
+    if fits and not maps and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
         explain = _Explain(facts["name"], ordinal)
-        launch.packing = _packing(types, record, launch, reader, stream, facts["cluster"], explain)  # type: ignore[attr-defined]
-    return _checked(launch, log, reader, facts) if log and facts["asserts"] else launch
+        launch.packing = _packing(given, record, launch, reader, stream, facts["cluster"], explain)  # type: ignore[attr-defined]
+    return launch
 
 
 def _packing(
@@ -213,20 +217,18 @@ class _Explain:
         return cuda().error(code, f"launching kernel `{self.kernel}` with grid {(gx, gy, gz)}{earlier}")
 
 
-def _checked(launch: Launch, log: driver.Memory, reader: Callable[[int], int], facts: Mapping[str, Any]) -> Launch:
+def _checked(launch: Launch, log: Log, ordinal: int, reader: Callable[[int], int], name: str) -> Launch:
     """`launch`, then a wait, and an error if a device assertion failed. Nothing is waited for in a graph capture."""
-    name, zero = facts["name"], bytes(_LOG_BYTES)
 
     def launch_and_check(*args: Any) -> None:
         launch(*args)
-        stream = reader(log.ordinal)
-        with driver.current(log.ordinal):
+        stream = reader(ordinal)
+        with driver.current(ordinal):
             if driver.is_capturing(stream):
                 return
             driver.wait_for_stream(stream, f"running kernel `{name}`")
-        failed = int.from_bytes(log.read()[:4], sys.byteorder)
-        if failed:
-            log.write(zero)
-            raise DeviceAssertionError(f"device-side assert in {name}: {facts['asserts'][failed - 1]}")
+        failed = log.failed()
+        if failed is not None:
+            raise failed
 
     return launch_and_check

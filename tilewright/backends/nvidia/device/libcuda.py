@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.errors import DriverError
+from tilewright.base.errors import DriverError, LaunchError
 from tilewright.base.knobs import knobs
 
 _I, _U, _Z, _P, _S = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
@@ -58,6 +58,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuEventDestroy": ("_v2", (_P,)),
     "cuMemAlloc": ("_v2", (_P, _Z)),
     "cuMemFree": ("_v2", (_A,)),
+    "cuMemHostAlloc": ("", (_P, _Z, _U)),
     "cuMemcpyHtoD": ("_v2", (_A, _P, _Z)),
     "cuMemcpyDtoH": ("_v2", (_P, _A, _Z)),
     "cuMemsetD8Async": ("", (_A, ctypes.c_ubyte, _Z, _P)),
@@ -83,6 +84,10 @@ _HINTS = {
         _NEWER_THAN_THE_DRIVER, "the code is newer than the driver: update the driver, or install an older nvJitLink"
     ),
 }
+
+
+reasons: list[Callable[[], LaunchError | None]] = []
+"""Asked after a fault of running code: an error that says more of it, or None."""
 
 
 class Cuda:
@@ -140,8 +145,12 @@ class Cuda:
         self.call(name, ctypes.byref(out), *args, doing=doing)
         return out.value or 0
 
-    def error(self, code: int, doing: str) -> DriverError:
+    def error(self, code: int, doing: str) -> LaunchError:
         """What went wrong, in the driver's words and ours."""
+        for reason in reasons if code in FAULTS else ():
+            known = reason()
+            if known is not None:
+                return known
         name, text = self._words("cuGetErrorName", code), self._words("cuGetErrorString", code)
         return DriverError(f"{doing}: {text} ({name}, {code})", code, name, hint=_HINTS.get(code))
 

@@ -4,6 +4,7 @@
 
     tw_launch(block):                       block:  record, stream, grid x y z, parameters of the kernel
         if the context is another: push     record: addresses of driver functions, context, CUfunction, CUlaunchConfig
+        the last parameter, if the record has it: its place = its value
         cuLaunchKernelEx(config with grid and stream, function, parameters as one buffer)
         if pushed: pop
         -> the driver's code, 0 for success
@@ -31,8 +32,9 @@ TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
 HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8
 HEADER_BYTES = struct.calcsize(HEADER)
 # Words of the record: cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, context, function, bytes of
-# the parameters, then CUlaunchConfig (cuda.h): grid 0, block 12, shared bytes 24, stream 32, attributes 40, count 48.
-_RECORD = struct.Struct("=7Q 12x III I 4x 8x Q I 4x")
+# the parameters, then CUlaunchConfig (cuda.h): grid 0, block 12, shared bytes 24, stream 32, attributes 40, count 48;
+# then the offset among the parameters and the value of one that is the same in every launch (value 0: there is none).
+_RECORD = struct.Struct("=7Q 12x III I 4x 8x Q I 4x QQ")
 # CUlaunchAttributeID
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM = 2, 4, 6
 _ATTRIBUTE_BYTES = 72
@@ -59,6 +61,14 @@ define i32 @tw_launch(ptr %block) nounwind {{
   store i64 %stream, ptr %stream.to
   %arguments = getelementptr i8, ptr %block, i64 {header}
   %size = getelementptr i8, ptr %record, i64 48
+  %offset.at = getelementptr i8, ptr %record, i64 112
+  %value.at = getelementptr i8, ptr %record, i64 120
+  %offset = load i64, ptr %offset.at
+  %value = load i64, ptr %value.at
+  %place = getelementptr i8, ptr %arguments, i64 %offset
+  %absent = icmp eq i64 %value, 0
+  %target = select i1 %absent, ptr %current, ptr %place
+  store i64 %value, ptr %target, align 1
 {extras}
   %bytes = load i64, ptr %size
   %none = icmp eq i64 %bytes, 0
@@ -157,11 +167,12 @@ class Record:
         cluster: blocks of a cluster.
         cooperative: all blocks must be resident at once.
         programmatic: the kernel may start before the one ahead of it in the stream has ended.
+        constant: (offset among the parameters, value) of one of 8 bytes that callers of the stub leave out.
     """
 
     def __init__(
         self, api: Cuda, context: int, function: int, parameter_bytes: int, warps: int, shared_bytes: int,
-        cluster: int = 1, cooperative: bool = False, programmatic: bool = False,
+        cluster: int = 1, cooperative: bool = False, programmatic: bool = False, constant: tuple[int, int] = (0, 0),
     ) -> None:  # fmt: skip
         rows = []
         if cluster > 1:
@@ -175,7 +186,7 @@ class Record:
         names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")
         image = _RECORD.pack(
             *map(api.address, names), context, function, parameter_bytes, warps * WARP, 1, 1, shared_bytes,
-            ctypes.addressof(self._attributes) if rows else 0, len(rows),
+            ctypes.addressof(self._attributes) if rows else 0, len(rows), *constant,
         )  # fmt: skip
         self._memory = ctypes.create_string_buffer(image, len(image))
         self.address = ctypes.addressof(self._memory)

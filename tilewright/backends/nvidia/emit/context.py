@@ -25,6 +25,7 @@ from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.walk import operations
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import register_bounds
@@ -259,7 +260,7 @@ class Kernel:
 
     def emit_block(self, block: Block) -> None:
         """Emit the operations of a block but its terminator."""
-        for op in block.ops:
+        for op in operations(block):
             if not op.has_trait(IsTerminator):
                 self.emit(op)
 

@@ -4,9 +4,11 @@ Lines go through the driver's `vprintf`, one per element, by the thread that own
 
     void print(index..., value) { vprintf("pid (%d, %d, %d) idx (%3d) x: %lld\\n", {pid, index, value}); }
 
-A failed assertion ends the whole block, so that nothing behind it runs, and leaves its number for the launcher:
+A failed assertion ends the whole block, so that nothing behind it runs, and leaves its number for the launcher, which
+has said in the log whether everything on the GPU is to end with it (`device/assertions.py`):
 
-    any element false? --or over all threads--> thread 0: log[0] = 1 + number unless set, log[1..3] = program; return
+    any element false? --or over all threads--> thread 0: log[0] = 1 + number unless set, log[1..3] = program;
+                                                          log[4]? trap                                    return
 """
 
 from __future__ import annotations
@@ -135,6 +137,11 @@ def _report(f: NvFunction, log: V, number: int) -> None:
     with f.if_(f.icmp("eq", found, 0)):
         for i, axis in enumerate(_AXES):
             f.store(f.special_register(axis), f.gep(log, 4 * (i + 1)), 4)
+        (traps,) = f.ptx(
+            "ld.volatile.global.b32 $0, [$1];", "=r,l,~{memory}", [f.gep(log, 4 * (len(_AXES) + 1))], [I32]
+        )
+        with f.if_(f.icmp("ne", traps, 0)):
+            f.ptx("fence.acq_rel.sys; trap;", "~{memory}", [])  # the host sees the log first
 
 
 # --- promises -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +25,7 @@ from tilewright.analysis.origins import origins_of
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.anchors import (
+    Access,
     access_of,
     arithmetic_cycles,
     blocked,
@@ -139,6 +140,31 @@ def _is_only_multiplied(values: Sequence[SSAValue]) -> bool:
     )
 
 
+def _as_stored(op: Operation, access: Access, dots: DotPlanner) -> Access:
+    """An access in vectors as products read from shared memory what becomes of them, if its elements become wider.
+
+    Threads that store two vectors of 16 bytes each, side by side, meet in the same banks.
+    """
+    bits = _stored_bits(op, dots) if isinstance(op, LoadOp) else 0
+    return replace(access, vector=min(access.vector, _VECTOR_BITS // bits)) if bits else access
+
+
+def _stored_bits(load: LoadOp, dots: DotPlanner) -> int:
+    """Bits of the elements that products read from shared memory of what is loaded and widened for them; else 0."""
+    todo, seen, own = [load.result], set[SSAValue](), memory_bits(element_type(load.result.type))
+    while todo:
+        value = todo.pop()
+        for use in value.uses:
+            user = use.operation
+            if isinstance(user, DotOp) and use.index < 2:
+                bits, plan = memory_bits(element_type(value.type)), dots(user)
+                return bits if bits > own and isinstance((plan.a, plan.b)[use.index], SharedOperand) else 0
+            if len(user.results) == 1 and follows_result(user) and user.results[0] not in seen:
+                seen.add(user.results[0])
+                todo.append(user.results[0])
+    return 0
+
+
 def _hands_on(op: Operation) -> bool:
     """Whether an operation makes a tile of one other alone, element by element."""
     return isinstance(op, TransOp) or (len(op.operands) == len(op.results) == 1 and follows_result(op))
@@ -164,7 +190,7 @@ class _States:
         self._planner, self._function = dots, function
         facts = axis_facts(function)
         tiles = (op for op in walk(function) if is_access(op) and is_tile(op.operands[0]))
-        self.accesses = {op: access_of(op, facts) for op in tiles}
+        self.accesses = {op: _as_stored(op, access_of(op, facts), dots) for op in tiles}
         alone = {op: access for op, access in self.accesses.items() if _is_only_multiplied(op.results)}
         together = {op: access for op, access in self.accesses.items() if op not in alone}
         self.access_layouts = common_layouts(together, num_warps)

@@ -67,6 +67,8 @@ from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
 from tilewright.passes.rewriting import erase, replace
 
+_USUAL_WARPS, _USUAL_REGISTERS = 4, 128  # of a block that multiplies
+
 
 def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch, decisions: Decisions) -> None:
     """Pipeline the innermost loops of a laid-out module, in place.
@@ -111,13 +113,13 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
     computed = _computed_operands(loop, prefetches)
     taken = _taken(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
     more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
-    fits = taken + more <= arch.shared_limit and (_alone(arch, taken) or not _alone(arch, taken + more))
+    fits = taken + more <= arch.shared_limit and _blocks(arch, taken + more) >= _blocks(arch, taken)
     _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
 
 
-def _alone(arch: Arch, shared_bytes: int) -> bool:
-    """Whether shared memory leaves a block alone on its multiprocessor: another hides more than a ring does."""
-    return arch.blocks_per_multiprocessor(1, 1, shared_bytes) < 2
+def _blocks(arch: Arch, shared_bytes: int) -> int:
+    """Blocks of usual size that share a multiprocessor: another hides more than a ring does."""
+    return arch.blocks_per_multiprocessor(_USUAL_WARPS, _USUAL_REGISTERS, shared_bytes)
 
 
 def _ring_stages(

@@ -9,13 +9,14 @@ it was loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
 from tilewright.backends.nvidia.plan.anchors import mask_of
@@ -27,8 +28,9 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdes
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import spoken
 from tilewright.ir.effects import is_without_effects
-from tilewright.ir.types import element_type, is_pointer, shape_of
+from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
 from tilewright.ir.walk import walk
+from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.constant import ConstantOp
@@ -45,7 +47,7 @@ from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import TransOp
 
-_LEAST_COPY = 4  # bytes of the smallest cp.async
+_LEAST_COPY, _WIDEST_COPY = 4, 16  # bytes of the smallest and the widest cp.async
 _HARMLESS = (LoadOp, DescriptorLoadOp, AssertOp, PrintOp, YieldOp, IfOp, AssumeOp)
 # Without side effects, but too dear to be done twice in every trip, or not to be done for a trip that there is not.
 _DEAR = (DotOp, ConvertLayoutOp, ReduceOp, ScanOp, GatherOp, HistogramOp, LoadOp, DescriptorLoadOp)
@@ -120,20 +122,21 @@ def _unfit(loop: ForOp | WhileOp) -> No | None:
     inner = next((op for op in walk(loop) if op is not loop and isinstance(op, ForOp | WhileOp)), None)
     if inner is not None:
         return No("only innermost loops are pipelined", inner)
-    writer = next((op for op in walk(loop) if op is not loop and _may_write(op) and not isinstance(op, StoreOp)), None)
-    return None if writer is None else _changed_by(writer)
+    writer = next((op for op in walk(loop) if op is not loop and may_write(op) and not isinstance(op, StoreOp)), None)
+    return None if writer is None else changed_by(writer)
 
 
-def _changed_by(writer: Operation) -> No:
+def changed_by(writer: Operation) -> No:
+    """The answer for a load that must stay in order with an operation of its loop."""
     return No(f"{spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop")
 
 
-def _overwritten(load: Load, body: Block) -> No | None:
+def overwritten(load: Load, body: Block) -> No | None:
     """Why a load must stay in order with the stores of the loop: one of them may be to what it reads."""
     loop = body.parent_op()
     assert loop is not None
     stores = [op for op in walk(loop) if isinstance(op, StoreOp) and may_meet(op.operands[0], load.operands[0])]
-    return _changed_by(stores[0]) if stores else None
+    return changed_by(stores[0]) if stores else None
 
 
 def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
@@ -141,12 +144,28 @@ def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
     holder = load.parent_op()
     if load.parent_block() is not body and holder is not None:
         return No("it stands under a condition", holder)
-    if not _reaches_product(load):
+    if not (_reaches_product(load) or _is_large(load)):
         return No("the tile reaches no product of the loop")
-    return unfit or _overwritten(load, body) or _movable(load, body)
+    return unfit or overwritten(load, body) or _movable(load, body)
 
 
-def _may_write(op: Operation) -> bool:
+def words_of(load: LoadOp) -> int:
+    """Registers that a thread takes for what a load of pointers brings."""
+    type_ = load.result.type
+    bits = 64 if is_pointer(element_type(type_)) else bit_width(element_type(type_))
+    count = len(unique_registers(layout_of(load.ptr))[0].columns_of("register")) if shape_of(type_) else 0
+    return max(1, (1 << count) * bits // 32)
+
+
+def _is_large(load: Load) -> bool:
+    """Whether a loop without products loads so much in a trip that registers hold no trip ahead."""
+    loop = load.parent_op()
+    if not isinstance(load, LoadOp) or not isinstance(loop, ForOp) or words_of(load) <= tuning.WORDS_AHEAD:
+        return False
+    return not any(isinstance(op, DotOp | WarpGroupDotOp) for op in walk(loop))
+
+
+def may_write(op: Operation) -> bool:
     """Whether an operation may change what a load reads, or must stay in order with loads."""
     if isinstance(op, _HARMLESS):
         return isinstance(op, LoadOp) and bool(op.attr_values()["isVolatile"])
@@ -180,12 +199,15 @@ def _movable(load: Load, body: Block) -> No | None:
     return found if isinstance(found, No) else None
 
 
-def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operation], set[int]] | No:
+def address_slice(
+    values: Iterable[SSAValue], body: Block, given: Collection[SSAValue] = ()
+) -> tuple[set[Operation], set[int]] | No:
     """What of a loop's body computes some values, now and in later trips.
 
     Args:
         values: of the body.
         body: of the loop.
+        given: values that are at hand for every trip.
 
     Returns:
         Operations of the body, and numbers of the carried values; no if one of them is dear or reads memory.
@@ -198,17 +220,28 @@ def address_slice(values: Iterable[SSAValue], body: Block) -> tuple[set[Operatio
     while todo:
         value = todo.pop()
         owner = value.owner
+        if value in given:
+            continue
         if owner is body:
             index = next(i for i, arg in enumerate(body.args) if arg is value)
             if index and index - 1 not in carried:
                 carried.add(index - 1)
                 todo.append(end.operands[index - 1])
         elif isinstance(owner, Operation) and owner.parent_block() is body and owner not in ops:
-            if owner.regions or isinstance(owner, _DEAR) or not is_without_effects(owner):
-                return No(f"its address or mask needs {spoken(owner)}, too dear to be done for a trip ahead", owner)
+            parts = list(walk(owner))
+            dear = next((part for part in parts if _is_dear(part)), None)
+            if dear is not None:
+                return No(f"its address or mask needs {spoken(dear)}, too dear to be done for a trip ahead", dear)
             ops.add(owner)
-            todo += owner.operands
+            todo += [operand for part in parts for operand in part.operands]
     return ops, carried
+
+
+def _is_dear(op: Operation) -> bool:
+    """Whether an operation is not to be done once more in every trip; a branch is as dear as what it holds."""
+    if isinstance(op, IfOp | YieldOp):
+        return False
+    return bool(op.regions) or isinstance(op, _DEAR) or not is_without_effects(op)
 
 
 # --- buffers ------------------------------------------------------------------------------------------------------
@@ -243,6 +276,8 @@ def _prefetch(load: Load, facts: Facts[AxisFacts]) -> Answer[Prefetch]:
             f"a thread could copy {size} bytes at once, not {_LEAST_COPY}: what lies together is not known",
             instead="addresses that are contiguous along a dim, and multiples of 16 for row strides",
         )
+    if size < _WIDEST_COPY and _is_large(load):
+        return No(f"a thread would copy {size} bytes at once, not {_WIDEST_COPY}, which takes longer than it hides")
     return Yes(Prefetch(load, memdesc_type(shape, element, layout)))
 
 
@@ -281,4 +316,7 @@ def ring_bytes(prefetches: Iterable[Prefetch]) -> int:
     return sum(memdesc_bytes(prefetch.ring) for prefetch in prefetches)
 
 
-__all__ = ["Prefetch", "address_slice", "block_prefetch", "inverse_order", "loop_of", "plan_prefetches", "ring_bytes"]
+__all__ = [
+    "Prefetch", "address_slice", "block_prefetch", "changed_by", "inverse_order", "loop_of", "may_write", "overwritten",
+    "plan_prefetches", "ring_bytes", "words_of",
+]  # fmt: skip

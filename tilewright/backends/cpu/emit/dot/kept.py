@@ -40,7 +40,11 @@ def enter(low: FunctionLowering, cache: PackCache, trips: V) -> None:
     span = f.load(I64, f.gep(state, 8 * _SPAN))
     panels = f.gep(ev.arena, cache.panels.offset)
     first = f.gep(panels, f.mul(f.mul(place, span), cache.slot_bytes))
-    low.kept[cache] = KeptEntry(first, span, f.gep(state, _entry(f, place, count)))
+    filled = f.gep(state, _entry(f, place, count))
+    low.kept[cache] = KeptEntry(first, span, filled)
+    for one, other in cache.apart:  # in place: what is stored may have changed it
+        with f.if_(f.icmp("eq", ev.scalar(one), ev.scalar(other))):
+            f.store(const(I64, 0), filled)
 
 
 def slot(low: FunctionLowering, cache: PackCache, trip: V) -> tuple[V, V]:

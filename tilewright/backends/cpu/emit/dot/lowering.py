@@ -16,12 +16,14 @@ from tilewright.analysis.matrices import MemoryOperand
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack, plan_dot
 from tilewright.backends.cpu.emit.dot.pack import Order
+from tilewright.backends.cpu.emit.dot.place import choose_place
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
 from tilewright.backends.cpu.emit.dot.trips import each_trip
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan, rows_exist
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
+from tilewright.backends.cpu.plan.unseen import row_alone
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
 from tilewright.ir.walk import walk
@@ -100,6 +102,8 @@ def emit_dot_step(low: FunctionLowering, step: Step) -> None:
     ev.enter(Nest())
     plan = dot_plan(f.isa, op)
     shape = shape_of(op.results[0].type)
+    if detail.joined is None:
+        choose_place(low, detail)
     if len(shape) == 3:
         with f.loop(0, shape[0], unroll=False) as loop:
             _one(low, plan, detail, op.operands[0].type, op.operands[1].type, loop.index)
@@ -119,14 +123,21 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     a = _Source(low, detail.a, shape_of(a_type), [const(I64, plan.m), ka], batch)  # type: ignore[arg-type]
     b = _Source(low, detail.b, shape_of(b_type), [kb, const(I64, plan.n)], batch)  # type: ignore[arg-type]
     size = memory_bytes(detail.acc.elem)
-    acc = f.gep(ev.arena, detail.acc.offset)
-    acc_stride = detail.acc.strides[-2] * size
+    acc: V = f.gep(ev.arena, detail.acc.offset)
+    acc_stride: V = const(I64, detail.acc.strides[-2] * size)
+    if detail.straight is not None:
+        place = low.straight[detail.straight]
+        acc, acc_stride = place.address, place.stride
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
     few, exist = plan, a.whole
-    if 0 in detail.unseen and plan.acc == "f32":  # there may be but one row that somebody looks at
+    if 0 in detail.unseen and row_alone(plan, detail.a, detail.b):  # there may be but one row that somebody looks at
         few = plan_dot(f.isa, 1, plan.n, plan.k, plan.a_dtype, plan.b_dtype, plan.acc)
         exist = f.and_(f.icmp("eq", a.valid[0], 1), f.icmp("sge", a.valid[1], k))
+    if detail.straight is not None:
+        rows, columns = place.extents
+        stored = f.and_(f.icmp("eq", rows, few.m), f.icmp("eq", columns, few.n))
+        exist = f.and_(exist, f.or_(f.not_(place.straight), stored))
     thin = _thin_order(few, a, b)
 
     def packed() -> None:
@@ -138,10 +149,17 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
 
     def in_place() -> None:
         places = (a.address, *a.strides, b.address, b.strides[1], b.strides[0])
-        args = [acc, const(I64, acc_stride), *places, k, const(I1, detail.fresh)]
+        args = [acc, acc_stride, *places, k, _fresh(low, detail)]
         f.call(emit_thin(f.module, few, thin), VOID, args)
 
     f.if_else(f.and_(exist, b.whole), in_place, packed)
+
+
+def _fresh(low: FunctionLowering, detail: DotDetail) -> V:
+    """Whether what the accumulator holds is ignored, i1."""
+    if detail.afresh and detail.joined is not None:
+        return low.joined[detail.joined.loop].first
+    return const(I1, detail.fresh)
 
 
 def _thin_order(plan: DotPlan, a: _Source, b: _Source) -> Order | None:
@@ -180,15 +198,18 @@ class _Packed:
         self, low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, b: _Source, trips: V, capacity: int
     ) -> None:
         self.low, self.plan, self.detail, self.capacity = low, plan, detail, capacity
+        self.fresh = _fresh(low, detail)
         self.sources = {"a": a, "b": b}
         self.steps = plan.steps(plan.k)
         self.all_words = low.f.mul(trips, self.steps)
         self.words = _words(low, plan, detail, a, b, self.all_words)
         rows = a.valid[0] if 0 in detail.unseen else const(I64, plan.m)
         columns = b.valid[1] if 1 in detail.unseen else const(I64, plan.n)
-        self.part = (rows, columns) if detail.unseen and not plan.is_amx else None
+        self.part: tuple[V, V] | None = (rows, columns) if detail.unseen and not plan.is_amx else None
+        if detail.straight is not None and detail.straight.parts:
+            self.part = low.straight[detail.straight].extents
 
-    def emit(self, acc: V, acc_stride: int) -> None:
+    def emit(self, acc: V, acc_stride: V) -> None:
         """Pack what has to be packed, and multiply."""
         f, b = self.low.f, self.sources["b"]
         if not self.detail.in_place:
@@ -200,7 +221,7 @@ class _Packed:
             there = f.icmp("sge", b.valid[0], self.words)
             f.if_else(there, lambda: self._without_panels(*args), lambda: self._with_panels(*args))
 
-    def _with_panels(self, acc: V, acc_stride: int) -> None:
+    def _with_panels(self, acc: V, acc_stride: V) -> None:
         """Pack B and multiply."""
         f, plan = self.low.f, self.plan
         panel, plane_b = plan.b_panel_bytes(self.capacity), plan.b_plane_bytes(self.capacity)
@@ -208,13 +229,13 @@ class _Packed:
 
         def multiply(address: V, stride: V | int, planes: int) -> None:
             dot(
-                f, plan, acc, acc_stride, address, stride, packed_b, panel, self.words, self.detail.fresh,
+                f, plan, acc, acc_stride, address, stride, packed_b, panel, self.words, self.fresh,
                 a_plane_bytes=planes, b_plane_bytes=plane_b, part=self.part,
             )  # fmt: skip
 
         self._with_a(multiply)
 
-    def _without_panels(self, acc: V, acc_stride: int) -> None:
+    def _without_panels(self, acc: V, acc_stride: V) -> None:
         """Multiply with B where it lies; all rows of it exist."""
         f, plan, b = self.low.f, self.plan, self.sources["b"]
         cut = isinstance(self.detail.b, MemoryOperand) and bool(self.detail.b.bounds[1])
@@ -222,7 +243,7 @@ class _Packed:
         def multiply(address: V, stride: V | int, planes: int) -> None:
             dot_in_place(
                 f, plan, acc, acc_stride, address, stride, b.address, b.strides[0], b.valid[1], self.words,
-                self.detail.fresh, cut=cut, part=self.part,
+                self.fresh, cut=cut, part=self.part,
             )  # fmt: skip
 
         self._with_a(multiply)

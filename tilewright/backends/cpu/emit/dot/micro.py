@@ -13,11 +13,11 @@ One internal noinline function per shape keeps the accumulators in registers ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
-from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
+from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, writes_parts
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import (
     BF16,
@@ -84,7 +84,7 @@ def _beyond(f: Function, number: int, start: int) -> AbstractContextManager[obje
 def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> None:
     """All panels of the `mr` rows from `row`."""
     acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh, *part = f.args
-    last = (f.sub(f.sub(part[0], row), 1),) if part else ()
+    last = f.sub(f.sub(part[0], row), 1) if part else None
     c_row = f.gep(acc, f.mul(row, acc_stride))
     a_row = f.gep(a, f.mul(row, a_stride))
     bias = _offset_bias(f, plan, mr, a_row, a_stride, words) if b_is_offset(plan, f.module) else NULL
@@ -99,7 +99,8 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
             columns = f.sub(first, f.mul(panel, plan.panel_columns))
         c = f.gep(c_row, f.mul(panel, column_bytes))
         kernel = _micro_kernel(f.module, plan, mr, nv, masked, place, part=bool(part))
-        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns, *last))
+        end = (last, f.sub(part[1], f.mul(panel, plan.panel_columns))) if last is not None else ()
+        f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns, *end))
 
     if plan.panels:
         with f.loop(0, _blocks(f, 10, plan.panels, plan.panel_columns), unroll=False) as loop:
@@ -112,7 +113,8 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
 def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place, *, part: bool) -> str:
     """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name.
 
-    That of a `part` has the number of the last row as its last parameter, and reads it in the place of later ones.
+    That of a `part` has as its last parameters the number of the last row, which it reads in place of later ones, and
+    that of columns. With AVX-512 it writes nothing beyond them.
     """
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
@@ -120,15 +122,15 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     name += ".part" if part else ""
     if module.has(name):
         return name
-    f = module.function(name, VOID, (*_PARAMS, I64) if part else _PARAMS, attrs=_ATTRS)
-    c, c_stride, a, a_stride, b, words, fresh, bias, step, columns, *last = f.args
+    f = module.function(name, VOID, (*_PARAMS, I64, I64) if part else _PARAMS, attrs=_ATTRS)
+    c, c_stride, a, a_stride, b, words, fresh, bias, step, columns, *end = f.args
     acc_t = ELEM[plan.acc].vec(plan.lanes)
     word_t = _word_type(plan)
     if place == "packed":
         step = const(I64, nv * acc_t.bytes)
     exist = _existing(f, plan, nv, tail, columns, place)
     multiply = _MULTIPLY[plan.family]
-    numbers = [f.intrinsic("smin", const(I64, i), last[0]) if part else const(I64, i) for i in range(mr)]
+    numbers = [f.intrinsic("smin", const(I64, i), end[0]) if part else const(I64, i) for i in range(mr)]
     rows = [f.gep(a, f.mul(a_stride, number)) for number in numbers]
     with f.loop(0, words, init=[zero(acc_t)] * (mr * nv), unroll=False) as loop:
         acc = list(loop.values)
@@ -148,10 +150,17 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
         for i in range(mr):
             row_bias = f.splat(f.load(I32, f.gep(bias, 4 * i)), plan.lanes)
             results[i * nv : i * nv + nv] = [f.add(r, row_bias) for r in results[i * nv : i * nv + nv]]
+    masks = [const_vector(I1.vec(plan.lanes), [1] * plan.lanes)] * nv
+    if tail:
+        masks[-1] = const_vector(I1.vec(plan.lanes), [int(lane < tail) for lane in range(plan.lanes)])
+    if not writes_parts(plan, f.isa):
+        end = []
+    elif part:
+        masks = [first_lanes(f, plan.lanes, f.sub(end[1], j * plan.lanes)) for j in range(nv)]
     f.if_else(
         fresh,
-        lambda: _store(f, plan, results, nv, tail, c, c_stride, add=False),
-        lambda: _store(f, plan, results, nv, tail, c, c_stride, add=True),
+        lambda: _store(f, results, masks, c, c_stride, end[:1], add=False),
+        lambda: _store(f, results, masks, c, c_stride, end[:1], add=True),
     )
     f.ret()
     return name
@@ -171,17 +180,18 @@ def first_lanes(f: Function, lanes: int, count: V) -> V:
     return f.icmp("slt", iota(I32.vec(lanes)), f.splat(f.cast("trunc", bounded, I32), lanes))
 
 
-def _store(f: Function, plan: DotPlan, results: list[V], nv: int, tail: int, c: V, c_stride: V, *, add: bool) -> None:
-    """Write the accumulators to C, or add them to it."""
-    for number, value in enumerate(results):
-        i, j = divmod(number, nv)
-        at = f.gep(f.gep(c, f.mul(c_stride, i)), j * value.type.bytes)
-        lanes = tail if tail and j == nv - 1 else plan.lanes
-        mask = const_vector(I1.vec(plan.lanes), [int(lane < lanes) for lane in range(plan.lanes)])
-        if add:
-            old = f.masked_load(value.type, at, mask)
-            value = f.fadd(old, value) if value.type.is_float else f.add(old, value)
-        f.masked_store(value, at, mask)
+def _store(f: Function, results: list[V], masks: list[V], c: V, c_stride: V, last: Sequence[V], *, add: bool) -> None:
+    """Write the accumulators, as many for a row as there are masks, to C, or add them to it; up to a `last` row."""
+    nv = len(masks)
+    for i in range(len(results) // nv):
+        with f.if_(f.icmp("sge", last[0], i)) if last and i else nullcontext():
+            for j, mask in enumerate(masks):
+                value = results[i * nv + j]
+                at = f.gep(f.gep(c, f.mul(c_stride, i)), j * value.type.bytes)
+                if add:
+                    old = f.masked_load(value.type, at, mask)
+                    value = f.fadd(old, value) if value.type.is_float else f.add(old, value)
+                f.masked_store(value, at, mask)
 
 
 # -- one multiplication of words -------------------------------------------------------------------

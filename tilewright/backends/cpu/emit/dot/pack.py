@@ -39,8 +39,9 @@ def emit_pack(module: Module, plan: DotPlan, operand: Literal["a", "b"], order: 
         packer.rows()
     else:
         if plan.panels:
+            done = packer.whole_panels() if order == "mn" else None
             with f.loop(0, plan.panels, unroll=False) as loop:
-                packer.panel(loop.index, plan.nv)
+                packer.panel(loop.index, plan.nv, done)
         if plan.tail_vectors:
             packer.panel(const(I64, plan.panels), plan.tail_vectors)
     f.ret()
@@ -92,35 +93,53 @@ class _Packer:
         with f.loop(0, plan.a_rows, height, unroll=False) as loop:
             self._block(target, loop.index, height, plan.a_rows)
 
-    def panel(self, panel: V, nv: int) -> None:
-        """The `nv` vectors of one panel of B."""
+    def whole_panels(self) -> V:
+        """Words of K that exist, of panels that exist, along the rows of B; gives how many panels that is."""
+        f, plan = self.f, self.plan
+        columns = plan.panel_columns
+        count = f.intrinsic("umin", f.op("udiv", self.mn_valid, const(I64, columns)), const(I64, plan.panels))
+        with f.loop(0, self.full_words, unroll=False) as words, f.loop(0, count, unroll=False) as panels:
+            target, column = self._panel(panels.index, plan.nv)
+            self._straight(target, column, columns, words.index, 0, edge=False)
+        return count
+
+    def _panel(self, panel: V, nv: int) -> tuple[_Target, V]:
+        """Where a panel of B of `nv` vectors goes, and its first column."""
         f, plan = self.f, self.plan
         word = const(I64, plan.word_bytes)
         step = const(I64, nv * plan.lanes * plan.word_bytes)
         column = f.mul(panel, plan.panel_columns)
         # The base is that of column 0, so that targets are addressed by absolute column.
         base = f.gep(f.gep(self.dst, f.mul(panel, self.dst_stride)), f.mul(column, -plan.word_bytes))
-        base = f.gep(base, f.mul(self.first, step))
-        target = _Target(base, word, step)
+        return _Target(f.gep(base, f.mul(self.first, step)), word, step), column
+
+    def panel(self, panel: V, nv: int, done: V | None = None) -> None:
+        """The `nv` vectors of one panel of B; of the panels before `done` what does not exist is left."""
+        f, plan = self.f, self.plan
+        target, column = self._panel(panel, nv)
         if self.order == "mn":
-            self._block(target, column, nv * plan.lanes, 0)
+            self._block(target, column, nv * plan.lanes, 0, None if done is None else f.icmp("slt", panel, done))
         else:
             with f.loop(0, nv, unroll=False) as loop:
                 self._block(target, f.add(column, f.mul(loop.index, plan.lanes)), plan.lanes, 0)
 
-    def _block(self, target: _Target, mn: V, count: int, limit: int) -> None:
-        """All words of `count` rows or columns from `mn`; those from `limit` on (if not 0) do not exist."""
+    def _block(self, target: _Target, mn: V, count: int, limit: int, done: V | None = None) -> None:
+        """All words of `count` rows or columns from `mn`; those from `limit` on (if not 0) do not exist.
+
+        Where it is said whether words that exist have been packed, `done`, only others are.
+        """
         f = self.f
         if self.order == "any":
             self._elements(target, mn, count, limit, const(I64, 0))
             return
-        complete = f.icmp("sle", f.add(mn, count), self.mn_valid)
+        complete = f.icmp("sle", f.add(mn, count), self.mn_valid) if done is None else done
         full = f.select(complete, self.full_words, const(I64, 0))
         straight = (self.order == "k") == (self.operand == "a")
         step = 1 if straight and self.operand == "b" else self.plan.lanes
         emit = self._straight if straight else self._transposed
-        with f.loop(0, full, step, unroll=False) as loop:
-            emit(target, mn, count, loop.index, limit, edge=False)
+        if done is None:
+            with f.loop(0, full, step, unroll=False) as loop:
+                emit(target, mn, count, loop.index, limit, edge=False)
         if not f.isa.has_zmm:
             self._elements(target, mn, count, limit, full)
             return

@@ -1,0 +1,263 @@
+"""Loads of loops over rows are made a trip ahead, in registers.
+
+A thread that uses what it has just loaded waits for memory in every trip. The assembler unrolls loops, and so has
+several loads under way, but moves none over a barrier, a shuffle or a store. So the loop carries what comes next:
+
+    %t = load of the first trip
+    loop:  %t carried                      %new = load of the next trip, if there is one
+           ... body with %t for the load
+           yield %new
+
+What of the body computes addresses and masks is written once more for the trip ahead, as for rings. A load whose
+address is made of another load's result follows it: the other is made two trips ahead, and what it brought is there by
+then. A trip and no more: a value that is handed on from trip to trip is moved, and a move waits for the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.backends.nvidia import tuning
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.prefetch import address_slice, changed_by, may_write, overwritten, words_of
+from tilewright.backends.nvidia.plan.subjects import AHEAD
+from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
+from tilewright.base.decision import No, Yes
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.types import i1, shape_of, tile_type
+from tilewright.ir.walk import walk
+from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.descriptor import DescriptorLoadOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SubIOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
+from tilewright.passes.rewriting import erase, replace
+
+_PRODUCTS = (DotOp, WarpGroupDotOp, DescriptorLoadOp)  # loops with one of them hide what they wait for by rings
+_KEPT_APART = (ReduceOp, ScanOp, StoreOp)  # the assembler moves no loads over them; else it has several trips under way
+
+
+@dataclass
+class _Step:
+    """Loads that are made equally far ahead.
+
+    Args:
+        loads: of one loop, in order.
+        ops: what of the body computes their addresses and masks.
+        carried: numbers of the carried values that these are computed from.
+        trips: how far ahead.
+        values: what the loop carries for `carried`, of the trip ahead.
+        tiles: what each load brought for this trip and those after it.
+    """
+
+    loads: list[LoadOp]
+    ops: list[Operation]
+    carried: list[int]
+    trips: int = 0
+    values: list[SSAValue] = field(default_factory=list)
+    tiles: dict[LoadOp, list[SSAValue]] = field(default_factory=dict)
+
+
+def load_ahead(module: ModuleOp, decisions: Decisions) -> None:
+    """Have the innermost loops of a laid-out module load for later trips, in place."""
+    for function in module.ops:
+        if isinstance(function, FuncOp):
+            for loop in [op for op in walk(function) if isinstance(op, ForOp)]:
+                if any(isinstance(op, LoadOp) for op in loop.body.block.ops) and _is_simple(loop):
+                    _load_loop_ahead(loop, decisions)
+
+
+def _is_simple(loop: ForOp) -> bool:
+    """Whether a loop is an innermost one, without products, that goes from row to row and has what keeps loads apart.
+
+    Loops over the blocks of a row have few trips, often one or two: a load ahead of them costs more than it hides.
+    """
+    step, inner = constant_of(loop.step), [op for op in walk(loop) if op is not loop]
+    if (isinstance(step, int) and step > 1) or any(isinstance(op, (ForOp, WhileOp, *_PRODUCTS)) for op in inner):
+        return False
+    return any(isinstance(op, _KEPT_APART) for op in inner)
+
+
+def _load_loop_ahead(loop: ForOp, decisions: Decisions) -> None:
+    steps = _steps(loop, decisions)
+    words = sum(words_of(load) * step.trips for step in steps for load in step.loads)
+    no = No(f"{words} registers of a thread for it are too many", instead="smaller blocks, or more warps")
+    fits = words <= tuning.WORDS_AHEAD
+    for step in steps:
+        for load in step.loads:
+            decisions.note(AHEAD, load, Yes(None, f"{step.trips} ahead") if fits else no)
+    if fits and steps:
+        _Rotation(loop, steps).run()
+
+
+# --- which loads ------------------------------------------------------------------------------------------------------
+
+
+def _steps(loop: ForOp, decisions: Decisions) -> list[_Step]:
+    """The loads of a loop that can be made ahead; those of a step take addresses from those of steps before it."""
+    body = loop.body.block
+    left = [op for op in body.ops if isinstance(op, LoadOp)]
+    writer = next((op for op in walk(loop) if op is not loop and may_write(op) and not isinstance(op, StoreOp)), None)
+    known: set[SSAValue] = set()
+    refused: dict[LoadOp, No] = {}
+    steps: list[_Step] = []
+    while left:
+        found: dict[LoadOp, tuple[set[Operation], set[int]]] = {}
+        for load in left:
+            no = changed_by(writer) if writer is not None else overwritten(load, body)
+            part = no or address_slice(load.operands, body, known)
+            if isinstance(part, No):
+                refused[load] = part
+            else:
+                found[load] = part
+        if not found:
+            break
+        ops = set[Operation]().union(*(part[0] for part in found.values()))
+        carried = set[int]().union(*(part[1] for part in found.values()))
+        steps.append(_Step(list(found), [op for op in body.ops if op in ops], sorted(carried)))
+        known |= {load.result for load in found}
+        left = [load for load in left if load not in found]
+    for load in left:
+        decisions.note(AHEAD, load, refused[load])
+    for number, step in enumerate(steps):
+        step.trips = len(steps) - number
+    return steps
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------------
+
+
+class _Rotation:
+    """Rewrites one loop.
+
+    Args:
+        loop: the loop.
+        steps: what it loads ahead.
+    """
+
+    def __init__(self, loop: ForOp, steps: Sequence[_Step]) -> None:
+        self.loop, self.steps = loop, steps
+        self.body = loop.body.block
+        end = self.body.last_op
+        assert end is not None
+        self.end = end
+
+    def run(self) -> None:
+        """Replace the loop."""
+        outside = Builder(self.loop)
+        for step in self.steps:
+            self._prologue(outside, step)
+        reaches = [
+            outside.binary(MulIOp, self.loop.step, outside.number(step.trips, self.loop.step.type))
+            for step in self.steps
+        ]
+        self._carry(outside)
+        first = self.body.first_op
+        assert first is not None
+        yielded: list[SSAValue] = []
+        b, counter = Builder(first), self.body.args[0]
+        made: list[list[SSAValue]] = []
+        for step, reach in zip(self.steps, reaches, strict=True):
+            valid = b.compare("ugt", b.binary(SubIOp, self.loop.ub, counter), reach)
+            tiles, step.values = self._load(b, step, step.values, b.binary(AddIOp, counter, reach), valid, step.trips)
+            made.append(tiles)
+        for step, tiles in zip(self.steps, made, strict=True):
+            for load, tile in zip(step.loads, tiles, strict=True):
+                now, *later = step.tiles[load]
+                yielded += [*later, tile]
+                load.result.replace_all_uses_with(now)
+            yielded += step.values
+        self.end.operands = [*self.end.operands, *yielded]
+        for step in reversed(self.steps):
+            for load in reversed(step.loads):
+                erase(load)
+
+    def _prologue(self, b: Builder, step: _Step) -> None:
+        """Loads of the first trips, if there are so many."""
+        loop, step.values = self.loop, [self.loop.iter_args[i] for i in step.carried]
+        runs = b.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
+        length, counter = b.binary(SubIOp, loop.ub, loop.lb), loop.lb
+        step.tiles = {load: [] for load in step.loads}
+        for trip in range(step.trips):
+            valid = runs
+            if trip:
+                valid = b.binary(AndIOp, runs, b.compare("ult", b.binary(SubIOp, counter, loop.lb), length))
+            tiles, step.values = self._load(b, step, step.values, counter, valid, trip)
+            for load, tile in zip(step.loads, tiles, strict=True):
+                step.tiles[load].append(tile)
+            counter = b.binary(AddIOp, counter, loop.step)
+
+    def _load(
+        self, b: Builder, step: _Step, values: Sequence[SSAValue], counter: SSAValue, valid: SSAValue, trip: int
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        """What a trip loads.
+
+        Args:
+            b: where.
+            step: which loads.
+            values: what the trip has for the carried values of the addresses.
+            counter: of the trip.
+            valid: whether there is such a trip.
+            trip: its number among those of which tiles of the steps before are at hand.
+
+        Returns:
+            What is loaded, and the carried values of the trip after it.
+        """
+        arguments = [self.body.args[i + 1] for i in step.carried]
+        known: dict[SSAValue, SSAValue] = {self.body.args[0]: counter, **dict(zip(arguments, values, strict=True))}
+        for earlier in self.steps[: self.steps.index(step)]:
+            known.update({load.result: tiles[trip] for load, tiles in earlier.tiles.items()})
+        b.clone(step.ops, known)
+        tiles = [_loaded(b, load, known, valid) for load in step.loads]
+        return tiles, [known.get(self.end.operands[i], self.end.operands[i]) for i in step.carried]
+
+    def _carry(self, outside: Builder) -> None:
+        """Make the loop carry tiles and what addresses are computed from; steps then know the arguments."""
+        old = self.loop
+        extra: list[SSAValue] = []
+        for step in self.steps:
+            extra += [tile for load in step.loads for tile in step.tiles[load]] + step.values
+        arguments = iter([self.body.insert_arg(value.type, len(self.body.args)) for value in extra])
+        for step in self.steps:
+            step.tiles = {load: [next(arguments) for _ in tiles] for load, tiles in step.tiles.items()}
+            step.values = [next(arguments) for _ in step.values]
+        operands = [*old.operands, *extra]
+        made = ForOp.create(
+            operands=operands,
+            result_types=[value.type for value in operands[3:]],
+            properties=old.properties.copy(),
+            attributes=old.attributes.copy(),
+            regions=[old.detach_region(0)],
+        )
+        made.location = old.location
+        outside.insert(made)
+        replace(old, made.results[: len(old.results)])
+        self.loop = made
+
+
+def _loaded(b: Builder, load: LoadOp, known: dict[SSAValue, SSAValue], valid: SSAValue) -> SSAValue:
+    """The load of another trip, if there is such a trip."""
+    pointer, *masked = (known.get(value, value) for value in load.operands)
+    mask = valid
+    if shape_of(pointer.type):
+        mask = b.make(SplatOp, [valid], with_layout(tile_type(shape_of(pointer.type), i1), layout_of(pointer)))
+    if masked:
+        mask = b.binary(AndIOp, masked[0], mask)
+    made = LoadOp.create(
+        operands=[pointer, mask, *masked[1:]], result_types=[load.result.type], properties=load.properties.copy()
+    )
+    made.location = load.location
+    return b.insert(made).results[0]
+
+
+__all__ = ["load_ahead"]
