@@ -119,7 +119,9 @@ KINDS = ["masked", "scalar", "gathered", "helper", "product", "atomic", "looped"
 def test_every_access_has_a_line(tmp_path: Path, outside: bool) -> None:
     """Outside of the address space there is no address to tell, and the signal depends on the register that holds it."""
     program = tmp_path / "ways.py"
-    program.write_text(WAYS.replace("SHIFT", "58" if outside else "40").replace("SIGNALS", "(7, 11)" if outside else "(11,)"))
+    program.write_text(
+        WAYS.replace("SHIFT", "58" if outside else "40").replace("SIGNALS", "(7, 11)" if outside else "(11,)")
+    )
     environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
     command = [sys.executable, str(program), *KINDS]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
