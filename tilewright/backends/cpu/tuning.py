@@ -77,10 +77,11 @@ COMBINING_SHARE = 4
 # --only segments`, one core of a Xeon with AMX that others used: 262,144 segments of 1M elements 0.8 of torch, 0.34
 # without.
 KEPT_SUMS_BYTES = 1 << 20
-# Addresses that have several kept sums, and how many each. Measured: as above, 16 bins 898 us with one sum, 766 with 2,
-# 738 with 4, 728 with 8; 64 segments 890, 831, 809, 810. All sums of that many addresses fit the first cache.
-SUMMED_APART = 512
+# Kept sums of an address that may take turns. Measured: as above, 16 bins 898 us with one, 766 with 2, 738 with 4, 728
+# with 8; 64 segments 890, 831, 809, 810.
 SUMMED_WAYS = 4
+# Addresses that have them. Not measured: all their sums fit a quarter of the first cache.
+SUMMED_APART = 512
 # A kept sum stands for so many elements of a thread's tiles. Measured: 1M elements in 262,144 segments, in two halves
 # of a block: 0.85 of torch, 0.34 with twice the share, 0.72 with half of it.
 KEPT_SUMS_SHARE = 2
