@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks import report
 from benchmarks.peers import Launch
-from tests.decisions import further, generated, others, strangers
+from tests.decisions import further, generated, others, persistent, strangers
 from tests.decisions import rows as less_usual
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
@@ -374,6 +374,25 @@ def _added_products(m: int, n: int, k: int, device: str) -> Family:
     return Family(f"product bf16, as others write it {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
 
 
+def _persistent(m: int, n: int, k: int, device: str) -> Family:
+    """Few programs, which make tile after tile."""
+    a = torch.randn(m, k, device=device).bfloat16()
+    b = torch.randn(k, n, device=device).bfloat16()
+    out, tile, programs = torch.zeros(m, n, device=device), (64, 128, 64), 132 if device == "cuda" else 3
+    forms = _launched(persistent.PERSISTENT, (programs,), a, b, out, m, n, k, *tile)
+    return Family(f"product bf16 by few programs {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b))
+
+
+def _scaled_blocks(m: int, n: int, k: int, device: str) -> Family:
+    a, b = (torch.randn(size, k, device=device).to(torch.float8_e4m3fn) for size in (m, n))
+    u, v = torch.rand(m, k // 128, device=device), torch.rand(n // 128, k // 128, device=device)
+    out, grid = torch.zeros(m, n, device=device), (m // 64, n // 128)
+    forms = _launched(persistent.SCALED_BLOCKS, grid, a, b, u, v, out, m, n, k, 64, 128, 128)
+    x = (a.float() * u.repeat_interleave(128, 1)).bfloat16()
+    y = (b.float() * v.repeat_interleave(128, 0).repeat_interleave(128, 1)).bfloat16()
+    return Family(f"product of fp8 scaled by blocks {m}x{n}x{k}", forms, out, lambda: torch.mm(x, y.t()))
+
+
 def _convolution(size: int, channels: int, device: str) -> Family:
     x, w = torch.randn(size, size, channels, device=device).bfloat16(), torch.randn(3, 3, channels, channels).bfloat16()
     w, out = w.to(device), torch.zeros(size * size, channels, device=device)
@@ -462,6 +481,8 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _picked(4096, 256, device)
     yield lambda: _counts(1 << 20, 16, device)
     yield lambda: _added_products(512 * scale, 512, 512, device)
+    yield lambda: _persistent(512 * (8 if cuda else 1), 512, 512, device)
+    yield lambda: _scaled_blocks(512 * (8 if cuda else 1), 512, 512, device)
     yield lambda: _convolution(28 * (4 if cuda else 1), 64, device)
     yield lambda: _weight_gradient(1024 * scale, 1000, device)
     yield lambda: _rotation(1024 * scale, 8, 64, device)

@@ -360,7 +360,8 @@ class Collector:
     def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[Coalescing]]:
         """Operands of a dot, and how the trips of the loop around it are joined.
 
-        One that is not read from memory is computed where it is packed if the trips can be joined then, else before.
+        One that is not read from memory is computed where it is packed if the trips can be joined then, or if what is
+        packed is kept; else before.
         """
         context = self.context
         a, b = (_in_memory(context, value) or _filled(self, value) for value in op.operands[:2])
@@ -369,7 +370,8 @@ class Collector:
         else:
             answer = plan_coalescing(op, a, b, dot_plan(context.isa, op))
         if isinstance(answer, No):
-            a, b = (operand if isinstance(operand, MemoryOperand) else None for operand in (a, b))
+            a = a if _is_ready(context, op, "a", a) else None
+            b = b if _is_ready(context, op, "b", b) else None
         (x, x_flipped), (y, y_flipped) = (strip_views(value) for value in op.operands[:2])
         a, b = a or scratch_operand(self.force(x), x_flipped), b or scratch_operand(self.force(y), y_flipped)
         return a, b, answer
@@ -572,6 +574,18 @@ def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
     buffer = context.new_buffer(tile_buffer(source.type, fastest))
     fill = Step("group", collector.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
     return scratch_operand(buffer, flipped, fill)
+
+
+def _is_ready(context: FunctionContext, dot: Operation, name: Literal["a", "b"], operand: Operand | None) -> bool:
+    """Whether an operand of a dot whose trips are not joined need not be computed before: it is kept once packed."""
+    if operand is None or isinstance(operand, MemoryOperand):
+        return operand is not None
+    plan, value = dot_plan(context.isa, dot), dot.operands[0 if name == "a" else 1]
+    source, _ = strip_views(value)
+    if plan.thin or any(len(list(part.uses)) > 1 for part in (value, source)):
+        return False
+    size = plan.a_bytes(plan.k) if name == "a" else plan.b_bytes(plan.k)
+    return isinstance(plan_cache(name, value, dot, size, joined=False), Yes)
 
 
 def _hands_through(collector: Collector, first: SSAValue, loop: Operation, number: int) -> bool:
