@@ -127,11 +127,11 @@ $(VENV)-interop/.interop: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@$(VENV)-interop/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[test]' triton==3.9.0
 	@touch $@
 
-# Helion too: what is tested is that it runs as it is.
+# Helion too: what is tested is that it runs as it is. It imports `packaging` without asking for it.
 $(VENV)-helion/.helion: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright, PyTorch and Helion 1.5.1 into $(VENV)-helion"
 	@$(BIN)/python -m venv $(VENV)-helion
-	@$(VENV)-helion/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch]' helion==1.5.1
+	@$(VENV)-helion/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[torch]' helion==1.5.1 packaging
 	@touch $@
 
 # What torch's own tests need beside torch.

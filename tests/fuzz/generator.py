@@ -7,6 +7,7 @@ hand do not allow it, and another one is tried. The same seed gives the same ker
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ class Profile:
         products: start with a product of matrices over the whole grid.
         cpu: name of the CPU that is compiled for, "host", or empty for a random one.
         long: element by element alone, of as many statements as may be, with a store after every twentieth.
+        portable: nothing that Triton's front end lacks.
     """
 
     any_shape: bool = False
@@ -55,6 +57,16 @@ class Profile:
     products: bool = False
     cpu: str = ""
     long: bool = False
+    portable: bool = False
+
+
+# Exits from loops, functions within kernels, aggregates, lengths that are no power of two.
+_OURS = re.compile(r"\b(break|continue|lambda|Affine)\b|\bdef |\barange\(0, (?P<length>\d+)\)")
+
+
+def _is_ours(line: str) -> bool:
+    """Whether a line is Tilewright's own language."""
+    return any(m["length"] is None or int(m["length"]).bit_count() != 1 for m in _OURS.finditer(line))
 
 
 class Generator:
@@ -188,6 +200,8 @@ class Generator:
             mark = self._mark()
             try:
                 function(self)
+                if self.profile.portable and any(_is_ours(line) for s in self.body[mark[0] :] for line in s.lines(0)):
+                    raise Unsuitable
                 done += 1
             except Unsuitable:
                 self._undo(mark)

@@ -29,6 +29,7 @@ from tilewright.ops.control import ForOp, FuncOp, WhileOp
 from tilewright.ops.elementwise import AddIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.passes.dce import is_removable
+from tilewright.passes.rewriting import loop_carrying
 from tilewright.passes.subjects import CARRIED
 
 
@@ -129,14 +130,7 @@ def _rewrite(loop: ForOp, found: list[_Carried]) -> None:
         body.erase_arg(argument)
         firsts[carried.number] = start.results[0]
         last.operands[carried.number] = _advanced(body, last, offset, carried.increments)
-    new = ForOp.create(
-        operands=[*loop.operands[:3], *firsts],
-        result_types=[first.type for first in firsts],
-        properties=dict(loop.properties),
-        attributes=dict(loop.attributes),
-        regions=[loop.detach_region(0)],
-    )
-    block.insert_op_before(new, loop)
+    new = loop_carrying(loop, firsts)
     _replace_results(block, loop, new, {carried.number for carried in found})
     block.erase_op(loop)
 

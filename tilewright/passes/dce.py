@@ -13,7 +13,7 @@ from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
 from tilewright.ir.effects import effects
 from tilewright.ops.control import ForOp
-from tilewright.passes.rewriting import erase, insert_before
+from tilewright.passes.rewriting import erase, loop_carrying
 
 
 def is_removable(op: Operation) -> bool:
@@ -103,14 +103,7 @@ def _rebuild_without(loop: ForOp, dead: Sequence[int]) -> None:
     eliminate_dead_code(loop)  # what fed the dropped values, so that their arguments lose their last uses
     for index in reversed(dead):
         body.erase_arg(body.args[index + 1])
-    made = ForOp.create(
-        operands=[*loop.operands[:3], *initial],
-        result_types=[r.type for r in kept],
-        properties=loop.properties.copy(),
-        attributes=loop.attributes.copy(),
-        regions=[loop.detach_region(0)],
-    )
-    insert_before(made, loop)
+    made = loop_carrying(loop, initial)
     for old, new in zip(kept, made.results, strict=True):
         old.replace_all_uses_with(new)
     erase(loop)

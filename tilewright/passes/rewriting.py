@@ -72,20 +72,20 @@ def transposed(value: SSAValue, anchor: Operation) -> SSAValue:
     return value_before(TransOp.create(operands=[value], result_types=[turned], properties={"order": order}), anchor)
 
 
-def loop_with_result(loop: ForOp, number: int, kind: Attribute) -> list[SSAValue]:
-    """Put a loop of the same operands in front of `loop`, whose result `number` is a `kind`; gives its results.
+def loop_carrying(loop: ForOp, firsts: Sequence[SSAValue]) -> ForOp:
+    """A loop in front of `loop` that takes its body and carries on from `firsts`.
 
-    It takes the body, which yields that already; what `loop` resulted in is for the caller to replace.
+    The body has the arguments already and yields what they become; the caller replaces what `loop` resulted in.
     """
     made = ForOp.create(
-        operands=list(loop.operands),
-        result_types=[kind if n == number else result.type for n, result in enumerate(loop.results)],
+        operands=[*loop.operands[:3], *firsts],
+        result_types=[value.type for value in firsts],
         properties=dict(loop.properties),
         attributes=dict(loop.attributes),
         regions=[loop.detach_region(0)],
     )
     insert_before(made, loop)
-    return list(made.results)
+    return made
 
 
 def splice(block: Block, anchor: Operation) -> None:

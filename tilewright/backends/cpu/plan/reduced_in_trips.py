@@ -32,7 +32,7 @@ from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp, SelectOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.spec import spec_of
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, loop_with_result, replace, value_before
+from tilewright.passes.rewriting import insert_before, loop_carrying, replace, value_before
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ def _rewrite(found: _Carried) -> None:
     if found.mask is not None:
         replace(found.added, [made.results[0]])  # which nobody reads
     body.erase_arg(argument)
-    results = loop_with_result(loop, number, kind)
+    results = list(loop_carrying(loop, loop.iter_args).results)
     replace(found.reduction, [results[number]])
     replace(loop, results)
 

@@ -43,7 +43,7 @@ from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, loop_with_result, replace, transposed, value_before
+from tilewright.passes.rewriting import insert_before, loop_carrying, replace, transposed, value_before
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ def _multiply(found: _Sum) -> None:
     insert_before(dot, found.added)
     replace(found.added, [dot.d])
     body.erase_arg(old)
-    results = loop_with_result(loop, number, start.type)
+    results: list[SSAValue] = list(loop_carrying(loop, loop.iter_args).results)
     results[number] = value_before(ReshapeOp.create(operands=[results[number]], result_types=[flat]), loop)
     if not in_loop:
         replace(found.reduction, [results[number]])

@@ -23,7 +23,7 @@ from tilewright.ir.types import shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
-from tilewright.passes.rewriting import insert_before, loop_with_result, replace, transposed
+from tilewright.passes.rewriting import insert_before, loop_carrying, replace, transposed
 
 
 def turn_products(function: FuncOp, decisions: Decisions) -> bool:
@@ -77,6 +77,6 @@ def _turn(dot: DotOp, number: int) -> None:
     insert_before(made, dot)
     replace(dot, [made.d])
     body.erase_arg(argument)
-    results = loop_with_result(loop, number, start.type)
+    results: list[SSAValue] = list(loop_carrying(loop, loop.iter_args).results)
     results[number] = transposed(results[number], loop)
     replace(loop, results)

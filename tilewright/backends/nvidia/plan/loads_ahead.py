@@ -41,7 +41,7 @@ from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, loop_carrying, replace
 
 _PRODUCTS = (DotOp, WarpGroupDotOp, DescriptorLoadOp)  # loops with one of them hide what they wait for by rings
 _KEPT_APART = (ReduceOp, ScanOp, StoreOp)  # the assembler moves no loads over them; else it has several trips under way
@@ -231,16 +231,7 @@ class _Rotation:
         for step in self.steps:
             step.tiles = {load: [next(arguments) for _ in tiles] for load, tiles in step.tiles.items()}
             step.values = [next(arguments) for _ in step.values]
-        operands = [*old.operands, *extra]
-        made = ForOp.create(
-            operands=operands,
-            result_types=[value.type for value in operands[3:]],
-            properties=old.properties.copy(),
-            attributes=old.attributes.copy(),
-            regions=[old.detach_region(0)],
-        )
-        made.location = old.location
-        outside.insert(made)
+        made = loop_carrying(old, [*old.iter_args, *extra])
         replace(old, made.results[: len(old.results)])
         self.loop = made
 

@@ -65,7 +65,7 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes.rewriting import erase, loop_carrying, replace
 
 _USUAL_WARPS, _USUAL_REGISTERS = 4, 128  # of a block that multiplies
 
@@ -333,16 +333,7 @@ class _Pipeliner:
         wrapped = b.make(SelectOp, [wraps, b.number(0), following], i32)
         # The ahead values are yielded as they are until the copies are written.
         end.operands = [*end.operands, *arguments[:-1], wrapped]
-        operands = [*old.operands, *extra]
-        made = ForOp.create(
-            operands=operands,
-            result_types=[value.type for value in operands[3:]],
-            properties=old.properties.copy(),
-            attributes=old.attributes.copy(),
-            regions=[old.detach_region(0)],
-        )
-        made.location = old.location
-        outside.insert(made)
+        made = loop_carrying(old, [*old.iter_args, *extra])
         replace(old, made.results[: len(old.results)])
         self.loop = made
         return index
