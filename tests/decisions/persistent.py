@@ -243,3 +243,21 @@ def scaled_operands(a, b, u, v, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr
         y = tl.load(b + columns[None, :] * k + p[:, None]).to(tl.float32) * t[None, :]
         acc = tl.dot(x, y, acc)
     tl.store(out + rows[:, None] * n + columns[None, :], acc)
+
+
+# --- a loop in which a number begins anew, and that stays as it is ---
+
+OTHER_LOOPS: list[Spelling] = []
+
+
+@spelled(OTHER_LOOPS, _FEW)
+def every_third_negated(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows, columns = place(tl.program_id(0), n, BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for step in range(tl.cdiv(k, BK)):
+        p = step * BK + tl.arange(0, BK)
+        x = tl.load(a + rows[:, None] * k + p[None, :], p[None, :] < k, 0.0)
+        if step % 3 == 2:
+            x = -x
+        acc = tl.dot(x, tl.load(b + p[:, None] * n + columns[None, :], p[:, None] < k, 0.0), acc)
+    written(out, acc, rows, columns, m, n)

@@ -48,7 +48,7 @@ def in_pieces(a, b, c, rows, columns, ends, BM: tl.constexpr, BN: tl.constexpr, 
 
 
 @pytest.mark.parametrize("kernel", [at_places, in_pieces], ids=lambda kernel: kernel.fn.__name__)
-@pytest.mark.parametrize(("entries", "room"), [(16, 3 << 20), (2, 3 << 20), (16, 48 << 10)])
+@pytest.mark.parametrize(("entries", "room"), [(16, 3 << 20), (2, 3 << 20), (16, 24 << 10)])
 def test_what_is_kept_is_that_of_its_place(kernel: Any, entries: int, room: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(tuning, "KEPT_KEYS", entries)
     monkeypatch.setattr(tuning, "KEPT_BYTES", room)

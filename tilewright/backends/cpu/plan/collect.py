@@ -35,6 +35,7 @@ from tilewright.backends.cpu.plan.dot_step import (
     accumulator,
     b_in_place,
     dot_plan,
+    is_ready,
     rows_exist,
 )
 from tilewright.backends.cpu.plan.lanes import loaded_along
@@ -370,8 +371,8 @@ class Collector:
         else:
             answer = plan_coalescing(op, a, b, dot_plan(context.isa, op))
         if isinstance(answer, No):
-            a = a if _is_ready(context, op, "a", a) else None
-            b = b if _is_ready(context, op, "b", b) else None
+            a = a if is_ready(context.isa, op, "a", a) else None
+            b = b if is_ready(context.isa, op, "b", b) else None
         (x, x_flipped), (y, y_flipped) = (strip_views(value) for value in op.operands[:2])
         a, b = a or scratch_operand(self.force(x), x_flipped), b or scratch_operand(self.force(y), y_flipped)
         return a, b, answer
@@ -574,18 +575,6 @@ def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
     buffer = context.new_buffer(tile_buffer(source.type, fastest))
     fill = Step("group", collector.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
     return scratch_operand(buffer, flipped, fill)
-
-
-def _is_ready(context: FunctionContext, dot: Operation, name: Literal["a", "b"], operand: Operand | None) -> bool:
-    """Whether an operand of a dot whose trips are not joined need not be computed before: it is kept once packed."""
-    if operand is None or isinstance(operand, MemoryOperand):
-        return operand is not None
-    plan, value = dot_plan(context.isa, dot), dot.operands[0 if name == "a" else 1]
-    source, _ = strip_views(value)
-    if plan.thin or any(len(list(part.uses)) > 1 for part in (value, source)):
-        return False
-    size = plan.a_bytes(plan.k) if name == "a" else plan.b_bytes(plan.k)
-    return isinstance(plan_cache(name, value, dot, size, joined=False), Yes)
 
 
 def _hands_through(collector: Collector, first: SSAValue, loop: Operation, number: int) -> bool:
