@@ -22,6 +22,7 @@ PLANNERS = {
     "cpu/plan/blocked_trips.py": {"_in_blocks": "BLOCKED"},
     "cpu/plan/reduced_in_trips.py": {"_pays": "IN_TRIPS"},
     "cpu/plan/straight.py": {"_where": "STRAIGHT"},
+    "passes/nested.py": {"_nested": "NESTED"},
     "passes/handed_on.py": {"_recognise": "HANDED_ON"},
     "passes/rolled.py": {"_as_loop": "ROLLED", "_as_one_loop": "ROLLED"},
     "cpu/plan/summed_rows.py": {"_in_memory": "SUMMED"},

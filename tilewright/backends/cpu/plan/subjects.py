@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, ROLLED
+from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, NESTED, ROLLED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 WRITTEN_OUT = Subject("short loop", "the few trips of a loop that adds up tiles are one pass over the elements")
@@ -35,7 +35,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, APART, ROLLED, TURNED, RECIPROCAL,
-    BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS,
-    UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, APART, ROLLED, TURNED,
+    RECIPROCAL, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION, KEPT_TILE,
+    VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
