@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
+from tilewright.backends.cpu.plan.beside import store_beside
 from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
 from tilewright.backends.cpu.plan.outer_products import multiply_outer_products
 from tilewright.backends.cpu.plan.planner import plan_function
@@ -93,5 +94,6 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         turn_products(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
+        store_beside(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)
