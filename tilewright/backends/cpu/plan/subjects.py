@@ -15,6 +15,7 @@ BESIDE = Subject("stores side by side", "stores that fill each other's gaps are 
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
 SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
+COMPUTED_ROWS = Subject("row as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
@@ -35,7 +36,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, APART, ROLLED, TURNED,
-    RECIPROCAL, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION, KEPT_TILE,
-    VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, APART, ROLLED,
+    COMPUTED_ROWS, TURNED, RECIPROCAL, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN,
+    STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
