@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
 from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
+from tilewright.backends.cpu.plan.dims_at_once import reduce_dims_at_once
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
@@ -24,6 +25,7 @@ from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import OrIOp
 from tilewright.ops.function import FuncOp
+from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.either_way import leave_branches
@@ -77,6 +79,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         multiply_summed_rows(function, decisions)
         if ForOp in kinds:
             reduce_in_trips(function, decisions)
+        if ReduceOp in kinds:
+            reduce_dims_at_once(function, decisions)
         sum_apart(function, isa, decisions)
         roll_products(function, decisions)
         turn_products(function, decisions)
