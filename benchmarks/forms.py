@@ -23,40 +23,19 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import report
+from benchmarks import forms_of_strangers, report
+from benchmarks.form_family import Family, Function, kernels_of, launch, launched
 from benchmarks.peers import Launch
-from tests.decisions import further, generated, others, strangers
+from tests.decisions import further, generated, others
 from tests.decisions import rows as less_usual
 from tests.decisions.harness import Spelling
 from tests.decisions.matmul import MATMUL
 from tests.decisions.softmax import SOFTMAX
 from tilewright.tools.timing import compare, duration, threads
 
-Function = Callable[[], Any]
 FLOOR = 0.9  # of the best form: what every form should reach
 _UNWRITTEN = 7  # what a result holds before
 _BY_TRITON = "triton: "
-
-
-@dataclass(frozen=True)
-class Family:
-    """A computation and its spellings.
-
-    Args:
-        name: of the computation, with sizes and types.
-        forms: launches by the name of the form; each writes `out`.
-        out: what they write.
-        rival: the same by torch.
-        reset: what must be done to `out` before a launch (of forms that add to it).
-        tolerance: largest difference from torch's result over its largest element.
-    """
-
-    name: str
-    forms: Mapping[str, Function]
-    out: torch.Tensor
-    rival: Function
-    reset: Function | None = None
-    tolerance: float = 2e-2
 
 
 @dataclass(frozen=True)
@@ -89,10 +68,6 @@ _USUAL = next(s.signature for s in MATMUL if s.name == "plain")
 _ROW = next(s.signature for s in SOFTMAX if s.name == "plain")
 
 
-def _of(spellings: list[Spelling], signature: object = None) -> dict[str, Any]:
-    return {s.name: s.fn for s in spellings if signature in (None, s.signature)}
-
-
 def _product(dtype: torch.dtype, m: int, n: int, k: int, device: str) -> Family:
     tile = (64, 128, 64)
     # Most forms mask no rows: those of the last blocks lie behind the operands, and nobody stores what becomes of them.
@@ -103,16 +78,16 @@ def _product(dtype: torch.dtype, m: int, n: int, k: int, device: str) -> Family:
     others = set(_OTHER_PRODUCTS)
     others |= {"unrolled"} if k != 512 else set()  # which ends there
     others |= {"in_two_loops"} if k % (2 * tile[2]) else set()  # which takes two blocks at a time
-    kernels = {name: fn for name, fn in _of(MATMUL, _USUAL).items() if name not in others}
-    forms = {name: _launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in kernels.items()}
+    kernels = {name: fn for name, fn in kernels_of(MATMUL, _USUAL).items() if name not in others}
+    forms = {name: launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in kernels.items()}
     return Family(f"product {str(dtype)[6:]} {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b))
 
 
 def _softmax(rows: int, columns: int, device: str) -> Family:
     x = torch.randn(rows, columns, device=device)
     out, block = torch.zeros_like(x), 1 << (columns - 1).bit_length()
-    kernels = {name: fn for name, fn in _of(SOFTMAX, _ROW).items() if name != "of_many_rows"}
-    forms = {name: _launch(fn, (rows,), x, out, columns, columns, block) for name, fn in kernels.items()}
+    kernels = {name: fn for name, fn in kernels_of(SOFTMAX, _ROW).items() if name != "of_many_rows"}
+    forms = {name: launch(fn, (rows,), x, out, columns, columns, block) for name, fn in kernels.items()}
     return Family(f"softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
 
 
@@ -122,7 +97,7 @@ def _online(rows: int, columns: int, device: str) -> Family:
     out = torch.zeros_like(x)
     kernel = next(s.fn for s in SOFTMAX if s.name == "online")
     blocks = (256, 2048, 8192, 65536)
-    forms = {f"block of {b}": _launch(kernel, (rows,), x, out, columns, columns, b) for b in blocks}
+    forms = {f"block of {b}": launch(kernel, (rows,), x, out, columns, columns, b) for b in blocks}
     return Family(f"online softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
 
 
@@ -130,14 +105,14 @@ def _gather(rows: int, columns: int, device: str) -> Family:
     table, ids = torch.randn(4096, columns, device=device), torch.randint(0, 4096, (rows,), device=device)
     out = torch.zeros(rows, columns, device=device)
     arguments, grid = (table, ids, out, rows, columns), (-(-rows // 64),)
-    forms = {name: _launch(fn, grid, *arguments) for name, fn in _of(others.GATHERS).items()}
+    forms = {name: launch(fn, grid, *arguments) for name, fn in kernels_of(others.GATHERS).items()}
     return Family(f"gather of rows {rows}x{columns}", forms, out, lambda: torch.nn.functional.embedding(ids, table))
 
 
 def _columns(rows: int, columns: int, device: str) -> Family:
     x, out = torch.randn(rows, columns, device=device), torch.zeros(columns, device=device)
     arguments, grid = (x, out, rows, columns, 128), (-(-columns // 128),)
-    forms = {name: _launch(fn, grid, *arguments) for name, fn in _of(others.COLUMN_SUMS).items()}
+    forms = {name: launch(fn, grid, *arguments) for name, fn in kernels_of(others.COLUMN_SUMS).items()}
     return Family(f"sum of columns {rows}x{columns}", forms, out, lambda: torch.sum(x, 0))
 
 
@@ -145,10 +120,10 @@ def _stencil(rows: int, columns: int, device: str) -> Family:
     """All forms with tiles of one width, and one form with others; on a GPU extents are powers of two."""
     x = torch.randn(rows, columns, device=device)
     out, forms = torch.zeros_like(x), {}
-    for name, kernel in _of(others.STENCILS).items():
+    for name, kernel in kernels_of(others.STENCILS).items():
         for width in (64, 56, 48) if device == "cpu" and name == "shifted_loads" else (64,):
             grid = (-(-columns // width), -(-rows // 16))
-            forms[f"{name}, width {width}"] = _launch(kernel, grid, x, out, rows, columns, width)
+            forms[f"{name}, width {width}"] = launch(kernel, grid, x, out, rows, columns, width)
 
     def rival() -> torch.Tensor:
         result = torch.full_like(x, _UNWRITTEN)
@@ -160,8 +135,8 @@ def _stencil(rows: int, columns: int, device: str) -> Family:
 
 def _histogram(n: int, bins: int, device: str) -> Family:
     x, out = torch.randint(0, bins, (n,), device=device, dtype=torch.int32), torch.zeros(bins, device=device).int()
-    names = _of(others.HISTOGRAMS).items()
-    forms = {name: _launch(fn, (-(-n // 4096),), x, out, n, bins, 4096) for name, fn in names}
+    names = kernels_of(others.HISTOGRAMS).items()
+    forms = {name: launch(fn, (-(-n // 4096),), x, out, n, bins, 4096) for name, fn in names}
     rival = lambda: torch.bincount(x, minlength=bins)  # noqa: E731
     return Family(f"histogram {n} of {bins}", forms, out, rival, out.zero_, 0.0)
 
@@ -169,7 +144,9 @@ def _histogram(n: int, bins: int, device: str) -> Family:
 def _segments(n: int, segments: int, device: str) -> Family:
     x, ids = torch.randn(n, device=device), torch.randint(0, segments, (n,), device=device, dtype=torch.int32)
     out = torch.zeros(segments, device=device)
-    forms = {name: _launch(fn, (-(-n // 4096),), x, ids, out, n, 4096) for name, fn in _of(others.SEGMENTS).items()}
+    forms = {
+        name: launch(fn, (-(-n // 4096),), x, ids, out, n, 4096) for name, fn in kernels_of(others.SEGMENTS).items()
+    }
     rival = lambda: torch.zeros_like(out).index_add_(0, ids, x)  # noqa: E731
     return Family(f"sums of {segments} segments of {n}", forms, out, rival, out.zero_)
 
@@ -177,8 +154,8 @@ def _segments(n: int, segments: int, device: str) -> Family:
 def _running(rows: int, columns: int, dtype: torch.dtype, device: str) -> Family:
     x = (torch.rand(rows, columns, device=device) * 0.02 + 0.99).to(dtype)
     out, block = torch.zeros_like(x), 1 << (columns - 1).bit_length()
-    names = _of(others.RUNNING_PRODUCTS).items()
-    forms = {name: _launch(fn, (rows,), x, out, columns, block) for name, fn in names}
+    names = kernels_of(others.RUNNING_PRODUCTS).items()
+    forms = {name: launch(fn, (rows,), x, out, columns, block) for name, fn in names}
     return Family(f"running product {str(dtype)[6:]} {rows}x{columns}", forms, out, lambda: torch.cumprod(x, 1))
 
 
@@ -186,10 +163,10 @@ def _small(batch: int, m: int, n: int, k: int, device: str) -> Family:
     a, b = torch.randn(batch, m, k, device=device), torch.randn(batch, k, n, device=device)
     out = torch.zeros(batch, m, n, device=device)
     tile = tuple(max(16, 1 << (extent - 1).bit_length()) for extent in (m, n, k))
-    names = _of(others.SMALL_PRODUCTS).items()
-    forms = {name: _launch(fn, (batch,), a, b, out, m, n, k, *tile) for name, fn in names}
+    names = kernels_of(others.SMALL_PRODUCTS).items()
+    forms = {name: launch(fn, (batch,), a, b, out, m, n, k, *tile) for name, fn in names}
     if device == "cpu":  # tiles of any size
-        forms["exact"] = _launch(_of(others.SMALL_PRODUCTS)["padded"], (batch,), a, b, out, m, n, k, m, n, k)
+        forms["exact"] = launch(kernels_of(others.SMALL_PRODUCTS)["padded"], (batch,), a, b, out, m, n, k, m, n, k)
     return Family(f"small products {batch} of {m}x{n}x{k}", forms, out, lambda: torch.bmm(a, b))
 
 
@@ -198,15 +175,15 @@ def _one_row(n: int, k: int, device: str) -> Iterator[Family]:
     x, w = torch.randn(k, device=device).bfloat16(), (torch.randn(k, n, device=device) / 8).bfloat16()
     out, tile = torch.zeros(n, device=device), (128, 64)
     grid, turned = (-(-n // tile[0]),), w.t().contiguous()
-    forms = {name: _launch(fn, grid, x, w, out, n, k, *tile) for name, fn in _of(further.ONE_ROW).items()}
+    forms = {name: launch(fn, grid, x, w, out, n, k, *tile) for name, fn in kernels_of(further.ONE_ROW).items()}
     yield Family(f"one row {n}x{k}", forms, out, lambda: x @ w)
-    names = _of(further.ONE_ROW_OF_LINEAR).items()
-    forms = {name: _launch(fn, grid, x, turned, out, n, k, *tile) for name, fn in names}
+    names = kernels_of(further.ONE_ROW_OF_LINEAR).items()
+    forms = {name: launch(fn, grid, x, turned, out, n, k, *tile) for name, fn in names}
     yield Family(f"one row of linear {n}x{k}", forms, out, lambda: turned @ x)
     numbers, scales = torch.randint(-8, 8, (k, n), device=device), torch.rand(n, device=device)
     packed = ((numbers[0::2] & 15) | (numbers[1::2] << 4)).to(torch.int8)
-    names, whole = _of(further.ONE_ROW_OF_INT4).items(), (numbers * scales).bfloat16()
-    forms = {name: _launch(fn, grid, x, packed, scales, out, n, k, *tile) for name, fn in names}
+    names, whole = kernels_of(further.ONE_ROW_OF_INT4).items(), (numbers * scales).bfloat16()
+    forms = {name: launch(fn, grid, x, packed, scales, out, n, k, *tile) for name, fn in names}
     yield Family(f"one row of int4 {n}x{k}", forms, out, lambda: x @ whole)
 
 
@@ -214,7 +191,7 @@ def _bytes(m: int, n: int, k: int, device: str) -> Family:
     a, b = (torch.randint(-128, 128, shape, device=device, dtype=torch.int8) for shape in ((m, k), (k, n)))
     out, tile = torch.zeros(m, n, device=device, dtype=torch.int32), (64, 64, 64)
     grid = (-(-m // tile[0]), -(-n // tile[1]))
-    forms = {name: _launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in _of(further.INT8).items()}
+    forms = {name: launch(fn, grid, a, b, out, m, n, k, *tile) for name, fn in kernels_of(further.INT8).items()}
     return Family(f"product int8 {m}x{n}x{k}", forms, out, lambda: torch._int_mm(a, b), tolerance=0.0)
 
 
@@ -222,7 +199,9 @@ def _epilogue(m: int, n: int, k: int, device: str) -> Family:
     a, b = (torch.randn(*shape, device=device).bfloat16() for shape in ((m, k), (k, n)))
     bias, out, tile = torch.randn(n, device=device), torch.zeros(m, n, device=device), (64, 64, 64)
     grid = (-(-m // tile[0]), -(-n // tile[1]))
-    forms = {name: _launch(fn, grid, a, b, bias, out, m, n, k, *tile) for name, fn in _of(further.EPILOGUES).items()}
+    forms = {
+        name: launch(fn, grid, a, b, bias, out, m, n, k, *tile) for name, fn in kernels_of(further.EPILOGUES).items()
+    }
     rival = lambda: torch.relu(torch.mm(a, b).float() * 0.5 + bias)  # noqa: E731
     return Family(f"product bf16, bias and relu {m}x{n}x{k}", forms, out, rival)
 
@@ -232,46 +211,46 @@ def _converted(m: int, n: int, k: int, device: str) -> Family:
     a, b = torch.randn(m, k, device=device).bfloat16(), torch.randint(-128, 128, (k, n), device=device).char()
     scales, out, tile = torch.rand(n, device=device), torch.zeros(m, n, device=device), (64, 128, 64)
     grid, whole = (-(-m // tile[0]), -(-n // tile[1])), (b.float() * scales).bfloat16()
-    names = _of(further.CONVERTED).items()
-    forms = {name: _launch(fn, grid, a, b, scales, out, m, n, k, *tile) for name, fn in names}
+    names = kernels_of(further.CONVERTED).items()
+    forms = {name: launch(fn, grid, a, b, scales, out, m, n, k, *tile) for name, fn in names}
     return Family(f"product bf16 x int8 {m}x{n}x{k}", forms, out, lambda: torch.mm(a, whole))
 
 
 def _sums_of_rows(device: str) -> Family:
     x, out = torch.randn(2048, 1000, device=device), torch.zeros(2048, device=device)
-    forms = _launched(less_usual.ROW_SUMS, (128,), x, out, 2048, 1000, 1024)
+    forms = launched(less_usual.ROW_SUMS, (128,), x, out, 2048, 1000, 1024)
     return Family("sums of rows 2048x1000", forms, out, lambda: torch.sum(x, 1))
 
 
 def _tops_of_rows(device: str) -> Family:
     x, out = torch.randn(2048, 1000, device=device), torch.zeros(2048, device=device).int()
-    forms = _launched(less_usual.ROW_TOPS, (128,), x, out, 2048, 1000, 1024)
+    forms = launched(less_usual.ROW_TOPS, (128,), x, out, 2048, 1000, 1024)
     return Family("places of largest 2048x1000", forms, out, lambda: torch.argmax(x, 1), tolerance=0.0)
 
 
 def _norms_of_rows(device: str) -> Family:
     x, out = torch.randn(1024, 1024, device=device), torch.zeros(1024, 1024, device=device)
-    forms = _launched(less_usual.ROW_NORMS, (1024,), x, out, 1024, 1024, 1e-5, 1024)
+    forms = launched(less_usual.ROW_NORMS, (1024,), x, out, 1024, 1024, 1e-5, 1024)
     rival = lambda: torch.nn.functional.rms_norm(x, (1024,), eps=1e-5)  # noqa: E731
     return Family("root mean square norm 1024x1024", forms, out, rival)
 
 
 def _running_sums(device: str) -> Family:
     x, out = torch.randn(1024, 1024, device=device), torch.zeros(1024, 1024, device=device)
-    forms = _launched(less_usual.RUNNING_SUMS, (1024,), x, out, 1024, 1024)
+    forms = launched(less_usual.RUNNING_SUMS, (1024,), x, out, 1024, 1024)
     return Family("running sums 1024x1024", forms, out, lambda: torch.cumsum(x, 1))
 
 
 def _row_added_to_rows(device: str) -> Family:
     x, y, out = torch.randn(1024, 1024, device=device), torch.randn(1024, device=device), torch.zeros(1024, 1024)
     out = out.to(device)
-    forms = _launched(less_usual.MIXES, (1024,), x, y, out, 1024, 1024, 1024)
+    forms = launched(less_usual.MIXES, (1024,), x, y, out, 1024, 1024, 1024)
     return Family("row added to rows 1024x1024", forms, out, lambda: torch.add(x, y))
 
 
 def _windows(n: int, device: str) -> Family:
     x, w, out = torch.randn(n, device=device), torch.randn(5, device=device), torch.zeros(n, device=device)
-    forms = _launched(less_usual.WINDOWS, (-(-n // 4096),), x, w, out, n, 4096)
+    forms = launched(less_usual.WINDOWS, (-(-n // 4096),), x, w, out, n, 4096)
     rival = lambda: torch.nn.functional.conv1d(x[None, None], w[None, None], padding=2)[0, 0]  # noqa: E731
     return Family(f"windows of 5 of {n}", forms, out, rival)
 
@@ -279,18 +258,14 @@ def _windows(n: int, device: str) -> Family:
 def _picked(rows: int, columns: int, device: str) -> Family:
     table, ids = torch.randn(4096, columns, device=device), torch.randint(-4096, 4096, (rows,), device=device).int()
     out = torch.zeros(rows, columns, device=device)
-    forms = _launched(less_usual.PICKED, (-(-rows // 64),), table, ids, out, rows, 4096, columns)
+    forms = launched(less_usual.PICKED, (-(-rows // 64),), table, ids, out, rows, 4096, columns)
     return Family(f"rows from both ends {rows}x{columns}", forms, out, lambda: table[ids.long()], tolerance=0.0)
 
 
 def _counts(n: int, bins: int, device: str) -> Family:
     x, out = torch.randint(0, bins, (n,), device=device).int(), torch.zeros(bins, device=device).int()
-    forms = _launched(less_usual.COUNTS, (-(-n // 4096),), x, out, n, bins, 4096)
+    forms = launched(less_usual.COUNTS, (-(-n // 4096),), x, out, n, bins, 4096)
     return Family(f"counts {n} of {bins}", forms, out, lambda: torch.bincount(x, minlength=bins), out.zero_, 0.0)
-
-
-def _launched(spellings: list[Spelling], grid: tuple[int, ...], *arguments: Any) -> dict[str, Launch]:
-    return {name: _launch(fn, grid, *arguments) for name, fn in _of(spellings).items()}
 
 
 def _as_compilers_write(device: str) -> Iterator[Callable[[], Family]]:
@@ -366,56 +341,6 @@ def _split(m: int, n: int, k: int, device: str) -> Family:
     return Family(f"product f16 in 4 parts {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
 
 
-def _added_products(m: int, n: int, k: int, device: str) -> Family:
-    a, b = torch.randn(m, k, device=device).bfloat16(), torch.randn(k, n, device=device).bfloat16()
-    out, tile = torch.zeros(m, n, device=device), (64, 128, 64)
-    grid = (-(-m // tile[0]), -(-n // tile[1]))
-    forms = _launched(strangers.ADDED_PRODUCTS, grid, a, b, out, m, n, k, *tile)
-    return Family(f"product bf16, as others write it {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
-
-
-def _convolution(size: int, channels: int, device: str) -> Family:
-    x, w = torch.randn(size, size, channels, device=device).bfloat16(), torch.randn(3, 3, channels, channels).bfloat16()
-    w, out = w.to(device), torch.zeros(size * size, channels, device=device)
-    grid, image, taps = (-(-size * size // 64), -(-channels // 64)), x.permute(2, 0, 1)[None], w.permute(3, 2, 0, 1)
-    forms = _launched(strangers.CONVOLUTIONS, grid, x, w, out, size, size, channels, channels, 64, 64, 32)
-    rival = lambda: torch.conv2d(image, taps, padding=1)[0].permute(1, 2, 0).reshape(out.shape)  # noqa: E731
-    return Family(f"convolution bf16 of {size}x{size}x{channels}", forms, out, rival)
-
-
-def _weight_gradient(rows: int, columns: int, device: str) -> Family:
-    x, y, out = (torch.randn(*shape, device=device) for shape in ((rows, columns), (rows, columns), (columns,)))
-    forms = _launched(strangers.WEIGHT_GRADIENTS, (-(-rows // 16),), x, y, out, rows, columns, 1024)
-    rival = lambda: (x * y).sum(0)  # noqa: E731
-    return Family(f"gradient of a weight {rows}x{columns}", forms, out, rival, out.zero_, 1e-4)
-
-
-def _rotation(rows: int, heads: int, depth: int, device: str) -> Family:
-    x, out = (torch.randn(rows, heads, depth, device=device).bfloat16() for _ in range(2))
-    c, s = (torch.randn(rows, depth // 2, device=device) for _ in range(2))
-    forms = _launched(strangers.ROTATIONS, (rows,), x, c, s, out, rows, heads, depth)
-
-    def rival() -> torch.Tensor:
-        even, odd = x[..., ::2].float(), x[..., 1::2].float()
-        turned = (even * c[:, None] - odd * s[:, None], even * s[:, None] + odd * c[:, None])
-        return torch.stack(turned, -1).flatten(-2).bfloat16()
-
-    return Family(f"pairs turned {rows}x{heads}x{depth}", forms, out, rival)
-
-
-def _nibbles(rows: int, columns: int, device: str) -> Family:
-    w = torch.randint(0, 256, (rows, columns // 2), device=device, dtype=torch.uint8)
-    offsets = torch.randint(0, 16, (rows, columns // 64), device=device, dtype=torch.uint8)
-    scales, out = torch.rand(rows, columns // 64, device=device), torch.zeros(rows, columns, device=device)
-    forms = _launched(strangers.NIBBLES, (rows, columns // 1024), w, scales, offsets, out, rows, columns, 1024)
-
-    def rival() -> torch.Tensor:
-        number = torch.stack([w & 15, w >> 4], -1).view(rows, -1, 64).float()
-        return ((number - offsets[..., None].float()) * scales[..., None]).view(rows, columns)
-
-    return Family(f"numbers of 4 bits {rows}x{columns}", forms, out, rival, tolerance=1e-6)
-
-
 def _own(spelling: Spelling, grid: tuple[int, ...], *arguments: Any) -> Launch:
     """A launch with the options of the spelling."""
     return Launch(spelling.fn, grid, arguments, spelling.options)
@@ -425,10 +350,6 @@ def _last(spelling: Spelling) -> int:
     """The size of block that a spelling is written for, the last of its constants."""
     assert isinstance(spelling.signature, str)
     return int(spelling.signature.rpartition(",")[2])
-
-
-def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> Launch:
-    return Launch(kernel, grid, arguments)
 
 
 def families(device: str) -> Iterator[Callable[[], Family]]:
@@ -461,11 +382,13 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _windows(1 << 20, device)
     yield lambda: _picked(4096, 256, device)
     yield lambda: _counts(1 << 20, 16, device)
-    yield lambda: _added_products(512 * scale, 512, 512, device)
-    yield lambda: _convolution(28 * (4 if cuda else 1), 64, device)
-    yield lambda: _weight_gradient(1024 * scale, 1000, device)
-    yield lambda: _rotation(1024 * scale, 8, 64, device)
-    yield lambda: _nibbles(512 * scale, 4096, device)
+    yield lambda: forms_of_strangers.added_products(512 * scale, 512, 512, device)
+    yield lambda: forms_of_strangers.by_few_programs(512 * (8 if cuda else 1), 512, 512, device)
+    yield lambda: forms_of_strangers.scaled_blocks(512 * (8 if cuda else 1), 512, 512, device)
+    yield lambda: forms_of_strangers.convolution(28 * (4 if cuda else 1), 64, device)
+    yield lambda: forms_of_strangers.weight_gradient(1024 * scale, 1000, device)
+    yield lambda: forms_of_strangers.rotation(1024 * scale, 8, 64, device)
+    yield lambda: forms_of_strangers.nibbles(512 * scale, 4096, device)
     if cuda:
         yield from _as_compilers_write(device)
 

@@ -10,6 +10,7 @@ from tests.decisions.harness import Spelling
 from tests.decisions.layer_norm import LAYER_NORM
 from tests.decisions.matmul import MATMUL
 from tests.decisions.others import OTHERS
+from tests.decisions.persistent import OTHER_LOOPS, PERSISTENT, SCALED_BLOCKS
 from tests.decisions.rows import ROWS
 from tests.decisions.softmax import SOFTMAX
 from tests.decisions.strangers import STRANGERS
@@ -29,7 +30,7 @@ FAMILIES = {
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
-    "rows": ROWS, "generated": GENERATED, "strangers": STRANGERS,
+    "rows": ROWS, "generated": GENERATED, "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS,
 }  # fmt: skip
 
 

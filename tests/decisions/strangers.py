@@ -237,6 +237,20 @@ def flat_elements(x, cosines, sines, out, rows, H: tl.constexpr, D: tl.constexpr
     tl.store(out + i, (own * c + tl.where(i % 2 == 0, -other, other) * s).to(out.dtype.element_ty), inside)
 
 
+# --- pairs of rows whose stride only the launch knows; they are in no table of forms --------------------------------
+
+ROWS_OF_PAIRS: list[Spelling] = []
+
+
+@spelled(ROWS_OF_PAIRS, "*fp32:16, *fp32:16, i32")
+def pairs_of_rows(x, out, stride):
+    """An even element of one row may be an odd one of another."""
+    at = tl.arange(0, 8)[:, None] * stride + 2 * tl.arange(0, 32)[None, :]
+    even, odd = tl.load(x + at), tl.load(x + at + 1)
+    tl.store(out + at, -odd)
+    tl.store(out + at + 1, even)
+
+
 # --- out[r, j]: numbers of 4 bits, two in a byte, with an offset and a scale for 64 of them ---
 
 _NIBBLES = "*u8:16, *fp32:16, *u8:16, *fp32:16, i32:16, i32:16, 1024"
@@ -281,4 +295,4 @@ def group_by_group(w, scales, offsets, out, rows, columns, B: tl.constexpr):
     tl.store(out + r * columns + g[:, None] * 64 + tl.arange(0, 64)[None, :], number)
 
 
-STRANGERS = ADDED_PRODUCTS + CONVOLUTIONS + WEIGHT_GRADIENTS + ROTATIONS + NIBBLES
+STRANGERS = ADDED_PRODUCTS + CONVOLUTIONS + WEIGHT_GRADIENTS + ROTATIONS + ROWS_OF_PAIRS + NIBBLES

@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
@@ -41,6 +41,7 @@ from tilewright.ops.elementwise import (
     XOrIOp,
 )
 from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.shape import JoinOp
 from tilewright.ops.signs import never_negative
 
 
@@ -369,8 +370,9 @@ class AffineAnalysis:
             or not (isinstance(op, AddPtrOp) or _moves_pointers(op))
         ):
             return []
-        first = operand_indices(*key)[0]
-        return [first] if is_pointer(element_type(first[0].type)) else []
+        made_of = operand_indices(*key)
+        made_of = made_of if isinstance(op, JoinOp) else made_of[:1]
+        return [part for part in made_of if is_pointer(element_type(part[0].type))]
 
     def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
         if not is_tile(value):
@@ -385,11 +387,23 @@ class AffineAnalysis:
             return PointerForm(
                 inner.base, inner.offset.plus(self.integer(offset, offset_at), Poly.of(size)), inner.tile
             )
+        if isinstance(op, JoinOp):
+            return self._joined(op, value, index) or PointerForm(None, Form(), (value, index))
         if _moves_pointers(op):
             ((source, at),) = operand_indices(value, index)
             if is_pointer(element_type(source.type)):
                 return self.pointer(source, at)
         return PointerForm(None, Form(), (value, index))
+
+    def _joined(self, op: JoinOp, value: SSAValue, index: Index) -> PointerForm | None:
+        """Two tiles side by side of which one is the other, some bytes on."""
+        left, right = (self.pointer(*part) for part in operand_indices(value, index))
+        further = right.offset.plus(left.offset, Poly.of(-1))
+        alike = left.base is right.base and left.tile == right.tile and left.offset.residual == right.offset.residual
+        if not alike or further.coords:
+            return None
+        (bit,) = side_bit(op, value, index)
+        return PointerForm(left.base, left.offset.plus(Form(coords={bit: further.constant})), left.tile)
 
 
 _BITCASTS = (BitcastOp, ArithBitcastOp)
@@ -469,9 +483,10 @@ def _bits(analysis: AffineAnalysis, form: Form, count: int) -> Coord | None:
     if analysis.facts is None or form.residual:
         return None
     size, taken, fields = 1 << count, 0, list[Field]()
-    for monomial, coefficient in form.constant.terms.items():
-        if (coefficient * math.prod([_divisor(analysis.facts, atom.value) for atom in monomial])) % size:
-            return None
+    if known := form.constant.terms.get((), 0) % size:
+        taken, fields = known, [Field(CONST, known, known.bit_length(), 0)]
+    if divisor_of(_without_number(form.constant), analysis.facts) % size:
+        return None
     for coord, stride in form.coords.items():
         step = stride.constant
         if all(coefficient % size == 0 for coefficient in stride.terms.values()):
@@ -479,8 +494,8 @@ def _bits(analysis: AffineAnalysis, form: Form, count: int) -> Coord | None:
         if step is None or not is_power_of_two(step):
             return None
         for part in shifted(coord, bits_of(step)):
-            own = ((1 << part.width) - 1) << part.pos
-            if taken & own or part.src == CONST:
+            own = part.lo << part.pos if part.src == CONST else ((1 << part.width) - 1) << part.pos
+            if taken & own:
                 return None
             taken |= own
             fields.append(part)
@@ -491,6 +506,16 @@ def _divisor(facts: ElementFacts, value: SSAValue) -> int:
     """A power of two that divides a scalar."""
     known = facts[value].divisibility
     return known[0] if known else 1
+
+
+def divisor_of(poly: Poly, facts: ElementFacts) -> int:
+    """A number that divides a polynomial for all values that its atoms can have; 0 for the polynomial that is 0."""
+    terms = (c * math.prod([_divisor(facts, atom.value) for atom in m]) for m, c in poly.terms.items())
+    return math.gcd(*terms)
+
+
+def _without_number(poly: Poly) -> Poly:
+    return Poly({monomial: coefficient for monomial, coefficient in poly.terms.items() if monomial})
 
 
 def _power(form: Form) -> int | None:
@@ -509,8 +534,14 @@ def _lowest(analysis: AffineAnalysis, form: Form, count: int) -> Form | None:
     bits = _bits(analysis, form, count)
     if bits is None:
         return None
-    low = normal(cut(bits, 0, count))
-    return Form(coords={low: Poly.of(1)} if low else {})
+    return _of_bits(normal(cut(bits, 0, count)))
+
+
+def _of_bits(bits: Coord, stride: int = 1) -> Form:
+    """So many times the number of some bits, of which those that are known make a constant."""
+    known = sum(field.lo << field.pos for field in bits if field.src == CONST)
+    rest = tuple([field for field in bits if field.src != CONST])
+    return Form(Poly.of(stride * known), {rest: Poly.of(stride)} if rest else {})
 
 
 def _quotient(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
@@ -530,7 +561,8 @@ def _highest(analysis: AffineAnalysis, form: Form, count: int) -> Form | None:
     low = _lowest(analysis, form, count)
     if low is None:
         return None
-    whole_part, size = Form(expanded(form.constant)), 1 << count
+    size = 1 << count
+    whole_part = Form(expanded(form.constant + Poly.of(-(form.constant.terms.get((), 0) % size))))
     for coord, stride in form.coords.items():
         step = stride.constant
         if step is not None and step < size:
@@ -570,7 +602,7 @@ def _xor(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None
     out = a.plus(Form(Poly.of(mask)))
     for i in range(mask.bit_length()):
         if mask >> i & 1 and (bit := normal(cut(bits, i, 1))):
-            out = out.plus(Form(coords={bit: Poly.of(-2 << i)}))
+            out = out.plus(_of_bits(bit, -2 << i))
     return out
 
 

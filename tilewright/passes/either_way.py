@@ -88,7 +88,7 @@ def _chooses_loads(op: IfOp) -> bool:
 
 def _recognise(op: IfOp) -> Answer[_Branch]:
     """Whether the sides of a branch make the same values."""
-    branch = _Branch(op, (_facts(op.cond, negated=False), _facts(op.cond, negated=True)))
+    branch = _Branch(op, (facts_of(op.cond, negated=False), facts_of(op.cond, negated=True)))
     for pair in _results(op):
         for each in operands_first(pair, lambda pair: _parts(op, pair), branch.known):
             branch.known[each] = _compared(branch, each)
@@ -143,7 +143,7 @@ def _as_loads(branch: _Branch, first: Operation, second: Operation) -> _Alike:
         bounds = [[expanded(bound) for bound in load.bounds[dim]] for load in (own, other)]
         for number in (0, 1):
             left_out = (bound for bound in bounds[1 - number] if bound not in bounds[number])
-            if not all(_holds(bound + Poly.of(-extent), branch.facts[number]) for bound in left_out):
+            if not all(holds(bound + Poly.of(-extent), branch.facts[number]) for bound in left_out):
                 return _Alike(
                     reason=No("a mask of one side leaves out what the other side loads", (first, second)[number])
                 )
@@ -161,7 +161,7 @@ def _as_loads(branch: _Branch, first: Operation, second: Operation) -> _Alike:
 _LEAST = {"slt": (1, 0, 1), "sle": (1, 0, 0), "sgt": (0, 1, 1), "sge": (0, 1, 0)}
 
 
-def _facts(condition: SSAValue, *, negated: bool) -> list[Poly]:
+def facts_of(condition: SSAValue, *, negated: bool) -> list[Poly]:
     """Sums of scalars that are not negative where a condition holds, or does not."""
     found = []
     for value, wrong in conjuncts(condition, negated=negated):
@@ -177,7 +177,7 @@ def _facts(condition: SSAValue, *, negated: bool) -> list[Poly]:
     return found
 
 
-def _holds(poly: Poly, facts: list[Poly]) -> bool:
+def holds(poly: Poly, facts: list[Poly]) -> bool:
     """Whether a sum is never negative, by itself or because one of some others is not."""
     return poly.never_negative or any((poly + -fact).never_negative for fact in facts)
 

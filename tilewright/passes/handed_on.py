@@ -11,28 +11,31 @@
 Loads ahead are meant for machines that wait for each load. A copy of a tile in scratch costs more here, and
 hides from the product that its operands lie side by side in memory. What loads in one trip what the next one uses has,
 in all trips, the addresses of the loads before them: those of the first load are those of the loop's, one trip back.
-A product behind the loop that goes on where it ended is one trip more.
+A product behind the loop that goes on where it ended is one trip more. A condition under which the loop loads for its
+next trip, in a mask or in a branch, goes away if it holds wherever there is a next trip.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import Poly, expanded
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.trips import Trip
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import is_made_inside, is_tile, owner_of
 from tilewright.ir.walk import walk
-from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.control import ForOp, FuncOp, IfOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
 from tilewright.ops.memory import LoadOp
-from tilewright.passes.counting import Ahead
+from tilewright.passes.counting import Ahead, conjuncts
 from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.passes.either_way import facts_of, holds
 from tilewright.passes.placed_loads import first_write, load_at, placed
 from tilewright.passes.subjects import HANDED_ON
 
@@ -71,18 +74,50 @@ def _found(loop: ForOp, asked: set[int], decisions: Decisions) -> list[_HandedOn
     last, found = loop.body.block.last_op, []
     assert last is not None
     for number, value in enumerate(last.operands):
-        load = owner_of(value)
-        mine = isinstance(load, LoadOp) and load.parent is loop.body.block and list(loop.carried[number].uses)
+        load, sure = owner_of(value), True
+        if isinstance(load, IfOp) and load.parent is loop.body.block:
+            load, sure = _loaded_for_more(loop, load, list(load.results).index(value))  # type: ignore[arg-type]
+        elif load is not None and load.parent is not loop.body.block:
+            continue
+        mine = isinstance(load, LoadOp) and list(loop.carried[number].uses)
         if mine and is_tile(value) and number not in asked:
             asked.add(number)
-            made = decisions.note(HANDED_ON, load, _recognise(loop, number, load))  # type: ignore[arg-type]
+            no = No("its branch may leave it out though another trip follows", load.parent_op())  # type: ignore[union-attr]
+            made = decisions.note(HANDED_ON, load, _recognise(loop, number, load) if sure else no)  # type: ignore[arg-type]
             found += [made] if made is not None else []
     return found
 
 
+def _loaded_for_more(loop: ForOp, branch: IfOp, number: int) -> tuple[Operation | None, bool]:
+    """What loads a result of a branch of a loop, and whether it does in all trips but the last."""
+    found: Operation | None = None
+    for side, region in enumerate(branch.regions):
+        last = region.block.last_op if region.blocks else None
+        load = None if last is None else owner_of(last.operands[number])
+        if isinstance(load, LoadOp):
+            found = load
+            if _holds_for_more(loop, branch.cond, negated=side == 1):
+                return load, True
+    return found, False
+
+
+def _holds_for_more(loop: ForOp, condition: SSAValue, *, negated: bool = False) -> bool:
+    """Whether a condition (or its contrary) holds in every trip of a loop that another trip follows."""
+    facts, parts = facts_of(condition, negated=negated), list(conjuncts(condition, negated=negated))
+    numbers = [Poly.atom(v) for v in (loop.ub, loop.induction_var, loop.step)]
+    end, counter, step = map(expanded, numbers)
+    known = [end + -counter + -step + Poly.of(-1)]  # is not negative
+    divided, first = owner_of(loop.ub), constant_of(loop.lb)
+    if isinstance(divided, DivSIOp) and isinstance(first, int) and first >= 0:
+        by = constant_of(divided.operands[1])
+        if isinstance(by, int) and by > 0:  # no less than the quotient, which is positive, times the divisor
+            known.append(known[0] * Poly.of(by) + expanded(Poly.atom(divided.operands[0])) + -(end * Poly.of(by)))
+    return len(facts) == len(parts) > 0 and all(holds(fact, known) for fact in facts)
+
+
 def _recognise(loop: ForOp, number: int, load: LoadOp) -> Answer[_HandedOn]:
     """How a loop hands on what `load` has read, if its first value has been read in the same way."""
-    first = owner_of(loop.iter_args[number])
+    first, branch = owner_of(loop.iter_args[number]), load.parent_op()
     if loop.unsignedCmp is not None:
         return No("the loop counts unsigned numbers", loop)
     if not isinstance(first, LoadOp) or first.parent is not loop.parent:
@@ -90,10 +125,21 @@ def _recognise(loop: ForOp, number: int, load: LoadOp) -> Answer[_HandedOn]:
     written = first_write(first, loop)
     if written is not None:
         return No("memory may change between the load and its use", written)
-    here, before = placed(load), placed(first)
+    here, before = placed(load, conditions=True), placed(first)
     if isinstance(here, No) or isinstance(before, No):
         return here if isinstance(here, No) else before  # type: ignore[return-value]
     trip, own, other = Trip(loop), here.plan, before.plan
+    if not all(_holds_for_more(loop, condition) for condition in own.conditions):
+        return No("its mask may leave it out though another trip follows", load)
+    last = loop.body.block.last_op
+    assert last is not None and branch is not None
+    if (own.conditions or last.operands[number] is not load.results[0]) and loop.results[number].first_use is not None:
+        return No("what the last trip did not load is used behind the loop", load)
+    if branch is not loop:
+        outside = _outside_of(own, branch)
+        if outside is None:
+            return No("its addresses are made of what a branch computes", load)
+        own = outside
     pairs = [(own.offset, other.offset), *zip(own.strides, other.strides, strict=True)]
     for bounds, others in zip(own.bounds, other.bounds, strict=True):
         if len(bounds) != len(others):
@@ -111,6 +157,16 @@ def _recognise(loop: ForOp, number: int, load: LoadOp) -> Answer[_HandedOn]:
         of_dims.append(rest[: len(of_dim)])
         rest = rest[len(of_dim) :]
     return Yes(_HandedOn(number, own, known[0], of_dims), "loaded where it is used")
+
+
+def _outside_of(load: MemoryOperand, branch: Operation) -> MemoryOperand | None:
+    """The polynomials of a load of a branch in the scalars from outside of it; None if others are left."""
+    offset, strides = expanded(load.offset), [expanded(stride) for stride in load.strides]
+    bounds = [[expanded(bound) for bound in of_dim] for of_dim in load.bounds]
+    atoms = [atom for poly in (offset, *strides, *(b for of_dim in bounds for b in of_dim)) for atom in poly.atoms()]
+    if any(is_made_inside(value, branch) for value in (load.base, *atoms)):
+        return None
+    return replace(load, offset=offset, strides=strides, bounds=bounds)
 
 
 def _rewrite(loop: ForOp, found: list[_HandedOn]) -> None:

@@ -31,16 +31,17 @@ from tilewright.passes.counting import Ahead
 from tilewright.passes.rewriting import move_before, value_before
 
 
-def placed(load: LoadOp) -> Answer[MemoryOperand]:
-    """The polynomials of a load, if `load_at` can make it elsewhere."""
+def placed(load: LoadOp, *, conditions: bool = False) -> Answer[MemoryOperand]:
+    """The polynomials of a load, if `load_at` can make it elsewhere, without `conditions` where there may be any."""
     answer = memory_operand(load.results[0], (), AffineAnalysis(lambda value: False))
     if isinstance(answer, No):
         return answer
     found = answer.plan
-    base = found.base.type
-    if found.conditions or not isinstance(base, TilePointerType) or base.pointee != load.results[0].type.element_type:  # type: ignore[attr-defined]
+    base, element = found.base.type, element_type(load.results[0].type)
+    cast = not isinstance(base, TilePointerType) or base.pointee != element
+    if cast or (found.conditions and not conditions):
         return No("a scalar condition is a part of its mask, or its addresses are cast", load)
-    size = pointee_bytes(base)
+    size = pointee_bytes(found.base.type)
     polys = [found.offset, *found.strides, *(bound for bounds in found.bounds for bound in bounds)]
     if any(atom.unsigned for poly in polys for monomial in poly.terms for atom in monomial):
         return No("its addresses are made of unsigned numbers", load)

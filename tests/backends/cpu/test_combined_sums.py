@@ -206,3 +206,21 @@ def test_only_sums_that_may_meet_and_that_nobody_reads_are_combined(kernel: Any)
     made = run(kernel, np.ones(N, np.int32), np.arange(N) % 3, np.zeros(2000, np.int32))
     answers = {d.taken for d in from_records(made.program.decisions) if d.subject == COMBINED.name}
     assert answers == {kernel in KERNELS}
+
+
+@tilewright.jit
+def counted(x, counts, sums, n, BINS: tl.constexpr, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    value = tl.load(x + i, i < n, -1)
+    tl.atomic_add(counts + tl.arange(0, BINS), tl.histogram(value, BINS, mask=i < n - 3))
+    tl.atomic_add(sums + value, 0.5, mask=value >= 0)
+
+
+@pytest.mark.parametrize("element", [np.int32, np.int64])
+@pytest.mark.parametrize("top", [1, 16, 512, 513, 3000])  # first addresses, which have several sums, and others
+def test_counts_of_many(element: type, top: int) -> None:
+    x = np.random.default_rng(top).integers(-1 - top // 9, top, 20_000).astype(element)
+    counts, sums = np.zeros(256, np.int32), np.zeros(4096, np.float32)
+    counted[(5,)](x, counts, sums, x.size, 256, 4096)
+    assert counts.tolist() == np.bincount(x[:-3][(x[:-3] >= 0) & (x[:-3] < 256)], minlength=256).tolist()
+    assert sums.tolist() == (np.bincount(x[x >= 0], minlength=4096) / 2).tolist()

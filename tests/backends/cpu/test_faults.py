@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or faults.faults_text(host().triple) is None, reason="there is a handler for Linux alone"
 )
 
+ON_X86 = pytest.mark.skipif(not host().is_x86, reason="other machines tell the address, or leave out its upper bits")
 WORDS = faults._WORDS
 PROGRAM = """
 import ctypes, sys
@@ -107,16 +108,20 @@ for way in sys.argv[1:]:
     print(way, file=sys.stderr, flush=True)
     child = os.fork()
     if not child:
-        ways[(1,)](x, -(1 << 40), 3, way)  # still an address: for others the signal depends on the register
+        ways[(1,)](x, -(1 << SHIFT), 3, way)
         os._exit(0)
-    assert os.waitpid(child, 0)[1] == 11
+    assert os.waitpid(child, 0)[1] in SIGNALS
 """
 KINDS = ["masked", "scalar", "gathered", "helper", "product", "atomic", "looped", "stored"]
 
 
-def test_every_access_has_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("outside", [False, pytest.param(True, marks=ON_X86)])
+def test_every_access_has_a_line(tmp_path: Path, outside: bool) -> None:
+    """Outside of the address space there is no address to tell, and the signal depends on the register that holds it."""
     program = tmp_path / "ways.py"
-    program.write_text(WAYS)
+    program.write_text(
+        WAYS.replace("SHIFT", "58" if outside else "40").replace("SIGNALS", "(7, 11)" if outside else "(11,)")
+    )
     environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
     command = [sys.executable, str(program), *KINDS]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
@@ -125,7 +130,42 @@ def test_every_access_has_a_line(tmp_path: Path) -> None:
     for way in KINDS:
         after = said[said.index(way) + 1 :]
         place = next(text.strip() for text in after if "at or near" in text)
+        assert outside == any("an address outside of the address space" in text for text in after[:2]), way
         assert place == f"at or near line {lines[way]} of {program}", way
+
+
+CUT = """
+import mmap, os, sys
+import numpy, tilewright, tilewright.language as tl
+
+tilewright.knobs.cpu.num_threads = 1
+
+
+@tilewright.jit
+def copied(x, y):
+    i = tl.arange(0, 1024)
+    tl.store(y + i, tl.load(x + i))
+
+
+with open(sys.argv[1], "wb+") as file:
+    file.truncate(4096)
+    x = numpy.frombuffer(mmap.mmap(file.fileno(), 4096), numpy.float32)
+    y = numpy.zeros_like(x)
+    copied[(1,)](x, y)
+    file.truncate(0)
+    copied[(1,)](x, y)
+"""
+
+
+def test_memory_of_a_file_that_was_cut(tmp_path: Path) -> None:
+    program = tmp_path / "cut.py"
+    program.write_text(CUT)
+    command = [sys.executable, str(program), str(tmp_path / "file")]
+    environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGBUS
+    assert "kernel copied, program 0, accessed the address 0x" in done.stderr
+    assert "tl.load(x + i)" in CUT.splitlines()[int(done.stderr.partition("near line ")[2].split()[0]) - 1]
 
 
 def test_what_was_there_before_takes_over(tmp_path: Path) -> None:

@@ -164,3 +164,51 @@ def test_the_last_tile_behind_the_loop() -> None:
         a, b, c, taken = _run(kept_for_later, B, B, k)
         assert taken == [True]
         np.testing.assert_array_equal(c, a[:B, : k - B] @ b[: k - B] + a[:B, k - B : k])
+
+
+@tilewright.jit
+def more_in_some_trips(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Half of the next tiles are zeros: another trip follows, and still nothing is loaded."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    x = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    for i in range(0, K, BK):
+        more = (i + BK < K) & (i % (2 * BK) == 0)
+        u = tl.load(a_ptr + m[:, None] * K + (i + BK + k)[None, :], more, 0.0)
+        acc = tl.dot(x, tl.load(b_ptr + (i + k)[:, None] * N + n[None, :]), acc)
+        x = u
+    tl.store(c_ptr + m[:, None] * N + n[None, :], acc)
+
+
+@tilewright.jit
+def fewer_by_one(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The last tile is not loaded, though its trip follows: the one before is multiplied again."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    x = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    for i in range(0, K, BK):
+        acc = tl.dot(x, tl.load(b_ptr + (i + k)[:, None] * N + n[None, :]), acc)
+        if i + 2 * BK < K:
+            x = tl.load(a_ptr + m[:, None] * K + (i + BK + k)[None, :])
+    tl.store(c_ptr + m[:, None] * N + n[None, :], acc)
+
+
+@tilewright.jit
+def last_not_loaded(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Behind the loop the tile of zeros is read that the last trip got for what it did not load."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    x = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    for i in range(0, K, BK):
+        u = tl.load(a_ptr + m[:, None] * K + (i + BK + k)[None, :], i + BK < K, 0.0)
+        acc = tl.dot(x, tl.load(b_ptr + (i + k)[:, None] * N + n[None, :]), acc)
+        x = u
+    tl.store(c_ptr + m[:, None] * N + n[None, :], acc + x)
+
+
+def test_conditions_under_which_the_next_tile_is_loaded() -> None:
+    for kernel, third in ((more_in_some_trips, 0), (fewer_by_one, 16), (last_not_loaded, 32)):
+        a, b, c, taken = _run(kernel, B, B, 48)
+        last = a[:B, third : third + B] * (kernel is not more_in_some_trips)
+        np.testing.assert_array_equal(c, a[:B, :32] @ b[:32] + last @ b[32:48])
+        assert taken == [False]

@@ -64,9 +64,10 @@ MASK_COMPARISONS = 6
 SHORTEST_RUN = 4
 # Elements of an atomic sum from which those of one address are added first. Measured: half (0), twice (0).
 COMBINED_ELEMENTS = 256
-# Lanes of a chunk of such a sum, which go through the stack one by one. Measured: one core of a Xeon with AMX that
-# others used, 1M elements in 64 segments, processor time: 2.53 ms with 64, 2.29 with 32, 3.43 with 16.
-COMBINED_LANES = 32
+# Lanes of a chunk of such a sum, whose places go through the stack. Measured: one core of a Zen (AVX-512) that others
+# used, least of 40 calls, 1M elements in 256 bins, 16 bins, 64 segments: 648, 738 and 809 us with 32, 536, 663 and 752
+# with 64 (the same kernels as `python -m benchmarks.forms --only counts`, `histogram`, `segments`).
+COMBINED_LANES = 64
 # Addresses for which that is done, at most. Measured: half (0), twice (0): the sums fit the first cache.
 COMBINING_WINDOW = 4096
 # An address of the window stands for so many elements of the tile. Measured: Sapphire Rapids that others used, 1M
@@ -76,6 +77,11 @@ COMBINING_SHARE = 4
 # --only segments`, one core of a Xeon with AMX that others used: 262,144 segments of 1M elements 0.8 of torch, 0.34
 # without.
 KEPT_SUMS_BYTES = 1 << 20
+# Kept sums of an address that may take turns. Measured: as above, 16 bins 898 us with one, 766 with 2, 738 with 4, 728
+# with 8; 64 segments 890, 831, 809, 810.
+SUMMED_WAYS = 4
+# Addresses that have them. Not measured: all their sums fit a quarter of the first cache.
+SUMMED_APART = 512
 # A kept sum stands for so many elements of a thread's tiles. Measured: 1M elements in 262,144 segments, in two halves
 # of a block: 0.85 of torch, 0.34 with twice the share, 0.72 with half of it.
 KEPT_SUMS_SHARE = 2

@@ -1,7 +1,10 @@
 """When a kernel reads or writes memory that is not there, the process dies naming kernel, program and source line.
 
-    SIGSEGV --> tw_on_fault: is the instruction in the code of a kernel? then print which, at which program and line;
-                in any case the action that was there before takes over, as if nothing had been
+    SIGSEGV, SIGBUS --> tw_on_fault: is the instruction in the code of a kernel? then print which, at which program and
+                        line; in any case the action that was there before takes over, as if nothing had been
+
+An x86 has no address to tell for one outside of its address space (whose upper bits are not all alike): Linux gives the
+code SI_KERNEL with it, and SIGBUS where the address was made from the frame or stack pointer.
 
 Kernels keep the number of the program that they are at in their frames, behind a word that tells the place (`abi`). The
 handler looks for it from the stack pointer upwards. Lines come from a table made when the kernel was compiled: an
@@ -28,25 +31,27 @@ EXPORTS = ("tw_on_fault", "tw_before", "tw_faults")
 
 # Offsets of the stack pointer and the program counter in `ucontext_t`, and of the address in `siginfo_t` (glibc, musl).
 _REGISTERS = {"x86_64": (160, 168), "aarch64": (432, 440)}
-_ADDRESS = 16
+_ADDRESS, _CODE, _SI_KERNEL = 16, 8, 0x80
 _ACTION_BYTES = 160  # of `struct sigaction`, or more
-_SIGSEGV, _SA_SIGINFO, _SA_ONSTACK = 11, 0x4, 0x08000000
+_SIGBUS, _SIGSEGV, _SA_SIGINFO, _SA_ONSTACK = 7, 11, 0x4, 0x08000000
 _MASK_BYTES = 128
 _WORDS = 6  # of a row: start and end of the code, name, lines and how many, file
 _MOST_WORDS = 1 << 20  # of the stack between the fault and the kernel's frame
 
 _MESSAGE = (
     "\\0ATilewright: kernel %s, program %lld, accessed the address %p, which is not there.\\0A\\00",
+    "\\0ATilewright: kernel %s, program %lld, accessed an address outside of the address space.\\0A\\00",
     "  at or near line %d of %s\\0A\\00",
     "hint: a mask may be missing; with TILEWRIGHT_INTERPRET=1 the access is found and its line is named\\0A\\00",
 )
 
 _IR = """
 @tw_faults = global [2 x i64] zeroinitializer, align 64      ; how many kernels, and where their rows are
-@tw_before = global [{action} x i8] zeroinitializer, align 64
-@tw_message.0 = private constant [{length0} x i8] c"{message0}"
-@tw_message.1 = private constant [{length1} x i8] c"{message1}"
-@tw_message.2 = private constant [{length2} x i8] c"{message2}"
+@tw_before = global [2 x [{action} x i8]] zeroinitializer, align 64      ; for SIGSEGV and SIGBUS
+@tw_message.there = private constant [{length0} x i8] c"{message0}"
+@tw_message.outside = private constant [{length1} x i8] c"{message1}"
+@tw_message.line = private constant [{length2} x i8] c"{message2}"
+@tw_message.hint = private constant [{length3} x i8] c"{message3}"
 
 declare i32 @dprintf(i32, ptr, ...)
 declare i32 @sigaction(i32, ptr, ptr)
@@ -145,20 +150,27 @@ say:
   %address = load ptr, ptr %address.p
   %name.p = getelementptr i64, ptr %start.p, i64 2
   %name = load ptr, ptr %name.p
-  %said.0 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.0, ptr %name, i64 %program, ptr %address)
+  %code.p = getelementptr i8, ptr %info, i64 {code}
+  %code = load i32, ptr %code.p
+  %unknown = icmp eq i32 %code, {si_kernel}
+  %what = select i1 %unknown, ptr @tw_message.outside, ptr @tw_message.there
+  %said.0 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr %what, ptr %name, i64 %program, ptr %address)
   %placed = icmp ne i32 %line, 0
   br i1 %placed, label %place, label %hint
 place:
   %file.p = getelementptr i64, ptr %start.p, i64 5
   %file = load ptr, ptr %file.p
-  %said.1 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.1, i32 %line, ptr %file)
+  %said.1 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.line, i32 %line, ptr %file)
   br label %hint
 hint:
-  %said.2 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.2)
+  %said.2 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.hint)
   br label %done
 
 done:                                     ; the instruction runs again, and what was to happen happens
-  %restored = call i32 @sigaction(i32 %number, ptr @tw_before, ptr null)
+  %bus = icmp eq i32 %number, {sigbus}
+  %which = zext i1 %bus to i64
+  %before = getelementptr [{action} x i8], ptr @tw_before, i64 %which
+  %restored = call i32 @sigaction(i32 %number, ptr %before, ptr null)
   ret void
 }}
 """
@@ -174,6 +186,7 @@ def faults_text(triple: str) -> str | None:
     lengths = {f"length{i}": len(text) - 2 * text.count("\\") for i, text in enumerate(_MESSAGE)}
     text = _IR.format(
         sp=sp, pc=pc, address=_ADDRESS, mark=FRAME_MARK, most=_MOST_WORDS, action=_ACTION_BYTES, words=_WORDS,
+        code=_CODE, si_kernel=_SI_KERNEL, sigbus=_SIGBUS,
         **messages, **lengths,
     )  # fmt: skip
     return f'target triple = "{triple}"\n{text}'
@@ -196,13 +209,15 @@ class Faults:
         self._words[1] = ctypes.addressof(self._tables[0])
 
     def install(self) -> None:
-        """Take SIGSEGV; the action that was there before is kept for `tw_on_fault`."""
+        """Take SIGSEGV and SIGBUS; the actions that were there before are kept for `tw_on_fault`."""
         action = ctypes.create_string_buffer(_ACTION_BYTES)
         ctypes.c_uint64.from_buffer(action).value = self._library.address("tw_on_fault")
         ctypes.c_int.from_buffer(action, 8 + _MASK_BYTES).value = _SA_SIGINFO | _SA_ONSTACK
         sigaction = ctypes.CDLL(None).sigaction
         sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-        sigaction(_SIGSEGV, ctypes.addressof(action), self._library.address("tw_before"))
+        before = self._library.address("tw_before")
+        sigaction(_SIGSEGV, ctypes.addressof(action), before)
+        sigaction(_SIGBUS, ctypes.addressof(action), before + _ACTION_BYTES)
 
     def add(self, code: Library, name: str, lines: Sequence[int] = (), file: str = "") -> None:
         """Know the kernel `name` as long as its code lives; `lines` are as `linetable.lines_of` has them, of `file`."""

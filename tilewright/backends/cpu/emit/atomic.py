@@ -79,6 +79,8 @@ def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window
         first = _neighbours(ev, step.sinks[0].op, chunking.index)
         if first is not None:
             window.add_neighbours(first, f.splat(values[1], ev.nest.lanes), _mask(values))
+        elif values[0].type.lanes:
+            window.add_vector(values[0], values[1], _mask(values), lambda: all_of(values))
         elif len(values) < 3 or not values[2].type.lanes:
             all_of(values)
         else:
@@ -107,7 +109,8 @@ def _window(ev: Evaluator, plan: Combining, size: V) -> Window:
     t = storage(ir_name(element_type(plan.op.results[0].type)))
     base = ev.f.gep(ev.scalar(plan.base), ev.poly(plan.offset))
     sums = ev.f.alloca(t, plan.size) if plan.kept is None else ev.f.gep(ev.arena, plan.kept.offset)
-    return Window(ev.f, plan.op, base, sums, size)
+    ways = tuning.SUMMED_WAYS if plan.kept is not None and plan.span is None else 1
+    return Window(ev.f, plan.op, base, sums, size, ways)
 
 
 def begin_range(low: FunctionLowering, programs: V) -> None:

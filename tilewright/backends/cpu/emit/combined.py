@@ -13,13 +13,17 @@ programs, so the window may be that of all programs that a thread runs (`plan/co
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import Operation
 
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours
+from tilewright.backends.cpu.emit.onebyone import in_straight_code
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import I64, V, const
+from tilewright.backends.llvm.types import I32, I64, V, const, zero
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ops.atomic import AtomicRMWOp
 
@@ -36,17 +40,26 @@ class Window:
         base: address of the first element that the window stands for.
         sums: memory of the window.
         size: elements, a multiple of `LANES_BYTES`.
+        ways: sums that the first addresses have, added up at the end: one need not wait for the last one's store.
     """
 
-    def __init__(self, f: Function, op: AtomicRMWOp, base: V, sums: V, size: V) -> None:
+    def __init__(self, f: Function, op: AtomicRMWOp, base: V, sums: V, size: V, ways: int = 1) -> None:
         self.f, self.base, self.sums, self.size = f, base, sums, size
         self.kind, self.order = str(op.attr_values()["atomic_rmw_op"]), llvm_order(op)
         self.t = storage(ir_name(element_type(op.results[0].type)))
         # What changes no number: -0.0 for floats.
         self.nothing = const(self.t, -0.0) if self.t.is_float else const(self.t, 0)
         self.lanes = LANES_BYTES // self.t.bytes
+        self._empty(self.sums, size)
+        self.first = tuning.SUMMED_APART
+        self.others = [f.alloca(self.t, self.first) for _ in range(1, ways)]
+        for other in self.others:
+            self._empty(other, const(I64, self.first))
+
+    def _empty(self, sums: V, size: V) -> None:
+        f = self.f
         with f.loop(0, size, self.lanes, unroll=False) as loop:
-            f.store(f.splat(self.nothing, self.lanes), f.gep(self.sums, loop.index, self.t))
+            f.store(f.splat(self.nothing, self.lanes), f.gep(sums, loop.index, self.t))
 
     def add(self, pointer: V, value: V, mask: V) -> None:
         """Take in one element."""
@@ -60,6 +73,47 @@ class Window:
                 f.store(emit(f, SUMS[self.kind], f.load(self.t, at), value), at)
 
             f.if_else(f.icmp("ult", place, self.size), inside, lambda: self._write(pointer, value))
+
+    def add_vector(self, pointers: V, value: V, mask: V | None, slowly: Callable[[], None]) -> None:
+        """Take in one element for each of some addresses, which are looked at together; `slowly` adds one by one."""
+        f, wide = self.f, I64.vec(pointers.type.lanes)
+        lanes = pointers.type.lanes
+        offsets = f.sub(f.cast("ptrtoint", pointers, wide), f.splat(f.cast("ptrtoint", self.base, I64), lanes))
+        places = f.lshr(offsets, self.t.bytes.bit_length() - 1)
+        inside = f.icmp("ult", places, f.splat(self.size, lanes))
+        if mask is None:
+            f.if_else(f.reduce("and", inside), lambda: self._add_places(places, value), slowly)
+            return
+        mask = f.splat(mask, lanes)
+
+        def some() -> None:
+            self._add_places(
+                f.select(mask, places, zero(wide)), f.select(mask, f.splat(value, lanes), f.splat(self.nothing, lanes))
+            )
+
+        known = f.or_(inside, f.not_(mask))
+        f.if_else(
+            f.reduce("and", f.and_(inside, mask)),
+            lambda: self._add_places(places, value),
+            lambda: f.if_else(f.reduce("and", known), some, slowly),
+        )
+
+    def _add_places(self, places: V, value: V) -> None:
+        """Add to places of the window."""
+        f, narrow, all_sums = self.f, self.f.cast("trunc", places, I32), [self.sums, *self.others]
+
+        def in_turns(sums: list[V]) -> None:
+            def one(number: int, scalars: list[V]) -> None:
+                at = f.gep(sums[number % len(sums)], f.cast("zext", scalars[0], I64), self.t)
+                f.store(emit(f, SUMS[self.kind], f.load(self.t, at), scalars[1]), at)
+
+            in_straight_code(f, [narrow, value], places.type.lanes, one)
+
+        if not self.others:
+            in_turns(all_sums)
+            return
+        first = f.icmp("ult", narrow, f.splat(const(I32, self.first), places.type.lanes))
+        f.if_else(f.reduce("and", first), lambda: in_turns(all_sums), lambda: in_turns([self.sums]))
 
     def add_neighbours(self, first: V, values: V, mask: V | None) -> None:
         """Take in a vector of elements that lie side by side, in the window or behind it."""
@@ -84,6 +138,13 @@ class Window:
     def finish(self) -> None:
         """Bring the sums to memory."""
         f, lanes = self.f, self.lanes
+        if self.others:
+            with f.loop(0, f.intrinsic("smin", self.size, const(I64, self.first)), lanes, unroll=False) as block:
+                total = f.load(self.t.vec(lanes), f.gep(self.sums, block.index, self.t))
+                for other in self.others:
+                    more = f.load(self.t.vec(lanes), f.gep(other, block.index, self.t))
+                    total = emit(f, SUMS[self.kind], total, more)
+                f.store(total, f.gep(self.sums, block.index, self.t))
         with f.loop(0, self.size, lanes, unroll=False) as block:
             sums = f.load(self.t.vec(lanes), f.gep(self.sums, block.index, self.t))
             changed = self._changed(sums)

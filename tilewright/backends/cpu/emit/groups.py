@@ -28,6 +28,7 @@ from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
+from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.straight import Straight
 from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
@@ -59,10 +60,12 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
 def _emit(ev: Evaluator, step: Step) -> None:
     pieces = chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
     pieces = [without_zeros(step, chunking, ev.placed, ev.analysis) for chunking in pieces]
-    ev.decisions.note(VECTORS, step.place, vectorised(pieces[0], step.shape))
     for chunking in pieces:
+        sides = plan_sides(step, chunking, ev.placed, ev.analysis)
+        if chunking is pieces[0]:
+            ev.decisions.note(VECTORS, step.place, vectorised(chunking, step.shape, bool(sides.bits)))
         enter_nest(ev, step.shape, chunking)
-        nest = _GroupNest(ev, step, chunking)
+        nest = _GroupNest(ev, step, chunking, sides)
         store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
         if store is not None:
             answer = plan_streaming(ev, step, chunking)
@@ -75,15 +78,16 @@ def _emit(ev: Evaluator, step: Step) -> None:
 class _GroupNest:
     """The emission of a group's loop nest."""
 
-    def __init__(self, ev: Evaluator, step: Step, chunking: Chunking) -> None:
-        self.ev, self.step, self.chunking = ev, step, chunking
+    def __init__(self, ev: Evaluator, step: Step, chunking: Chunking, sides: Sides) -> None:
+        self.ev, self.step, self.chunking, self.sides = ev, step, chunking, sides
+        ev.nest.lanes = sides.lanes
         self.f: Function = ev.f
         self.index: Index = chunking.index
         self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if sink.kind == "reduce"]
-        self.roots = [(root, self.index) for root, _ in step.roots() if is_tile(root)]
+        self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
-        self.masks = Masks(ev, step, self.index, loops[-1][0] if loops else -1)
+        self.masks = Masks(ev, step, sides.indices, loops[-1][0] if loops else -1)
         self.ahead: list[RowAhead] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 
@@ -172,11 +176,35 @@ class _GroupNest:
         values: dict[int, list[V]] = {}
         for number, sink in enumerate(self.step.sinks):
             roots = sink.roots[1:] if sink.kind == "store" else sink.roots
-            values[number] = [ev.eval(root, index) for root in roots]
+            values[number] = [self._all_sides(root) for root in roots]
             if sink.source is not None:
                 values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
         for row in self.ahead:
             row.ask()
+        ev.nest.lanes = self.chunking.lanes
+        accumulated = self._consume(carried, values, position)
+        ev.nest.lanes = self.sides.lanes
+        return accumulated
+
+    def _all_sides(self, root: SSAValue) -> V:
+        """A root for all lanes of the chunk."""
+        values = [self.ev.eval(root, index) for index in self.sides.indices]
+        for bit in self.sides.bits:
+            lanes = max(value.type.lanes for value in values) or self.sides.lanes
+            values = [self._woven(a, b, bit, lanes) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
+
+    def _woven(self, a: V, b: V, bit: int, lanes: int) -> V:
+        """One vector of the lanes with a bit of their number clear, and of those with it set."""
+        if a is b and not a.type.lanes:
+            return a
+        numbers = [(lane & (1 << bit) - 1 | lane >> bit + 1 << bit, lane >> bit & 1) for lane in range(2 * lanes)]
+        order = [place + lanes * side for place, side in numbers]
+        return self.f.shuffle(self.f.splat(a, lanes), self.f.splat(b, lanes), order)
+
+    def _consume(self, carried: list[list[V]], values: dict[int, list[V]], position: V | None) -> list[list[V]]:
+        """Store and accumulate what has been evaluated."""
+        ev, index = self.ev, self.index
         accumulated: list[list[V]] = []
         for number, sink in enumerate(self.step.sinks):
             if sink.kind == "store":

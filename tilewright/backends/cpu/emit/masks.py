@@ -11,7 +11,7 @@ become branches where there is no AVX-512. A bound from below, `place >= 1`, hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from xdsl.ir import SSAValue
@@ -40,7 +40,7 @@ class Masks:
     Args:
         ev: evaluator.
         step: the group.
-        index: of its chunks.
+        indices: of its chunks, one for each side (`plan/sides.py`).
         dim: of the innermost loop, -1 if there is none.
 
     Attributes:
@@ -49,10 +49,10 @@ class Masks:
         analysis: affine forms of what is computed there, if they are others than elsewhere.
     """
 
-    def __init__(self, ev: Evaluator, step: Step, index: Index, dim: int) -> None:
+    def __init__(self, ev: Evaluator, step: Step, indices: Sequence[Index], dim: int) -> None:
         self.ev, self.dim = ev, dim
         holds: list[tuple[SSAValue, Index]] = []
-        comparisons, pointers = _comparisons(ev, step, index)
+        comparisons, pointers = _comparisons(ev, step, indices)
         answers = [(key, self._known_below(*key), asked) for key, asked in comparisons.items()]
         self.analysis: AffineAnalysis | None = None
         bounds = self._with_clamps([a.plan for _, a, _ in answers if isinstance(a, Yes)], pointers)
@@ -143,7 +143,7 @@ class Masks:
 
 
 def _comparisons(
-    ev: Evaluator, step: Step, index: Index
+    ev: Evaluator, step: Step, indices: Sequence[Index]
 ) -> tuple[dict[tuple[SSAValue, Index], bool], list[tuple[SSAValue, Index]]]:
     """The parts of which the masks of a group's loads, stores and selections are conjunctions; and all its addresses.
 
@@ -151,10 +151,11 @@ def _comparisons(
     """
     found: dict[tuple[SSAValue, Index], bool] = {}
     seen: set[tuple[SSAValue, Index]] = set()
-    stack = [(root, index) for root, _ in step.roots()]
-    masks = [(sink.roots[2], index) for sink in step.sinks if sink.kind == "store" and len(sink.roots) > 2]
+    stack = [(root, index) for root, _ in step.roots() for index in indices]
+    stores = [sink.roots for sink in step.sinks if sink.kind == "store"]
+    masks = [(roots[2], index) for roots in stores if len(roots) > 2 for index in indices]
     selections: list[tuple[SSAValue, Index]] = []
-    pointers = [(sink.roots[0], index) for sink in step.sinks if sink.kind == "store"]
+    pointers = [(roots[0], index) for roots in stores for index in indices]
     while stack:
         key = stack.pop()
         if key in seen or not is_tile(key[0]) or key[0] in ev.placed:

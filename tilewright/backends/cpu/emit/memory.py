@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.affine import Form, PointerForm, Poly
+from tilewright.analysis.affine import Form, PointerForm, Poly, divisor_of
 from tilewright.analysis.constants import constant_elements
-from tilewright.analysis.index import Coord, Index
+from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.onebyone import for_each_lane, gathers, scatters
 from tilewright.backends.cpu.emit.places import at_line_of
@@ -46,12 +46,14 @@ class Address:
         offsets: known bytes added by each lane; None for none.
         varying: bytes added by each lane at run time; None for none.
         step: bytes between neighbours, where `varying` is nothing but that many for each lane.
+        form: what it was made of, if it is an address of the kernel's.
     """
 
     base: V
     offsets: Offsets | None = None
     varying: V | None = None
     step: V | None = None
+    form: PointerForm | None = None
 
     @property
     def uniform(self) -> bool:
@@ -182,7 +184,9 @@ def address_of(ev: Values, pointer: SSAValue, index: Index, key: object = None) 
     """The address of a tile of pointers (or a scalar pointer) at an index; `key` as `hoist_shifted` gave it."""
     form: PointerForm = ev.analysis.pointer(pointer, index)
     if form.base is not None:
-        return _address(ev, key or (pointer, index), ev.scalar(form.base), form.offset)
+        address = _address(ev, key or (pointer, index), ev.scalar(form.base), form.offset)
+        address.form = form
+        return address
     assert form.tile is not None
     tile, at = form.tile
     base = ev.eval(tile, at)
@@ -308,7 +312,8 @@ def _read_shuffled(ev: Values, t: T, address: Address) -> V | None:
     """All bytes between the first and the last lane, then a shuffle; only where nothing between is out of bounds.
 
     True for lanes that repeat elements, for offsets without gaps in another order, and for every second element: what
-    lies between two elements that are wanted is in a page of one of them.
+    lies between two elements that are wanted is in a page of one of them. So is the other element of a pair that begins
+    at a multiple of its size: those who load the other one of each pair load the same vectors.
     """
     f, size = ev.f, max(1, t.bits // 8)
     assert address.offsets is not None
@@ -317,12 +322,32 @@ def _read_shuffled(ev: Values, t: T, address: Address) -> V | None:
     if len(steps) > 1 or steps - {size, 2 * size} or count & (count - 1):
         return None
     step = next(iter(steps), size) // size
-    first = f.gep(address.base, distinct[0])
-    loads = [f.load(t.vec(count), first)]
-    if step == 2:  # the last `count` elements begin with the last that was loaded
-        loads.append(f.load(t.vec(count), f.gep(first, (count - 1) * size)))
     lanes = [(offset - distinct[0]) // size for offset in address.offsets]
-    return f.shuffle(loads[0], loads[-1] if step == 2 else None, [n + (step == 2 and n >= count) for n in lanes])
+    if step == 1:
+        return f.shuffle(f.load(t.vec(count), f.gep(address.base, distinct[0])), None, lanes)
+    side = _side_of_pair(ev, address, distinct[0], size)
+    first = f.gep(address.base, distinct[0] - (side or 0) * size)
+    # Of no known pair the last `count` elements begin with the last that was loaded.
+    loads = [f.load(t.vec(count), f.gep(first, start * size)) for start in (0, count - (side is None))]
+    picks = [n + (n >= count) for n in lanes] if side is None else [n + side for n in lanes]
+    return f.shuffle(loads[0], loads[1], picks)
+
+
+def _side_of_pair(ev: Values, address: Address, offset: int, size: int) -> int | None:
+    """Which element of a pair of elements of `size` bytes an address leads to: 0 or 1, or None if that is not known."""
+    form, facts = address.form, ev.analysis.facts
+    if form is None or form.base is None or facts is None:
+        return None
+    number = form.offset.constant.terms.get((), 0)
+    parts = [form.offset.constant + Poly.of(-number), *(scale for _, _, scale in form.offset.residual)]
+    for coord, stride in form.offset.coords.items():
+        known = sum(part.lo << part.pos for part in coord if part.src == CONST)
+        lowest = min((part.pos for part in coord if part.src != CONST), default=0)
+        number += known * (stride.constant or 0)
+        parts.append(stride * Poly.of(1 << lowest if stride.constant is not None else 1))
+    if math.gcd(*facts[form.base].divisibility, *(divisor_of(part, facts) for part in parts)) % (2 * size):
+        return None
+    return {0: 0, size: 1}.get((number + offset) % (2 * size))
 
 
 def load_tile(ev: Values, op: Operation, index: Index) -> V:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.llvm.casts import load_bool, store_bool
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, T, V, const
 
 _FEW = 8
@@ -44,6 +45,23 @@ def for_each_lane(ev: Values, values: list[V], body: Callable[[V, list[V]], V | 
     if out is None or result is None:
         return None
     return f.load(result.type.vec(lanes), out)
+
+
+def in_straight_code(f: Function, values: list[V], lanes: int, body: Callable[[int, list[V]], None]) -> None:
+    """Emit `body(lane number modulo 8, scalars)` for each of many lanes, several of them without a branch between."""
+    arrays = [None if not v.type.lanes else f.alloca(v.type.scalar, lanes) for v in values]
+    for array, v in zip(arrays, values, strict=True):
+        if array is not None:
+            f.store(v, array)
+    together = min(_FEW, lanes)
+    with f.loop(0, lanes, together, unroll=False) as loop:
+        for number in range(together):
+            lane = f.add(loop.index, number)
+            scalars = [
+                v if array is None else f.load(v.type.scalar, f.gep(array, lane, v.type.scalar))
+                for array, v in zip(arrays, values, strict=True)
+            ]
+            body(number, scalars)
 
 
 def gathers(isa: CpuFeatures, t: T, lanes: int) -> bool:

@@ -35,6 +35,7 @@ from tilewright.backends.cpu.plan.dot_step import (
     accumulator,
     b_in_place,
     dot_plan,
+    is_ready,
     rows_exist,
 )
 from tilewright.backends.cpu.plan.lanes import loaded_along
@@ -360,7 +361,8 @@ class Collector:
     def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[Coalescing]]:
         """Operands of a dot, and how the trips of the loop around it are joined.
 
-        One that is not read from memory is computed where it is packed if the trips can be joined then, else before.
+        One that is not read from memory is computed where it is packed if the trips can be joined then, or if what is
+        packed is kept; else before.
         """
         context = self.context
         a, b = (_in_memory(context, value) or _filled(self, value) for value in op.operands[:2])
@@ -369,7 +371,8 @@ class Collector:
         else:
             answer = plan_coalescing(op, a, b, dot_plan(context.isa, op))
         if isinstance(answer, No):
-            a, b = (operand if isinstance(operand, MemoryOperand) else None for operand in (a, b))
+            a = a if is_ready(context.isa, op, "a", a) else None
+            b = b if is_ready(context.isa, op, "b", b) else None
         (x, x_flipped), (y, y_flipped) = (strip_views(value) for value in op.operands[:2])
         a, b = a or scratch_operand(self.force(x), x_flipped), b or scratch_operand(self.force(y), y_flipped)
         return a, b, answer

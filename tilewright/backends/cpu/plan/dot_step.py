@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from xdsl.ir import Operation
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.matrices import MemoryOperand
+from tilewright.analysis.matrices import MemoryOperand, strip_views
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.coalesce import Coalescing
 from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
-from tilewright.backends.cpu.plan.pack_cache import PackCache
+from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.steps import Buffer, Step, dense_buffer, memory_bytes
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
@@ -105,6 +105,18 @@ def b_in_place(plan: DotPlan, b: Operand, *, masks: bool) -> Answer[None]:
 def rows_exist(b: Operand) -> bool:
     """Whether all rows of B are known to exist; else it has to be packed where some are masked."""
     return isinstance(b, ScratchOperand) or not (b.bounds[0] or b.conditions)
+
+
+def is_ready(isa: CpuFeatures, dot: Operation, name: Literal["a", "b"], operand: Operand | None) -> bool:
+    """Whether an operand of a dot whose trips are not joined need not be computed before: it is kept once packed."""
+    if operand is None or isinstance(operand, MemoryOperand):
+        return operand is not None
+    plan, value = dot_plan(isa, dot), dot.operands[0 if name == "a" else 1]
+    source, _ = strip_views(value)
+    if plan.thin or any(len(list(part.uses)) > 1 for part in (value, source)):
+        return False
+    size = plan.a_bytes(plan.k) if name == "a" else plan.b_bytes(plan.k)
+    return isinstance(plan_cache(name, value, dot, size, joined=False), Yes)
 
 
 def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:

@@ -176,11 +176,12 @@ def _nest(
     return Chunking(1 << used if used else 0, tuple(coords), loops, lane_bits, first)
 
 
-def vectorised(chunking: Chunking, shape: tuple[int, ...]) -> Answer[int]:
-    """Whether chunks of an iteration space have several elements."""
+def vectorised(chunking: Chunking, shape: tuple[int, ...], sides: bool = False) -> Answer[int]:
+    """Whether chunks of an iteration space have several elements; `sides`: of which neighbours are computed apart."""
     if chunking.lanes > 1:
         dims = " and ".join(map(str, sorted(chunking.lane_bits)))
-        return Yes(chunking.lanes, f"{chunking.lanes} elements at a time, along dim {dims}")
+        apart = ", neighbours apart" if sides else ""
+        return Yes(chunking.lanes, f"{chunking.lanes} elements at a time, along dim {dims}{apart}")
     if math.prod(shape) == 1:
         return No("there is one element")
     return No("no extent is even", instead="tiles with extents that are multiples of a power of two")

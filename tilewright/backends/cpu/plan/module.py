@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
+from tilewright.backends.cpu.plan.beside import store_beside
 from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
 from tilewright.backends.cpu.plan.dims_at_once import reduce_dims_at_once
 from tilewright.backends.cpu.plan.planner import plan_function
@@ -18,19 +19,23 @@ from tilewright.backends.cpu.plan.short_loops import write_out_short_loops
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
 from tilewright.backends.cpu.plan.turned import turn_products
+from tilewright.backends.cpu.plan.widened import multiply_narrow
 from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp
+from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import OrIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.carried_offsets import make_offsets_scalar
+from tilewright.passes.derived import derive_carried
 from tilewright.passes.either_way import leave_branches
 from tilewright.passes.handed_on import load_where_used
 from tilewright.passes.masks import choose_inside
+from tilewright.passes.nested import nest_loops
 from tilewright.passes.rolled import roll_products
 from tilewright.passes.summed_products import multiply_for_sums
 
@@ -67,6 +72,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         if OrIOp in kinds:
             choose_inside(function)
         if ForOp in kinds:
+            nest_loops(function, decisions)
+            derive_carried(function)
             write_out_short_loops(function, decisions)
         leave_out_unread_rows(function, decisions)
         multiply_for_sums(function, tuning.SUMMED_SIZE)
@@ -83,8 +90,11 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
             reduce_dims_at_once(function, decisions)
         sum_apart(function, isa, decisions)
         roll_products(function, decisions)
+        if DotOp in kinds:
+            multiply_narrow(function)
         turn_products(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
+        store_beside(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, ROLLED
+from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, NESTED, ROLLED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 WRITTEN_OUT = Subject("short loop", "the few trips of a loop that adds up tiles are one pass over the elements")
@@ -12,6 +12,7 @@ IN_TRIPS = Subject(
     "reduced in trips", "a tile that a loop adds up and that is reduced behind it is reduced in each trip"
 )
 AT_ONCE = Subject("dims at once", "a reduction of a reduction is one loop over both dims")
+BESIDE = Subject("stores side by side", "stores that fill each other's gaps are one store of whole vectors")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
 SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
@@ -35,7 +36,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, AT_ONCE, APART, ROLLED, TURNED,
-    RECIPROCAL, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS,
-    UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, AT_ONCE, APART, ROLLED,
+    TURNED, RECIPROCAL, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION,
+    KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip

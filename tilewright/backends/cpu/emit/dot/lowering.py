@@ -18,7 +18,7 @@ from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, ke
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.dot.place import choose_place
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
-from tilewright.backends.cpu.emit.dot.trips import each_trip
+from tilewright.backends.cpu.emit.dot.trips import each_trip, filled
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan, rows_exist
@@ -292,9 +292,13 @@ class _Packed:
         operand, dims = (detail.a, (0, 1)) if name == "a" else (detail.b, (1, 0))
         order, strides, valid = source.along(*dims)
         args = (low.f, self.plan, name, order, target, stride, source.address, strides, valid)
-        if isinstance(operand, ScratchOperand) and operand.fill is not None and detail.joined is not None:
-            with each_trip(low, low.joined[detail.joined.loop], operand.fill) as trip:
+        fill = operand.fill if isinstance(operand, ScratchOperand) else None
+        if fill is not None and detail.joined is not None:
+            with each_trip(low, low.joined[detail.joined.loop], fill) as trip:
                 pack(*args, self.steps, first=low.f.mul(trip, self.steps), plane_bytes=plane)
+        elif fill is not None:
+            with filled(low, fill):
+                pack(*args, self.all_words, plane_bytes=plane)
         else:
             # What is kept serves programs whose other operand may have more of K.
             pack(*args, self.all_words if name in detail.kept else self.words, plane_bytes=plane)

@@ -50,3 +50,17 @@ def each_trip(low: FunctionLowering, trips: JoinedTrips, fill: Step) -> Iterator
     ev.scalars.clear()
     ev.scalars.update(outside)
     ev.enter(Nest())
+
+
+@contextmanager
+def filled(low: FunctionLowering, fill: Step) -> Iterator[None]:
+    """Compute an operand of a product whose trips are not joined; whoever packs it may not always come here."""
+    ev = low.ev
+    outside = dict(ev.scalars)
+    ev.enter(Nest())
+    low.emit_step(fill)
+    ev.enter(Nest())
+    yield
+    ev.scalars.clear()
+    ev.scalars.update(outside)
+    ev.enter(Nest())

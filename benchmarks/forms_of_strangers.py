@@ -1,0 +1,83 @@
+"""Families of computations as people of different schools write them (`strangers.py`, `persistent.py` of the tests)."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.form_family import Family, launched
+from tests.decisions import persistent, strangers
+
+
+def added_products(m: int, n: int, k: int, device: str) -> Family:
+    """Products over pieces of K, by helpers, in tuples, added by atomics."""
+    a, b = torch.randn(m, k, device=device).bfloat16(), torch.randn(k, n, device=device).bfloat16()
+    out, tile = torch.zeros(m, n, device=device), (64, 128, 64)
+    grid = (-(-m // tile[0]), -(-n // tile[1]))
+    forms = launched(strangers.ADDED_PRODUCTS, grid, a, b, out, m, n, k, *tile)
+    return Family(f"product bf16, as others write it {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b), out.zero_)
+
+
+def by_few_programs(m: int, n: int, k: int, device: str) -> Family:
+    """Few programs, which make tile after tile."""
+    a = torch.randn(m, k, device=device).bfloat16()
+    b = torch.randn(k, n, device=device).bfloat16()
+    out, tile, programs = torch.zeros(m, n, device=device), (64, 128, 64), 132 if device == "cuda" else 3
+    forms = launched(persistent.PERSISTENT, (programs,), a, b, out, m, n, k, *tile)
+    return Family(f"product bf16 by few programs {m}x{n}x{k}", forms, out, lambda: torch.mm(a, b))
+
+
+def scaled_blocks(m: int, n: int, k: int, device: str) -> Family:
+    """Products of 8-bit floats with scales of blocks, against one of what they stand for in bfloat16."""
+    a, b = (torch.randn(size, k, device=device).to(torch.float8_e4m3fn) for size in (m, n))
+    u, v = torch.rand(m, k // 128, device=device), torch.rand(n // 128, k // 128, device=device)
+    out, grid = torch.zeros(m, n, device=device), (m // 64, n // 128)
+    forms = launched(persistent.SCALED_BLOCKS, grid, a, b, u, v, out, m, n, k, 64, 128, 128)
+    x = (a.float() * u.repeat_interleave(128, 1)).bfloat16()
+    y = (b.float() * v.repeat_interleave(128, 0).repeat_interleave(128, 1)).bfloat16()
+    return Family(f"product of fp8 scaled by blocks {m}x{n}x{k}", forms, out, lambda: torch.mm(x, y.t()))
+
+
+def convolution(size: int, channels: int, device: str) -> Family:
+    """A convolution of 3 by 3 taps as products."""
+    x, w = torch.randn(size, size, channels, device=device).bfloat16(), torch.randn(3, 3, channels, channels).bfloat16()
+    w, out = w.to(device), torch.zeros(size * size, channels, device=device)
+    grid, image, taps = (-(-size * size // 64), -(-channels // 64)), x.permute(2, 0, 1)[None], w.permute(3, 2, 0, 1)
+    forms = launched(strangers.CONVOLUTIONS, grid, x, w, out, size, size, channels, channels, 64, 64, 32)
+    rival = lambda: torch.conv2d(image, taps, padding=1)[0].permute(1, 2, 0).reshape(out.shape)  # noqa: E731
+    return Family(f"convolution bf16 of {size}x{size}x{channels}", forms, out, rival)
+
+
+def weight_gradient(rows: int, columns: int, device: str) -> Family:
+    """Sums over rows, for a weight."""
+    x, y, out = (torch.randn(*shape, device=device) for shape in ((rows, columns), (rows, columns), (columns,)))
+    forms = launched(strangers.WEIGHT_GRADIENTS, (-(-rows // 16),), x, y, out, rows, columns, 1024)
+    rival = lambda: (x * y).sum(0)  # noqa: E731
+    return Family(f"gradient of a weight {rows}x{columns}", forms, out, rival, out.zero_, 1e-4)
+
+
+def rotation(rows: int, heads: int, depth: int, device: str) -> Family:
+    """Pairs of numbers, each turned by an angle."""
+    x, out = (torch.randn(rows, heads, depth, device=device).bfloat16() for _ in range(2))
+    c, s = (torch.randn(rows, depth // 2, device=device) for _ in range(2))
+    forms = launched(strangers.ROTATIONS, (rows,), x, c, s, out, rows, heads, depth)
+
+    def rival() -> torch.Tensor:
+        even, odd = x[..., ::2].float(), x[..., 1::2].float()
+        turned = (even * c[:, None] - odd * s[:, None], even * s[:, None] + odd * c[:, None])
+        return torch.stack(turned, -1).flatten(-2).bfloat16()
+
+    return Family(f"pairs turned {rows}x{heads}x{depth}", forms, out, rival)
+
+
+def nibbles(rows: int, columns: int, device: str) -> Family:
+    """Numbers of 4 bits made f32."""
+    w = torch.randint(0, 256, (rows, columns // 2), device=device, dtype=torch.uint8)
+    offsets = torch.randint(0, 16, (rows, columns // 64), device=device, dtype=torch.uint8)
+    scales, out = torch.rand(rows, columns // 64, device=device), torch.zeros(rows, columns, device=device)
+    forms = launched(strangers.NIBBLES, (rows, columns // 1024), w, scales, offsets, out, rows, columns, 1024)
+
+    def rival() -> torch.Tensor:
+        number = torch.stack([w & 15, w >> 4], -1).view(rows, -1, 64).float()
+        return ((number - offsets[..., None].float()) * scales[..., None]).view(rows, columns)
+
+    return Family(f"numbers of 4 bits {rows}x{columns}", forms, out, rival, tolerance=1e-6)
