@@ -20,7 +20,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
-from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, normal, shifted
+from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, joined, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_pointer, pointee_bytes
@@ -168,7 +168,7 @@ class Form:
             else:
                 coords.pop(coord, None)
         if other.coords and len(coords) > 1:
-            coords = _joined(coords)
+            coords = joined(coords, lambda small, large, by: small * Poly.of(1 << by) == large)
         return Form(self.constant + other.constant, coords, self.residual + other.residual)
 
     def times(self, scale: Poly) -> Form:
@@ -181,34 +181,6 @@ class Form:
     def uniform(self) -> bool:
         """Whether the form is one scalar for the whole tile."""
         return not self.coords and not self.residual
-
-
-def _joined(coords: dict[Coord, Poly]) -> dict[Coord, Poly]:
-    """The same sum, where a coordinate begins at the bit behind another one, and its stride goes on there, as one.
-
-    Of 1024 elements in parts of 128, that is `(i >> 7) * 128 + (i & 127)`, the place is `i`.
-    """
-    ends = {(part.src, part.lo + part.width): coord for coord in coords for part in coord if part.src != CONST}
-    for high in coords:
-        for first in high:
-            low = ends.get((first.src, first.lo))
-            if low is None or low is high:
-                continue
-            by = _exponent(coords[high], coords[low])
-            if by is None or any(part.pos + part.width > by for part in low):
-                continue
-            both = normal((*low, *shifted(high, by)))
-            if len(both) < len(low) + len(high) and both not in coords:
-                rest = {coord: stride for coord, stride in coords.items() if coord not in (low, high)}
-                return _joined({**rest, both: coords[low]})
-    return coords
-
-
-def _exponent(large: Poly, small: Poly) -> int | None:
-    """How often one polynomial must be doubled to be another one."""
-    monomial, coefficient = next(iter(small.terms.items()))
-    times, rest = divmod(large.terms.get(monomial, 0), coefficient)
-    return bits_of(times) if not rest and is_power_of_two(times) and small * Poly.of(times) == large else None
 
 
 @dataclass(slots=True)
