@@ -26,6 +26,7 @@ PLANNERS = {
     "passes/handed_on.py": {"_recognise": "HANDED_ON"},
     "passes/rolled.py": {"_as_loop": "ROLLED", "_as_one_loop": "ROLLED"},
     "cpu/plan/summed_rows.py": {"_in_memory": "SUMMED"},
+    "cpu/plan/outer_products.py": {"_factors": "SUMMED"},
     "cpu/plan/turned.py": {"_turned": "TURNED"},
     "cpu/plan/beside.py": {"_recognise": "BESIDE"},
     "cpu/plan/reciprocal.py": {"_repeated": "RECIPROCAL"},

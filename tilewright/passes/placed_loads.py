@@ -19,7 +19,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.effects import may_write
-from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, pointee_bytes, shape_of
+from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, pointee_bytes, shape_of, tile_type
 from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
@@ -50,10 +50,16 @@ def placed(load: LoadOp, *, conditions: bool = False) -> Answer[MemoryOperand]:
     return Yes(found)
 
 
-def load_at(found: MemoryOperand, offset: Poly, bounds: Sequence[Sequence[Poly]], anchor: Operation) -> SSAValue:
-    """The load of a tile with another offset, in bytes, and other bounds, in front of `anchor`."""
+def load_at(
+    found: MemoryOperand,
+    offset: Poly,
+    bounds: Sequence[Sequence[Poly]],
+    anchor: Operation,
+    shape: tuple[int, ...] | None = None,
+) -> SSAValue:
+    """The load of a tile with another offset, in bytes, and other bounds, or of another shape, in front of `anchor`."""
     size, ahead = pointee_bytes(found.base.type), Ahead(anchor, i64)
-    shape = shape_of(found.load.results[0].type)
+    shape = shape or shape_of(found.load.results[0].type)
 
     def number(poly: Poly) -> tensor:
         return tensor(ahead.sum(poly), dtypes.int64)
@@ -75,18 +81,18 @@ def load_at(found: MemoryOperand, offset: Poly, bounds: Sequence[Sequence[Poly]]
         for limit in limits[dim]:
             inside = less_than.fn(b, place, limit)
             mask = inside if mask is None else logical_and.fn(b, mask, inside)
-    loaded = BUILTINS["load"].fn(b, pointers, mask, None if mask is None else _zero(found, anchor))
+    loaded = BUILTINS["load"].fn(b, pointers, mask, None if mask is None else _zero(found, anchor, shape))
     for op in list(b.position.block.ops):
         move_before(op, anchor)
     return loaded.handle  # type: ignore[no-any-return]
 
 
-def _zero(found: MemoryOperand, anchor: Operation) -> tensor:
+def _zero(found: MemoryOperand, anchor: Operation, shape: tuple[int, ...]) -> tensor:
     """What a mask leaves out."""
-    type_ = found.load.results[0].type
-    kind = dtype_of(element_type(type_))
-    zero = ConstantOp.of(0.0 if kind.is_floating() else 0, type_)
-    return tensor(value_before(zero, anchor), dtypes.BlockType(kind, shape_of(type_)))
+    element = element_type(found.load.results[0].type)
+    kind = dtype_of(element)
+    zero = ConstantOp.of(0.0 if kind.is_floating() else 0, tile_type(shape, element))
+    return tensor(value_before(zero, anchor), dtypes.BlockType(kind, shape))
 
 
 def _divided(poly: Poly, size: int) -> Poly:

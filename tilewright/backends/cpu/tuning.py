@@ -115,6 +115,8 @@ PASSES_IN_PLACE = 4
 # Elements of K that such a product should read in a row, over several trips. Measured: half 1.04 (2), twice 1.02 (2):
 # a few lines of memory.
 THIN_K = 1024
+# Trips of a loop of outer products that are one product of matrices. Not measured.
+OUTER_TRIPS = 64
 # Size of each dim of a sum of products of two tiles from which it is computed as a product of matrices. Measured: one
 # core of a Xeon with AMX that others used, 2M multiply-adds: 16x16x64 0.06 ms as a product, 0.11 as a sum; 64x2x64 0.42
 # and 0.17; 16x128x4 0.15 to 0.27 and 0.11 to 0.19; 4x4x4 0.4 to 0.57 and 0.34 to 0.47 (the commands were not noted).

@@ -10,6 +10,7 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
 from tilewright.backends.cpu.plan.beside import store_beside
 from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
+from tilewright.backends.cpu.plan.outer_products import multiply_outer_products
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
@@ -78,6 +79,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         make_offsets_scalar(function, decisions)
         leave_branches(function, decisions)
         load_where_used(function, decisions)
+        if ForOp in kinds:
+            multiply_outer_products(function, decisions)
         if ForOp in kinds and add_up_in_blocks(function, decisions):
             multiply_for_sums(function, tuning.SUMMED_SIZE)
             accumulate_in_products(function)

@@ -1,0 +1,87 @@
+"""Outer products that a loop adds up are products of matrices, and leave what the trips would; others stay loops."""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tests.backends.cpu.harness import Compiled
+from tests.backends.nvidia.laying import built_ir
+
+B = 16
+
+
+@tilewright.jit
+def columns_and_rows(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
+    """From any trip, by any step, onto what is there."""
+    i, j = tl.arange(0, B), tl.arange(0, B)
+    acc = tl.load(out + i[:, None] * B + j[None, :])
+    for p in range(first, end, S):
+        x, y = tl.load(a + i * stride + p, i < 13, 0.0)[:, None], tl.load(b + p * B + j).to(tl.float32)
+        acc += x.to(tl.float32) * y[None, :]
+    tl.store(out + i[:, None] * B + j[None, :], acc)
+
+
+@tilewright.jit
+def with_moving_pointers(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
+    i, j = tl.arange(0, B)[:, None], tl.arange(0, B)[None, :]
+    acc = tl.load(out + i * B + j)
+    x, y = a + i * stride + first, b + first * B + j
+    for _ in range(first, end, S):
+        acc += tl.load(y).to(tl.float32) * tl.load(x, i < 13, 0.0).to(tl.float32)
+        x += S
+        y += S * B
+    tl.store(out + i * B + j, acc)
+
+
+@tilewright.jit
+def masked_by_the_trip(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
+    """The bound of rows changes from trip to trip."""
+    i, j = tl.arange(0, B), tl.arange(0, B)
+    acc = tl.load(out + i[:, None] * B + j[None, :])
+    for p in range(first, end, S):
+        acc += (
+            tl.load(a + i * stride + p, (i < 13) & (i < 50 * end - p), 0.0)[:, None] * tl.load(b + p * B + j)[None, :]
+        )
+    tl.store(out + i[:, None] * B + j[None, :], acc)
+
+
+@tilewright.jit
+def in_a_circle(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
+    """Addresses that do not grow evenly."""
+    i, j = tl.arange(0, B), tl.arange(0, B)
+    acc = tl.load(out + i[:, None] * B + j[None, :])
+    for p in range(first, end, S):
+        x, y = tl.load(a + i * stride + p % 200, i < 13, 0.0), tl.load(b + p * B + j)
+        acc += x.to(tl.float32)[:, None] * y.to(tl.float32)[None, :]
+    tl.store(out + i[:, None] * B + j[None, :], acc)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "taken"),
+    [(columns_and_rows, True), (with_moving_pointers, True), (masked_by_the_trip, False), (in_a_circle, False)],
+    ids=lambda value: str(getattr(getattr(value, "fn", None), "__name__", "")),
+)
+@pytest.mark.parametrize(("first", "end"), [(0, 150), (3, 67), (5, 6), (0, 64), (9, 2)])
+@pytest.mark.parametrize(("step", "element"), [(1, "fp32"), (3, "bf16")])
+def test_of_a_loop(kernel: Any, taken: bool, first: int, end: int, step: int, element: str) -> None:
+    rng = np.random.default_rng(end)
+    a, b, out = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((B, 160), (160, B), (B, B)))
+    picked = np.arange(first, end, step)
+    want = out + np.pad(a[:13], ((0, B - 13), (0, 0)))[:, picked] @ b[picked]
+    types = {"a": f"*{element}", "b": f"*{element}", "out": "*fp32", "first": "i32", "end": "i32", "stride": "i32"}
+    compiled = Compiled(built_ir(kernel, types, S=step, B=B))
+    ends = np.where(np.arange(160)[:, None] < max(end, 0), 0, np.nan).astype(np.float32)  # nothing past it is read
+    given = [(m + e).astype(np.float32) for m, e in ((a, ends.T), (b, ends))]
+    if element == "bf16":
+        given = [(m.view(np.uint32) >> 16).astype(np.uint16) for m in given]
+    compiled((1,), *given, out, first, end, 160)
+    np.testing.assert_array_equal(out, want)
+    answers = [d["taken"] for d in compiled.program.decisions if d["subject"] == "sum as a product"]
+    assert any(answers) == taken
