@@ -46,6 +46,7 @@ class Masks:
     Attributes:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
         forms: which are negative there.
+        complete: whether these are all comparisons that there are.
         analysis: affine forms of what is computed there, if they are others than elsewhere.
     """
 
@@ -64,6 +65,7 @@ class Masks:
             if isinstance(answer, Yes):
                 holds.append(key)
         self.holds, self.forms = frozenset(holds), [] if many else bounds
+        self.complete = len(holds) == len(comparisons)
 
     def _with_clamps(self, bounds: list[Form], pointers: Iterable[tuple[SSAValue, Index]]) -> list[Form]:
         """The strictest of the bounds of masks, and of those of held places if both are few."""
@@ -154,6 +156,7 @@ def _comparisons(
     stack = [(root, index) for root, _ in step.roots() for index in indices]
     stores = [sink.roots for sink in step.sinks if sink.kind == "store"]
     masks = [(roots[2], index) for roots in stores if len(roots) > 2 for index in indices]
+    masks += [(sink.roots[0], index) for sink in step.sinks if sink.kind == "assert" for index in indices]
     selections: list[tuple[SSAValue, Index]] = []
     pointers = [(roots[0], index) for roots in stores for index in indices]
     while stack:
