@@ -389,6 +389,7 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: forms_of_strangers.weight_gradient(1024 * scale, 1000, device)
     yield lambda: forms_of_strangers.rotation(1024 * scale, 8, 64, device)
     yield lambda: forms_of_strangers.nibbles(512 * scale, 4096, device)
+    yield lambda: forms_of_strangers.sampling(8, 256, 500, 500, device)
     if cuda:
         yield from _as_compilers_write(device)
 

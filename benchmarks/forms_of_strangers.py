@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.form_family import Family, launched
-from tests.decisions import persistent, strangers
+from tests.decisions import persistent, sampled, strangers
 
 
 def added_products(m: int, n: int, k: int, device: str) -> Family:
@@ -81,3 +81,15 @@ def nibbles(rows: int, columns: int, device: str) -> Family:
         return ((number - offsets[..., None].float()) * scales[..., None]).view(rows, columns)
 
     return Family(f"numbers of 4 bits {rows}x{columns}", forms, out, rival, tolerance=1e-6)
+
+
+def sampling(channels: int, size: int, rows: int, columns: int, device: str) -> Family:
+    """Bilinear samples of a picture at places of a turned grid."""
+    picture, out = (torch.randn(1, channels, *shape, device=device) for shape in ((size, size), (rows, columns)))
+    y, x = torch.meshgrid(*(torch.linspace(-1, 1, n, device=device) for n in (rows, columns)), indexing="ij")
+    places = torch.stack([0.9 * x + 0.2 * y, 0.9 * y - 0.2 * x], -1)[None].contiguous()
+    n = rows * columns
+    forms = launched(sampled.SAMPLED, (-(-n // 512),), picture, places, out, size, size, n, channels, 512)
+    how = {"mode": "bilinear", "padding_mode": "border", "align_corners": True}
+    rival = lambda: torch.nn.functional.grid_sample(picture, places, **how)  # noqa: E731
+    return Family(f"bilinear samples {channels}x{rows}x{columns}", forms, out, rival, tolerance=1e-5)

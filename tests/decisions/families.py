@@ -12,6 +12,7 @@ from tests.decisions.matmul import MATMUL
 from tests.decisions.others import OTHERS
 from tests.decisions.persistent import OTHER_LOOPS, PERSISTENT, SCALED_BLOCKS
 from tests.decisions.rows import ROWS
+from tests.decisions.sampled import SAMPLED
 from tests.decisions.softmax import SOFTMAX
 from tests.decisions.strangers import STRANGERS
 
@@ -30,7 +31,7 @@ FAMILIES = {
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
-    "rows": ROWS, "generated": GENERATED, "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS,
+    "rows": ROWS, "generated": GENERATED, "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS + SAMPLED,
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tilewright.backends.llvm.minifloat import FORMATS, decode, encode, narrow, widen
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, PTR, T, V
+from tilewright.backends.llvm.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, PTR, T, V, const, zero
 from tilewright.base.errors import InternalError
 
 _STORAGE = {"i1": I1, "i8": I8, "i16": I16, "i32": I32, "i64": I64, "index": I64, "ptr": PTR}
@@ -111,9 +111,28 @@ def _float_to_int(kind: str) -> Callable[..., V]:
         to = storage(dst, x.type.lanes)
         if dst == "i1":
             return f.fcmp("une", x, 0.0)
+        if f.isa.is_x86 and to.lanes:
+            return _saturated(f, x, to, kind)
         return f.call(f"llvm.fpto{kind}i.sat.{to.suffix}.{x.type.suffix}", to, (x,))
 
     return emitter
+
+
+def _saturated(f: Function, x: V, to: T, kind: str) -> V:
+    """Vectors of floats as integers: LLVM's own code for x86 takes out one element after the other.
+
+    What does not fit is some number or other when it is converted, and replaced then.
+    """
+    signed = kind == "s"
+    lowest, end = (-(1 << to.bits - 1), 1 << to.bits - 1) if signed else (0, 1 << to.bits)
+    wide = to if to.bits >= 32 else I32.vec(to.lanes)
+    number = f.freeze(f.cast("fptosi" if signed or wide is not to else "fptoui", x, wide))
+    number = number if wide is to else f.cast("trunc", number, to)
+    number = f.select(f.fcmp("oge", x, float(end)), f.splat(const(to.scalar, end - 1), to.lanes), number)
+    if not signed:
+        return f.select(f.fcmp("ult", x, 0.0), zero(to), number)
+    number = f.select(f.fcmp("olt", x, float(lowest)), f.splat(const(to.scalar, lowest), to.lanes), number)
+    return f.select(f.fcmp("uno", x, x), zero(to), number)
 
 
 def _bitcast(f: Function, x: V, src: str, dst: str, rounding: str) -> V:

@@ -18,10 +18,10 @@ from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
 from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.llvm.casts import storage
-from tilewright.backends.llvm.types import I1, V, const, const_vector, zero
+from tilewright.backends.llvm.types import I1, T, V, const, const_vector, zero
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile, property_int
-from tilewright.ops.elementwise import MulFOp
+from tilewright.ops.elementwise import AddFOp, MulFOp
 from tilewright.ops.reduce import single_operation
 from tilewright.ops.spec import spec_of
 
@@ -45,10 +45,12 @@ class _Scan:
     def _neutral(self) -> int | float | None:
         """What lanes before the first may hold so that a combination with them changes no bit; None: nothing is known.
 
-        Sums of floats are not among them: 0.0 turns -0.0 around. Products gain most: for lanes that a select drops LLVM
+        For sums of floats it is -0.0, as 0.0 turns -0.0 around. Products gain most: for lanes that a select drops LLVM
         takes whatever register is at hand, and where that holds subnormal numbers a multiplication takes many cycles.
         """
         op, t = single_operation(self.body), storage(self.names[0])
+        if isinstance(op, AddFOp) and t.elem in ("float", "double"):
+            return -0.0
         monoid = None if op is None else spec_of(op).monoid
         if monoid is None or not (t.is_int or (isinstance(op, MulFOp) and t.elem in ("float", "double"))):
             return None
@@ -79,7 +81,7 @@ class _Scan:
             if inner:
                 _, extent, chunk = inner[0]
                 ev.hoist(roots)
-                start = [zero(storage(name, self._carry_lanes())) for name in self.names]
+                start = [self._start(storage(name)) for name in self.names]
                 with f.loop(0, extent, chunk, init=start, unroll=False) as loop:
                     at = f.sub(extent - chunk, loop.index) if self.reverse else loop.index
                     ev.open(self.axis, at)
@@ -95,8 +97,10 @@ class _Scan:
         """Whether the lanes lie along the axis."""
         return self.axis in self.chunking.lane_bits
 
-    def _carry_lanes(self) -> int:
-        return 0 if self._along else self.chunking.lanes
+    def _start(self, t: T) -> V:
+        """What is carried into the first chunk."""
+        value = zero(t) if self.neutral is None else const(t, self.neutral)
+        return self.f.splat(value, self.chunking.lanes)
 
     def _chunk(self, carried: list[V] | None, first: V | None) -> list[V]:
         """One chunk; gives what the next one carries on from."""
@@ -104,17 +108,26 @@ class _Scan:
         values = [ev.vector(root, index) for root in self.sink.roots]
         if self._along:
             values = self._inside(values)
+        alone = values
         if carried is not None and first is not None:
-            so_far = [f.splat(c, self.chunking.lanes) for c in carried]
-            one = values
-            values = f.if_else(first, lambda: one, lambda: apply_body(ev, self.body, [*so_far, *one]))
+            if self.neutral is None:
+                values = f.if_else(first, lambda: alone, lambda: apply_body(ev, self.body, [*carried, *alone]))
+            else:
+                values = apply_body(ev, self.body, [*carried, *alone])
         for value, target, name in zip(values, self.sink.targets, self.names, strict=True):
             assert target is not None
             memory.write_scratch(ev, target, index, value, name)
         if not self._along:
             return values
-        last = 0 if self.reverse else self.chunking.lanes - 1
-        return [f.extract(value, last) if value.type.lanes else value for value in values]
+        if carried is None or self.neutral is None:
+            return [self._last(value) for value in values]
+        # The last of the chunk once more, from what does not wait for the chunk before: the same numbers.
+        return apply_body(ev, self.body, [*carried, *map(self._last, alone)])
+
+    def _last(self, value: V) -> V:
+        """The last element of a chunk in all lanes."""
+        lanes = self.chunking.lanes
+        return self.f.shuffle(value, None, [0 if self.reverse else lanes - 1] * lanes)
 
     def _inside(self, values: list[V]) -> list[V]:
         """The scan of one chunk on its own."""

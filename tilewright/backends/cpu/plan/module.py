@@ -11,6 +11,7 @@ from tilewright.backends.cpu.plan.apart import sum_apart
 from tilewright.backends.cpu.plan.beside import store_beside
 from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
 from tilewright.backends.cpu.plan.computed_rows import sum_computed_rows
+from tilewright.backends.cpu.plan.dims_at_once import reduce_dims_at_once
 from tilewright.backends.cpu.plan.outer_products import multiply_outer_products
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
@@ -29,6 +30,7 @@ from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import OrIOp
 from tilewright.ops.function import FuncOp
+from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.accumulate import accumulate_in_products
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.derived import derive_carried
@@ -88,6 +90,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         multiply_summed_rows(function, decisions)
         if ForOp in kinds:
             reduce_in_trips(function, decisions)
+        if ReduceOp in kinds:
+            reduce_dims_at_once(function, decisions)
         sum_apart(function, isa, decisions)
         roll_products(function, decisions)
         if DotOp in kinds:
