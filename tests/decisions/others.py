@@ -289,6 +289,22 @@ def sums_of_large_tiles(x, out, n, ROWS: tl.constexpr, B: tl.constexpr):
     tl.store(out + j, total)
 
 
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 16, 64")
+def sum_of_a_block_of_a_matrix(x, out, columns, ROWS: tl.constexpr, B: tl.constexpr):
+    """A row ends before the next one begins."""
+    value = tl.load(x + tl.arange(0, ROWS)[:, None] * columns + tl.arange(0, B)[None, :])
+    tl.store(out, tl.sum(tl.sum(value, 1), 0))
+
+
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 128")
+def sum_of_every_second_block(x, out, n, B: tl.constexpr):
+    """What a trip reads does not begin where that of the one before ended."""
+    total = 0.0
+    for start in range(0, n, 2 * B):
+        total += tl.sum(tl.load(x + start + tl.arange(0, B)))
+    tl.store(out, total)
+
+
 @spelled(AS_WRITTEN, "*fp32:16, *fp32:16, *fp32:16, i32, i32, 64, 64, 32")
 def left_operand_across(a, b, out, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Turned over, the right operand would be packed across."""

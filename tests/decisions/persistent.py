@@ -261,3 +261,14 @@ def every_third_negated(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, 
             x = -x
         acc = tl.dot(x, tl.load(b + p[:, None] * n + columns[None, :], p[:, None] < k, 0.0), acc)
     written(out, acc, rows, columns, m, n)
+
+
+@spelled(OTHER_LOOPS, "*bf16:16, *i8:16, *fp32:16, *fp32:16, i32:16, i32:16, 128, 64")
+def one_row_of_scaled_bytes(x, w, scales, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
+    """The matrix is rounded, so that it stays one."""
+    j, p = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((1, BN), tl.float32)
+    for start in range(0, k, BK):
+        y = tl.load(w + (start + p)[:, None] * n + j[None, :]) * tl.load(scales + start // BK * n + j)[None, :]
+        acc = tl.dot(tl.load(x + start + p)[None, :], y.to(tl.bfloat16), acc)
+    tl.store(out + j[None, :], acc)

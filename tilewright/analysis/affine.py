@@ -20,7 +20,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
-from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, normal, shifted
+from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, joined, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_pointer, pointee_bytes
@@ -167,6 +167,8 @@ class Form:
                 coords[coord] = total
             else:
                 coords.pop(coord, None)
+        if other.coords and len(coords) > 1:
+            coords = joined(coords, lambda small, large, by: small * Poly.of(1 << by) == large)
         return Form(self.constant + other.constant, coords, self.residual + other.residual)
 
     def times(self, scale: Poly) -> Form:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 LANE = -1
 CONST = -2
@@ -94,6 +94,32 @@ def normal(coord: Coord) -> Coord:
         else:
             out.append(field)
     return tuple(out)
+
+
+_Stride = TypeVar("_Stride")
+
+
+def joined(strides: dict[Coord, _Stride], goes_on: Callable[[_Stride, _Stride, int], bool]) -> dict[Coord, _Stride]:
+    """A sum of coordinates by strides, where one coordinate goes on behind the bits of another, as one of both.
+
+    Of 1024 elements in parts of 128, the place `(i >> 7) * 128 + (i & 127)` is `i`.
+
+    Args:
+        strides: of each coordinate.
+        goes_on: whether a large stride is a small one, doubled so often: ``goes_on(small, large, doublings)``.
+    """
+    ends = {(part.src, part.lo + part.width): (coord, part) for coord in strides for part in coord if part.src != CONST}
+    for high in strides:
+        for first in high:
+            low, last = ends.get((first.src, first.lo), (high, first))
+            by = last.pos + last.width - first.pos
+            if low is high or any(part.pos + part.width > by for part in low):
+                continue
+            both = normal((*low, *shifted(high, by)))
+            if both not in strides and goes_on(strides[low], strides[high], by):
+                rest = {coord: stride for coord, stride in strides.items() if coord not in (low, high)}
+                return joined({**rest, both: strides[low]}, goes_on)
+    return strides
 
 
 @functools.cache

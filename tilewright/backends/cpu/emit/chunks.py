@@ -27,14 +27,21 @@ def enter_nest(ev: Evaluator, shape: tuple[int, ...], chunking: Chunking) -> Non
     ev.enter(Nest(chunking.lanes, bits, zeros))
 
 
-def for_each_chunk(ev: Evaluator, sink: Sink, chunking: Chunking, body: Callable[[list[V]], None]) -> None:
-    """Emit `body` on the evaluated roots of every chunk."""
+def for_each_chunk(
+    ev: Evaluator,
+    sink: Sink,
+    chunking: Chunking,
+    body: Callable[[list[V]], None],
+    begin: Callable[[], V] = lambda: const(I64, 0),
+) -> None:
+    """Emit `body` on the evaluated roots of every chunk; `begin` says where the last of the loops begins."""
     enter_nest(ev, sink.shape, chunking)
     roots = [(root, chunking.index) for root in sink.roots if is_tile(root)]
     with ExitStack() as stack:
-        for dim, extent, chunk in chunking.loops:
+        for number, (dim, extent, chunk) in enumerate(chunking.loops, 1):
             ev.hoist(roots)
-            loop = stack.enter_context(ev.f.loop(0, extent, chunk, unroll=False))
+            first = begin() if number == len(chunking.loops) else const(I64, 0)
+            loop = stack.enter_context(ev.f.loop(first, extent, chunk, unroll=False))
             ev.open(dim, loop.index)
         body([ev.eval(root, chunking.index) for root in sink.roots])
         for dim, _, _ in reversed(chunking.loops):

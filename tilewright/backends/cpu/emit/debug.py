@@ -13,8 +13,9 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk
 from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.onebyone import for_each_lane
-from tilewright.backends.cpu.plan.lanes import chunk_group
+from tilewright.backends.cpu.plan.lanes import chunk_asked, chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import I32, I64, NULL, PTR, T, V, const
@@ -110,16 +111,23 @@ def _fail_unless(low: FunctionLowering, op: Operation, holds: V) -> None:
 
 
 def emit_assert(low: FunctionLowering, step: Step) -> None:
-    """Check every element of a tile."""
+    """Check every element of a tile: bounds of places once for a row, equal elements once, others chunk by chunk."""
     (sink,) = step.sinks
     ev, op = low.ev, sink.op
     assert op is not None
+    chunking = chunk_asked(step, ev.f.isa, ev.placed, ev.analysis)
 
     def chunk(values: list[V]) -> None:
         (value,) = values
         _fail_unless(low, op, ev.f.reduce("and", value))
 
-    for_each_chunk(ev, sink, chunk_group(step, ev.f.isa, ev.placed, ev.analysis), chunk)
+    def begin() -> V:
+        """Behind the chunks in which all elements are known to hold."""
+        dim, extent, width = chunking.loops[-1]
+        masks = Masks(ev, step, [chunking.index], dim)
+        return masks.limit(extent, width) if masks.complete else const(I64, 0)
+
+    for_each_chunk(ev, sink, chunking, chunk, begin)
 
 
 def emit_scalar_assert(low: FunctionLowering, step: Step) -> None:

@@ -20,7 +20,7 @@ from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import Index, pattern
+from tilewright.analysis.index import LANE, Index, pattern
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
@@ -46,6 +46,7 @@ class Masks:
     Attributes:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
         forms: which are negative there.
+        complete: whether these are all comparisons that there are.
         analysis: affine forms of what is computed there, if they are others than elsewhere.
     """
 
@@ -64,10 +65,11 @@ class Masks:
             if isinstance(answer, Yes):
                 holds.append(key)
         self.holds, self.forms = frozenset(holds), [] if many else bounds
+        self.complete = len(holds) == len(comparisons)
 
     def _with_clamps(self, bounds: list[Form], pointers: Iterable[tuple[SSAValue, Index]]) -> list[Form]:
         """The strictest of the bounds of masks, and of those of held places if both are few."""
-        clamps = Clamps(self.ev, pointers, lambda form: _is_even(form) and self._changes_evenly(form))
+        clamps = Clamps(self.ev, pointers, lambda form: self._is_known(form) and self._changes_evenly(form))
         both = _strictest([*bounds, *(form for forms in clamps.bounds.values() for form in forms)])
         if not clamps.bounds or len(both) > tuning.MASK_COMPARISONS:
             return _strictest(bounds)
@@ -80,12 +82,22 @@ class Masks:
 
     def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
         """The form that a part of a mask says is negative, if it changes evenly along the innermost loop."""
-        answer = _suitable(self.ev, value, at)
+        answer = below_zero(value, at, self.ev.analysis, "(i < m) & (j < n)")
         if isinstance(answer, No):
             return answer
+        if not self._is_known(answer.plan):
+            return No("what is compared grows by a number that only the launch knows")
         if not self._changes_evenly(answer.plan):
             return No("its bound does not change evenly along the loop")
         return Yes(answer.plan, "tested once for the chunks of a row")
+
+    def _is_known(self, form: Form) -> bool:
+        """Whether a form grows in known steps along the innermost loop and the lanes."""
+        own = (self.dim, LANE)
+        return all(
+            stride.constant is not None or not any(field.src in own for field in coord)
+            for coord, stride in form.coords.items()
+        )
 
     def _changes_evenly(self, form: Form) -> bool:
         return _bounds(form, self.dim, self.ev.nest.bits.get(self.dim, 0))
@@ -120,7 +132,9 @@ class Masks:
         rest, own = ev.poly(form.constant), Fraction()
         for coord, poly in form.coords.items():
             stride = poly.constant
-            assert stride is not None
+            if stride is None:  # of a loop around the innermost one
+                rest = f.add(rest, f.mul(ev.coord(coord), ev.poly(poly)))
+                continue
             inner = tuple([field for field in coord if field.src == self.dim])
             own += sum(stride * Fraction(1 << field.pos, 1 << field.lo) for field in inner)
             rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
@@ -142,6 +156,7 @@ def _comparisons(
     stack = [(root, index) for root, _ in step.roots() for index in indices]
     stores = [sink.roots for sink in step.sinks if sink.kind == "store"]
     masks = [(roots[2], index) for roots in stores if len(roots) > 2 for index in indices]
+    masks += [(sink.roots[0], index) for sink in step.sinks if sink.kind == "assert" for index in indices]
     selections: list[tuple[SSAValue, Index]] = []
     pointers = [(roots[0], index) for roots in stores for index in indices]
     while stack:
@@ -179,19 +194,6 @@ def _conjuncts(
             _conjuncts(ev, operand, out, asked)
     elif not isinstance(op, SplatOp):  # a scalar is tested without looking at elements
         out.setdefault(key, asked)
-
-
-def _suitable(ev: Evaluator, value: SSAValue, index: Index) -> Answer[Form]:
-    """The form that a part of a mask says is negative, if it grows in known steps."""
-    answer = below_zero(value, index, ev.analysis, "(i < m) & (j < n)")
-    if isinstance(answer, Yes) and not _is_even(answer.plan):
-        return No("what is compared grows by a number that only the launch knows")
-    return answer
-
-
-def _is_even(form: Form) -> bool:
-    """Whether a form grows in known steps."""
-    return all(stride.constant is not None for stride in form.coords.values())
 
 
 def _strictest(forms: Iterable[Form]) -> list[Form]:

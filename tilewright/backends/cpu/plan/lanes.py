@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.recompute import is_lazy, table_name
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_float, is_pointer, pointee_bytes, shape_of
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
 
@@ -108,6 +111,37 @@ def chunk_group(
     native = max(1, isa.vector_bytes // 4)
     cap = _most_lanes(step, order[0] if order else -1, isa, widest, placed, analysis)
     return make_chunking(shape, order, min(cap, most), native, step.axis)
+
+
+def chunk_asked(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
+    """The chunks of a group of which it is only asked whether all elements hold: equal ones once, however many."""
+    equal = {dim: _equal(step, dim, placed, analysis) for dim, extent in enumerate(step.shape) if extent > 1}
+    dim = max(equal, key=lambda d: equal[d], default=-1)
+    chunking = chunk_group(step, isa, placed, analysis)
+    if dim < 0 or equal[dim] <= chunking.lanes:
+        return chunking
+    return make_chunking(step.shape, [dim], equal[dim], 1, step.axis)
+
+
+def _equal(step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> int:
+    """Along how many elements of `dim`, a power of two, the roots are one number."""
+    lowest = [bits_of(step.shape[dim])]
+    for value, index in _wanted([root for root, _ in step.roots()], step.shape, placed, analysis):
+        coords: Iterable[Coord] = index
+        if _is_address(value, placed):
+            coords = analysis.pointer(value, index).offset.coords
+        elif value not in placed and _is_made_of_elements(value):
+            continue  # as its operands are
+        lowest += [field.lo for coord in coords for field in coord if field.src == dim]
+    return 1 << min(lowest)
+
+
+def _is_made_of_elements(value: SSAValue) -> bool:
+    """Whether an element is equal to another where those that it is made of are."""
+    op = owner_of(value)
+    return op is not None and (
+        constant_of(value) is not None or is_view(op) or isinstance(op, LoadOp | SplatOp) or table_name(op) is not None
+    )
 
 
 def _most_lanes(

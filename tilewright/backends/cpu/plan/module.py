@@ -10,6 +10,8 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.apart import sum_apart
 from tilewright.backends.cpu.plan.beside import store_beside
 from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
+from tilewright.backends.cpu.plan.computed_rows import sum_computed_rows
+from tilewright.backends.cpu.plan.dims_at_once import reduce_dims_at_once
 from tilewright.backends.cpu.plan.outer_products import multiply_outer_products
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
@@ -89,10 +91,13 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         multiply_summed_rows(function, decisions)
         if ForOp in kinds:
             reduce_in_trips(function, decisions)
+        if ReduceOp in kinds:
+            reduce_dims_at_once(function, decisions)
         sum_apart(function, isa, decisions)
         roll_products(function, decisions)
         if DotOp in kinds:
             multiply_narrow(function)
+            sum_computed_rows(function, decisions)
         turn_products(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)

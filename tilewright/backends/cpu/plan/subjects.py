@@ -11,6 +11,7 @@ BLOCKED = Subject("trips in blocks", "what a loop adds up trip by trip is added 
 IN_TRIPS = Subject(
     "reduced in trips", "a tile that a loop adds up and that is reduced behind it is reduced in each trip"
 )
+AT_ONCE = Subject("dims at once", "a reduction of a reduction is one loop over both dims")
 SLICED = Subject(
     "slices", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
@@ -18,6 +19,7 @@ BESIDE = Subject("stores side by side", "stores that fill each other's gaps are 
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
 SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
+COMPUTED_ROWS = Subject("row as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
 TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
 PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
@@ -38,7 +40,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, APART, ROLLED, TURNED,
-    RECIPROCAL, SLICED, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN, STRAIGHT, FUSION,
-    KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, AT_ONCE, APART, ROLLED,
+    COMPUTED_ROWS, TURNED, RECIPROCAL, SLICED, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED,
+    UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip
