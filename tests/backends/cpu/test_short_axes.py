@@ -68,3 +68,20 @@ def test_short_rows_are_reduced_as_they_lie() -> None:
     made = rows[(1,)](x, out, 128)
     assert out.tolist() == x.sum(1).tolist()
     assert [d.taken for d in made.decisions if d.subject == SLICED.name] == [False]
+
+
+@tilewright.jit
+def shares(x, out, C: tl.constexpr, N: tl.constexpr, COSTLY: tl.constexpr):
+    """Each row wants the sums of all columns."""
+    at = tl.arange(0, C)[:, None] * N + tl.arange(0, N)[None, :]
+    value = tl.load(x + at)
+    total = tl.sum(tl.exp(value - 1.0), 0) if COSTLY else tl.sum(value * value, 0)
+    tl.store(out + at, value / total[None, :])
+
+
+@pytest.mark.parametrize("costly", [False, True])
+def test_what_costs_much_is_not_computed_for_each_row(costly: bool) -> None:
+    x, out = np.random.default_rng(0).random((4, 256), np.float32), np.zeros((4, 256), np.float32)
+    made = shares[(1,)](x, out, 4, 256, costly)
+    np.testing.assert_allclose(out, x / (np.exp(x - 1) if costly else x * x).sum(0), rtol=1e-5)
+    assert [d.taken for d in made.decisions if d.subject == SLICED.name] == [not costly]

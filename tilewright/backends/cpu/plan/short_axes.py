@@ -20,7 +20,7 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import CONST, Index, identity, is_power_of_two
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
 from tilewright.backends.cpu.plan.subjects import SLICED
 from tilewright.backends.cpu.plan.vanishing import first_zero
 from tilewright.base.decision import Answer, No, Yes
@@ -28,6 +28,7 @@ from tilewright.ir.decisions import Decisions, spoken
 from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
 from tilewright.ir.values import is_tile, owner_of, property_int
 from tilewright.ir.walk import walk
+from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
@@ -71,7 +72,7 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
     value, axis = op.operands[0], property_int(op, "axis")
     extent = shape_of(value.type)[axis]
     seen: set[tuple[SSAValue, Index]] = set()
-    loads, stack = 0, [(value, identity(shape_of(value.type)))]
+    loads, costly, stack = 0, 0.0, [(value, identity(shape_of(value.type)))]
     while stack:
         key = stack.pop()
         if key in seen or not is_tile(key[0]):
@@ -80,6 +81,7 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
         maker = owner_of(key[0])
         if maker is None or not is_lazy(maker) or "isVolatile" in maker.properties:
             return No(f"it needs {spoken(maker)} as a whole" if maker is not None else "a loop carries what it needs")
+        costly = max(costly, cost_of(maker))
         parts = operand_indices(*key)
         if isinstance(maker, LoadOp):
             loads += 1
@@ -91,9 +93,24 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
         return No("it loads nothing")
     if len(seen) * extent > tuning.WRITTEN_OUT_OPERATIONS:
         return No(f"that would be more than {tuning.WRITTEN_OUT_OPERATIONS} operations")
+    if costly > tuning.SHARED_COST and _is_broadcast(op.results[0]):
+        return No("every row would compute it again")
     sums = isinstance(_combined(op), AddFOp | AddIOp)
     end = max(1, first_zero(value, axis, analysis)) if sums else extent
     return Yes(end, f"{end} slices, element by element")
+
+
+def _is_broadcast(value: SSAValue) -> bool:
+    """Whether somebody who computes a value in its own pass wants an element of it several times."""
+    seen, stack = {value}, [value]
+    while stack:
+        users = [use.operation for use in stack.pop().uses]
+        if any(isinstance(user, BroadcastOp) for user in users):
+            return True
+        further = {result for user in users if is_lazy(user) for result in user.results} - seen
+        seen |= further
+        stack += further
+    return False
 
 
 def _along_others(pointer: SSAValue, index: Index, axis: int, analysis: AffineAnalysis) -> bool:
