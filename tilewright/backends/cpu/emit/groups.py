@@ -28,14 +28,16 @@ from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
+from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, plan_past
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.straight import Straight
-from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
+from tilewright.backends.cpu.plan.subjects import PAST_CACHES, PAST_END, VECTORS
 from tilewright.backends.cpu.plan.vanishing import without_zeros
+from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import I1, I64, V, const
-from tilewright.base.decision import Yes
+from tilewright.backends.llvm.types import I1, I64, V, const, zero
+from tilewright.base.decision import No, Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -124,8 +126,40 @@ class _GroupNest:
             flat = self._unmasked(dim, limit, chunk, flat)
         self.ahead = []
         if self.masks.forms:
-            flat = self._loop(dim, limit, extent, chunk, flat)
+            flat = self._masked(dim, limit, extent, chunk, flat)
         return _regroup(flat, starts)
+
+    def _masked(self, dim: int, limit: V, extent: int, chunk: int, flat: list[V]) -> list[V]:
+        """The chunks from `limit` on; those past the end of the row are computed once."""
+        if extent < FEWEST_CHUNKS * chunk:
+            return self._loop(dim, limit, extent, chunk, flat)
+        ev, f = self.ev, self.f
+        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(chunk), ev.placed)
+        ev.decisions.note(PAST_END, self.step.place, answer)
+        if isinstance(answer, No):
+            return self._loop(dim, limit, extent, chunk, flat)
+        end = f.intrinsic("smax", limit, self.masks.end(answer.plan.forms, chunk))
+        roots = answer.plan.again
+        if not roots:
+            return self._loop(dim, limit, f.intrinsic("smin", end, const(I64, extent)), chunk, flat)
+        end = f.intrinsic("smin", f.add(end, chunk), const(I64, extent))
+        values = [zero(storage(ir_name(element_type(root.type)), self.chunking.lanes)) for root in roots]
+        both = self._loop(dim, limit, end, chunk, [*flat, *values])
+        return self._again(dim, end, extent, chunk, both[: len(flat)], both[len(flat) :])
+
+    def _again(self, dim: int, lo: V, hi: int, chunk: int, carried: list[V], values: list[V]) -> list[V]:
+        """Chunks that take in the same values."""
+        lengths = [r.start() for r in self.reductions]
+        values = list(values)
+        same = {
+            n: [values.pop(0) for _ in sink.roots] for n, sink in enumerate(self.step.sinks) if sink.kind != "store"
+        }
+        with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
+            self.ev.open(dim, loop.index)
+            results = self._taken_in(_regroup(loop.values, lengths), same, loop.index)
+            loop.next(*[v for result in results for v in result])
+        self.ev.close(dim)
+        return loop.results
 
     def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
@@ -145,12 +179,16 @@ class _GroupNest:
         return self.f.if_else(test, lambda: variant(True), lambda: variant(False))
 
     def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
-        """Chunks `lo` to `hi`; gives the accumulators."""
+        """Chunks `lo` to `hi`; gives the accumulators, and what the last one took in if more is carried."""
         lengths = [r.start() for r in self.reductions]
         with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
             self.ev.open(dim, loop.index)
-            results = self._chunk(_regroup(loop.values, lengths), loop.index)
-            loop.next(*[v for result in results for v in result])
+            values = self._values()
+            results = self._taken_in(_regroup(loop.values, lengths), values, loop.index)
+            flat = [v for result in results for v in result]
+            taken = [v for n, sink in enumerate(self.step.sinks) if sink.kind != "store" for v in values[n]]
+            rest = [self.f.splat(v, self.chunking.lanes) for v in taken] if len(carried) > len(flat) else []
+            loop.next(*flat, *rest)
         self.ev.close(dim)
         return loop.results
 
@@ -172,6 +210,10 @@ class _GroupNest:
 
     def _chunk(self, carried: list[list[V]], position: V | None) -> list[list[V]]:
         """One chunk: evaluate, then store and accumulate."""
+        return self._taken_in(carried, self._values(), position)
+
+    def _values(self) -> dict[int, list[V]]:
+        """What a chunk stores and accumulates, by the number of the sink."""
         ev, index = self.ev, self.index
         values: dict[int, list[V]] = {}
         for number, sink in enumerate(self.step.sinks):
@@ -181,9 +223,13 @@ class _GroupNest:
                 values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
         for row in self.ahead:
             row.ask()
-        ev.nest.lanes = self.chunking.lanes
+        return values
+
+    def _taken_in(self, carried: list[list[V]], values: dict[int, list[V]], position: V | None) -> list[list[V]]:
+        """Store and accumulate, in all lanes of a chunk."""
+        self.ev.nest.lanes = self.chunking.lanes
         accumulated = self._consume(carried, values, position)
-        ev.nest.lanes = self.sides.lanes
+        self.ev.nest.lanes = self.sides.lanes
         return accumulated
 
     def _all_sides(self, root: SSAValue) -> V:
@@ -206,7 +252,8 @@ class _GroupNest:
         """Store and accumulate what has been evaluated."""
         ev, index = self.ev, self.index
         accumulated: list[list[V]] = []
-        for number, sink in enumerate(self.step.sinks):
+        for number in values:
+            sink = self.step.sinks[number]
             if sink.kind == "store":
                 memory.store_tile(ev, sink, index, values[number])
             elif sink.kind in _WRITE:

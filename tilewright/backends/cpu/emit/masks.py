@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Form
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
@@ -47,6 +47,7 @@ class Masks:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
         forms: which are negative there.
         complete: whether these are all comparisons that there are.
+        bounds: the comparisons of which there is a form, each with it.
         analysis: affine forms of what is computed there, if they are others than elsewhere.
     """
 
@@ -65,6 +66,7 @@ class Masks:
             if isinstance(answer, Yes):
                 holds.append(key)
         self.holds, self.forms = frozenset(holds), [] if many else bounds
+        self.bounds = {} if many else {key: a.plan for key, a, _ in answers if isinstance(a, Yes)}
         self.complete = len(holds) == len(comparisons)
 
     def _with_clamps(self, bounds: list[Form], pointers: Iterable[tuple[SSAValue, Index]]) -> list[Form]:
@@ -120,6 +122,25 @@ class Masks:
                 starts = f.op("sdiv", f.add(starts, stride - 1), stride)
             total = f.intrinsic("smin", total, starts)
         total = f.add(f.intrinsic("smax", total, const(I64, 0)), step - 1)
+        return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
+
+    def ends(self, step: int) -> dict[tuple[SSAValue, Index], Form]:
+        """The comparisons that are false in all chunks, of `step` elements, from some place of the loop on."""
+        return {key: form for key, form in self.bounds.items() if self._grows(form, step)}
+
+    def _grows(self, form: Form, step: int) -> bool:
+        """Whether a form grows along the innermost loop by the same in each chunk."""
+        inner = [(f, by) for coord, by in form.coords.items() for f in coord if f.src == self.dim]
+        return bool(inner) and all((by.constant or 0) > 0 and step % (1 << f.lo) == 0 for f, by in inner)
+
+    def end(self, forms: Iterable[Form], step: int) -> V:
+        """Elements of the innermost loop, a multiple of `step`, from which no such form is negative."""
+        f = self.ev.f
+        total: V = const(I64, 0)
+        for form in _strictest([form.times(Poly.of(-1)) for form in forms]):
+            stride, rest = self._split(form)  # chunks that start at i are past the end when rest + stride * i <= 0
+            total = f.intrinsic("smax", total, f.op("sdiv", f.add(rest, -stride - 1), -stride))
+        total = f.add(total, step - 1)
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
     def _split(self, form: Form) -> tuple[int, V]:

@@ -1,0 +1,130 @@
+"""Chunks past the end of a row, in which all masks are false: what they store is left out, what they compute is one.
+
+A block is often the next power of two above a row, 8,192 elements for 5,120. There a load is what stands for elements
+that are not there, and whatever is made of that alone is the same in all these chunks:
+
+    for chunk = limit .. end + 1:       the masked ones, and the first one past the end
+    for chunk = end + 1 .. extent:      accumulators and tiles in scratch take in that one's values again
+
+A group that only stores ends at `end`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+from tilewright.analysis.affine import Form
+from tilewright.analysis.bounds import is_conjunction
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.index import Index
+from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import operands_first
+from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import SelectOp
+from tilewright.ops.gather import GatherOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import CatOp, JoinOp
+
+At = tuple[SSAValue, Index]
+
+FEWEST_CHUNKS = 4
+"""Chunks of a row, of fewer of which hardly any can lie past its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of the chunks past the end.
+
+    Args:
+        forms: none of them is negative there.
+        again: roots whose values are taken in again, in the order of the sinks; none in a group that only stores.
+    """
+
+    forms: list[Form]
+    again: list[SSAValue]
+
+
+def plan_past(
+    step: Step, indices: list[Index], dim: int, false: dict[At, Form], placed: dict[SSAValue, Buffer]
+) -> Answer[Past]:
+    """Whether the chunks past the end of a loop need not be computed each.
+
+    Args:
+        step: the group.
+        indices: of its chunks.
+        dim: of the innermost loop.
+        false: the comparisons that are false there, with the form that is not negative then.
+        placed: tiles in scratch.
+    """
+    if not false:
+        return No("no mask ends with the row")
+    known = _Known(dim, frozenset(false), placed)
+    again = []
+    for sink in step.sinks:
+        if sink.kind == "store":
+            if not all(len(sink.roots) > 2 and known.is_false((sink.roots[2], index)) for index in indices):
+                return No("a store goes on where masks end", sink.op)
+            continue
+        if sink.source is not None:
+            return No("a tile is copied", sink.op)
+        for root in sink.roots:
+            causes = (known.cause((root, index)) for index in indices)
+            cause = next((value for value in causes if value is not None), None)
+            if cause is not None:
+                return No("elements past the end differ", owner_of(cause))
+        again += sink.roots
+    return Yes(Past(list(false.values()), again), "computed once" if again else "left out")
+
+
+@dataclass(slots=True)
+class _Known:
+    """Which values are the same in all chunks past the end.
+
+    Args:
+        dim: of the loop over the chunks.
+        false: comparisons that are false in all of them.
+        placed: tiles in scratch.
+        one: of values that were asked about, whether they are.
+    """
+
+    dim: int
+    false: frozenset[At]
+    placed: dict[SSAValue, Buffer]
+    one: dict[At, bool] = field(default_factory=dict)
+
+    def is_false(self, at: At) -> bool:
+        """Whether a mask is surely false."""
+        op = owner_of(at[0])
+        if at in self.false:
+            return True
+        return op is not None and is_conjunction(op) and any(map(self.is_false, operand_indices(*at)))
+
+    def cause(self, root: At) -> SSAValue | None:
+        """A value because of which a root is not the same; None if it is."""
+        for at in operands_first(root, lambda at: self._made_of(at) or (), self.one):
+            parts = self._made_of(at)
+            self.one[at] = parts is not None and all(self.one[part] for part in parts)
+            if parts is None:
+                return at[0]
+        return None
+
+    def _made_of(self, at: At) -> list[At] | None:
+        """What decides on a value there; None if it is the place of the element, or nobody knows what."""
+        value, index = at
+        along = any(part.src == self.dim for coord in index for part in coord)
+        if not is_tile(value) or not along or constant_of(value) is not None or self.is_false(at):
+            return []
+        op = owner_of(value)
+        if op is None or value in self.placed or not is_lazy(op) or isinstance(op, MakeRangeOp | GatherOp):
+            return None
+        if isinstance(op, JoinOp | CatOp) and any(part.src == self.dim for part in side_bit(op, *at)[0]):
+            return None
+        operands = operand_indices(*at)
+        known = operands[1:2] if isinstance(op, LoadOp) else operands[:1] if isinstance(op, SelectOp) else []
+        return operands[2:] if any(map(self.is_false, known)) else operands
