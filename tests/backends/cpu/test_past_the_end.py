@@ -64,6 +64,17 @@ def whole_rows(x, y, n, m, B: tl.constexpr):
     tl.store(y + at, v * tl.sum(v, 0)[None, :] + tl.sum(v, 1)[:, None], mask=i[:, None] * 64 < n)
 
 
+@tilewright.jit
+def tile_of_rows(x, y, n, m, B: tl.constexpr):
+    """Rows behind the last one count as well, and so does what stands for their elements."""
+    i, j = tl.arange(0, 4), tl.arange(0, B // 4)
+    inside = (i[:, None] * (B // 4) < n) & (j[None, :] < m // 4)
+    v = tl.load(x + tl.program_id(0) * B + i[:, None] * (B // 4) + j[None, :], inside, 0.5)
+    e = v - tl.max(v, 1)[:, None]
+    total = tl.sum(tl.sum(e, 1), 0) + tl.sum(tl.sum(v, 0), 0)
+    tl.store(y + tl.program_id(0) * B + i[:, None] * (B // 4) + j[None, :], e * tl.sum(e, 1)[:, None] + total, inside)
+
+
 def _softmax(v: Rows, n: int, m: int) -> Rows:
     inside = np.arange(B) < n
     e = np.where(inside, np.exp(v - np.max(v[:n], initial=-np.inf)), 0)
@@ -94,16 +105,25 @@ def _whole_rows(v: Rows, n: int, m: int) -> Rows:
     return (v * v.sum(0) + v.sum(1)[:, None]).reshape(-1)
 
 
+def _tile_of_rows(v: Rows, n: int, m: int) -> Rows:
+    i, j = np.arange(4)[:, None], np.arange(B // 4)[None, :]
+    v = np.where((i * (B // 4) < n) & (j < m // 4), v.reshape(4, -1), 0.5)
+    e = v - v.max(1)[:, None]
+    return (e * e.sum(1)[:, None] + e.sum() + v.sum()).reshape(-1)
+
+
 def _stored(kernel: Any, n: int, m: int) -> Rows:
     """Which elements of a row a kernel stores."""
     i = np.arange(B)
-    ends = {chosen_instead: i >= 0, places_count: i < m, whole_rows: i // 64 * 64 < n}
+    tile = (i // 256 * 256 < n) & (i % 256 < m // 4)
+    ends = {chosen_instead: i >= 0, places_count: i < m, whole_rows: i // 64 * 64 < n, tile_of_rows: tile}
     return ends.get(kernel, i < n)
 
 
 KERNELS: list[tuple[Any, Callable[[Rows, int, int], Rows]]] = [
     (softmax, _softmax), (others_count, _others_count), (places_count, _places_count),
     (chosen_instead, _chosen_instead), (whole_rows, _whole_rows),
+    (tile_of_rows, _tile_of_rows),
 ]  # fmt: skip
 
 

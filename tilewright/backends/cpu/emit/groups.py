@@ -101,15 +101,27 @@ class _GroupNest:
         inside = last[0] == axis
         if not inside and last[0] >= 0 and self.reductions:
             outer, last = [*outer, last], (-1, 1, 1)
+        closed = {dim for dim, _, _ in self.chunking.loops}
         with ExitStack() as stack:
             for dim, extent, chunk in outer:
+                closed.discard(dim)
                 self.ev.hoist(self.roots)
-                first = self.chunking.first.get(dim, 0)
-                loop = stack.enter_context(self.f.loop(first, extent, chunk, unroll=False))
+                first, end = self.chunking.first.get(dim, 0), self._end(dim, extent, chunk, closed)
+                loop = stack.enter_context(self.f.loop(first, end, chunk, unroll=False))
                 self.ev.open(dim, loop.index)
             self._finish(self._innermost(*last))
             for dim, _, _ in reversed(outer):
                 self.ev.close(dim)
+
+    def _end(self, dim: int, extent: int, chunk: int, closed: set[int]) -> V | int:
+        """Where a loop around others ends: what stands behind it is not stored."""
+        if any(sink.kind != "store" for sink in self.step.sinks):
+            return extent
+        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk, closed), self.ev.placed)
+        if isinstance(answer, No):
+            return extent
+        end = self.masks.end(answer.plan.forms, dim, chunk)
+        return self.f.intrinsic("smin", end, const(I64, extent))
 
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
         """The innermost loop, without masks as far as they hold, then with them."""
@@ -134,11 +146,17 @@ class _GroupNest:
         if extent < FEWEST_CHUNKS * chunk:
             return self._loop(dim, limit, extent, chunk, flat)
         ev, f = self.ev, self.f
-        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(chunk), ev.placed)
-        ev.decisions.note(PAST_END, self.step.place, answer)
+        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk), ev.placed)
+        rows = plan_past(self.step, self.sides.indices, dim, self.masks.outer(dim), ev.placed)
+        ev.decisions.note(PAST_END, self.step.place, rows if isinstance(rows, Yes) else answer)
+        end: V = const(I64, extent)
+        if isinstance(answer, Yes):
+            end = f.intrinsic("smax", limit, self.masks.end(answer.plan.forms, dim, chunk))
+        if isinstance(rows, Yes):
+            end = f.select(self.masks.past(rows.plan.forms), limit, end)
+            answer = rows
         if isinstance(answer, No):
             return self._loop(dim, limit, extent, chunk, flat)
-        end = f.intrinsic("smax", limit, self.masks.end(answer.plan.forms, chunk))
         roots = answer.plan.again
         if not roots:
             return self._loop(dim, limit, f.intrinsic("smin", end, const(I64, extent)), chunk, flat)
