@@ -361,6 +361,8 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: _blocks("online", 64 * scale, 50257, (256, 2048, 8192, 65536), device)
     if not cuda:
         yield lambda: _blocks("plain", 256, 5120, (5120, 8192, 16384), device)
+        yield lambda: forms_of_strangers.one_row(16384, device)
+        yield lambda: forms_of_strangers.activation(65536, device)
     yield lambda: _gather(4096 * scale, 256, device)
     yield lambda: _columns(4096 * scale, 1024, device)
     yield lambda: _stencil(1026 * (4 if cuda else 1), 1026, device)

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis
-from tilewright.analysis.index import Index
+from tilewright.analysis.affine import AffineAnalysis, Form
+from tilewright.analysis.index import Index, whole
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import enter_nest
@@ -28,7 +28,7 @@ from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
-from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, plan_past
+from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, is_unseen, plan_past
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.straight import Straight
@@ -115,13 +115,14 @@ class _GroupNest:
 
     def _end(self, dim: int, extent: int, chunk: int, closed: set[int]) -> V | int:
         """Where a loop around others ends: what stands behind it is not stored."""
-        if any(sink.kind != "store" for sink in self.step.sinks):
-            return extent
-        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk, closed), self.ev.placed)
-        if isinstance(answer, No):
-            return extent
-        end = self.masks.end(answer.plan.forms, dim, chunk)
-        return self.f.intrinsic("smin", end, const(I64, extent))
+        coord = self.index[dim]
+        for form in self.masks.ends(dim, chunk, closed).values():
+            if set(form.coords) == {coord}:
+                bound = Form(form.constant, {whole(dim, extent): form.coords[coord]})
+                if is_unseen(self.step, dim, bound, self.ev.analysis):
+                    self.ev.decisions.note(PAST_END, self.step.place, Yes(dim, "rows are left out"))
+                    return self.f.intrinsic("smin", self.masks.end([form], dim, chunk), const(I64, extent))
+        return extent
 
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
         """The innermost loop, without masks as far as they hold, then with them."""

@@ -15,15 +15,19 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import Form
+from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.bounds import is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import Index
+from tilewright.analysis.slices import slices_of
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.backends.cpu.plan.unseen import is_made_in_loop
+from tilewright.backends.cpu.plan.wrapped import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
+from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import SelectOp
@@ -82,6 +86,35 @@ def plan_past(
     return Yes(Past(list(false.values()), again), "computed once" if again else "left out")
 
 
+def is_unseen(step: Step, dim: int, bound: Form, analysis: AffineAnalysis) -> bool:
+    """Whether nothing that a group makes past the end of a dim is ever stored, so that it need not be made.
+
+    Args:
+        step: the group.
+        dim: rows of it.
+        bound: the number, in the coordinate of `dim`, that is not negative past the end.
+        analysis: of the function.
+    """
+    masks: list[tuple[SSAValue | None, int]] = []
+    for sink in step.sinks:
+        if sink.kind == "store":
+            masks.append((sink.roots[2] if len(sink.roots) > 2 else None, dim))
+            continue
+        if sink.source is not None or sink.axis == dim or shape_of(sink.roots[0].type) != step.shape:
+            return False
+        if any(is_made_in_loop(atom) for atom in bound.constant.atoms()):
+            return False  # another trip may store it
+        reduced = sink.op if sink.kind == "reduce" else None
+        made = sink.roots if reduced is None else reduced.results
+        rows = dim if reduced is None else dim - (sink.axis < dim)
+        for slices in (slices_of(value, rows) for value in made):
+            if slices.mixed is not None or slices.loads:
+                return False
+            stores = slices.stores.items()
+            masks += [(op.operands[2] if len(op.operands) > 2 else None, place) for op, place in stores]
+    return all(mask is not None and implies(mask, place, bound, analysis) for mask, place in masks)
+
+
 @dataclass(slots=True)
 class _Known:
     """Which values are the same in all chunks past the end.
@@ -124,6 +157,8 @@ class _Known:
         if op is None or value in self.placed or not is_lazy(op) or isinstance(op, MakeRangeOp | GatherOp):
             return None
         if isinstance(op, JoinOp | CatOp) and any(part.src == self.dim for part in side_bit(op, *at)[0]):
+            return None
+        if isinstance(op, LoadOp) and "isVolatile" in op.properties:
             return None
         operands = operand_indices(*at)
         known = operands[1:2] if isinstance(op, LoadOp) else operands[:1] if isinstance(op, SelectOp) else []
