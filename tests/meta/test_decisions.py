@@ -30,6 +30,7 @@ PLANNERS = {
     "cpu/plan/computed_rows.py": {"_computed": "COMPUTED_ROWS"},
     "cpu/plan/outer_products.py": {"_factors": "SUMMED"},
     "cpu/plan/turned.py": {"_turned": "TURNED"},
+    "cpu/plan/short_axes.py": {"_slices": "SLICED"},
     "cpu/plan/beside.py": {"_recognise": "BESIDE"},
     "cpu/plan/reciprocal.py": {"_repeated": "RECIPROCAL"},
     "analysis/matrices.py": {"memory_operand": "IN_PLACE"},

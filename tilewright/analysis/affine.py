@@ -402,7 +402,7 @@ Rule = Callable[[AffineAnalysis, SSAValue, Index], Form | None]
 
 def _range(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
     start = property_int(value.owner, "start")  # type: ignore[arg-type]
-    return Form(Poly.of(start), {index[0]: Poly.of(1)} if index[0] else {})
+    return Form(Poly.of(start)).plus(_of_bits(index[0]))
 
 
 def _taken_for(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:

@@ -11,9 +11,11 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
+from tests.backends.cpu.families import machine
 from tests.backends.cpu.harness import Compiled
 from tests.backends.nvidia.laying import built_ir
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.dot import plan_dot
 
 M, N, K = 96, 160, 128
 
@@ -48,10 +50,13 @@ def in_pieces(a, b, c, rows, columns, ends, BM: tl.constexpr, BN: tl.constexpr, 
 
 
 @pytest.mark.parametrize("kernel", [at_places, in_pieces], ids=lambda kernel: kernel.fn.__name__)
-@pytest.mark.parametrize(("entries", "room"), [(16, 3 << 20), (2, 3 << 20), (16, 24 << 10)])
-def test_what_is_kept_is_that_of_its_place(kernel: Any, entries: int, room: int, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("entries", "slots"), [(16, None), (2, None), (16, 2)])
+def test_what_is_kept_is_that_of_its_place(kernel: Any, entries: int, slots: int | None, monkeypatch: Any) -> None:
     monkeypatch.setattr(tuning, "KEPT_KEYS", entries)
-    monkeypatch.setattr(tuning, "KEPT_BYTES", room)
+    if slots is not None:  # of two trips each, which is fewer than K has
+        plan = plan_dot(machine(), 32, 32, 16, "f32", "f32", "f32")
+        monkeypatch.setattr(tuning, "JOINED_PANEL_BYTES", plan.b_panel_bytes(2 * 16))
+        monkeypatch.setattr(tuning, "KEPT_BYTES", slots * max(plan.a_bytes(2 * 16), plan.b_bytes(2 * 16)))
     rng = np.random.default_rng(entries)
     a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((M, K), (K, N)))
     count = 60

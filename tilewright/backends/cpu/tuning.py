@@ -44,6 +44,9 @@ BLOCKED_LEAST = 16
 # Elements of a tile up to which that is done. Not measured.
 BLOCKED_ELEMENTS = 8192
 
+# Results of a reduction over a few elements from which its slices are combined. Not measured: a few chunks of lanes.
+SLICED_ROWS = 64
+
 # Elements of a row from which its lanes are folded in every trip instead of kept in a tile. Not measured.
 FOLDED_ROW = 512
 

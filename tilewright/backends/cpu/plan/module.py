@@ -17,6 +17,7 @@ from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
 from tilewright.backends.cpu.plan.reduced_in_trips import reduce_in_trips
+from tilewright.backends.cpu.plan.short_axes import add_up_slices
 from tilewright.backends.cpu.plan.short_loops import write_out_short_loops
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
@@ -100,6 +101,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         turn_products(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
+        if ReduceOp in kinds:
+            add_up_slices(function, decisions)
         store_beside(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)

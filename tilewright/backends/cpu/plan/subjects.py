@@ -12,6 +12,9 @@ IN_TRIPS = Subject(
     "reduced in trips", "a tile that a loop adds up and that is reduced behind it is reduced in each trip"
 )
 AT_ONCE = Subject("dims at once", "a reduction of a reduction is one loop over both dims")
+SLICED = Subject(
+    "slices", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
+)
 BESIDE = Subject("stores side by side", "stores that fill each other's gaps are one store of whole vectors")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
@@ -38,6 +41,6 @@ COMBINED = Subject(
 
 SUBJECTS = (
     NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, AT_ONCE, APART, ROLLED,
-    COMPUTED_ROWS, TURNED, RECIPROCAL, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED, UNSEEN,
-    STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    COMPUTED_ROWS, TURNED, RECIPROCAL, SLICED, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED,
+    UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip

@@ -44,6 +44,12 @@ def without_zeros(step: Step, chunking: Chunking, placed: dict[SSAValue, Buffer]
     return replace(chunking, loops=loops)
 
 
+def first_zero(value: SSAValue, axis: int, analysis: AffineAnalysis) -> int:
+    """The first element of a tile along a dim from which all are zero; the extent if there is none."""
+    shape = shape_of(value.type)
+    return _Zeros(axis, shape[axis], {}, analysis).begin(value, identity(shape))
+
+
 class _Zeros:
     """From which element along a dim values are zero; its extent if that is not known."""
 
