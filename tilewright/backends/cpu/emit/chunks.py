@@ -8,14 +8,14 @@ for each outer dim
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from tilewright.analysis.index import bits_of
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking
-from tilewright.backends.cpu.plan.steps import Sink
+from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.values import is_tile
 
@@ -25,6 +25,17 @@ def enter_nest(ev: Evaluator, shape: tuple[int, ...], chunking: Chunking) -> Non
     bits = {d: bits_of(n) for d, n in enumerate(shape)}
     zeros = {d: count for d, (_, count) in chunking.lane_bits.items()}
     ev.enter(Nest(chunking.lanes, bits, zeros))
+
+
+@contextmanager
+def computing(ev: Evaluator, step: Step) -> Iterator[None]:
+    """While a group is emitted, what it writes to its place is computed, not read."""
+    own = {value: ev.placed[value] for value in step.computed(ev.placed)}
+    if own:
+        ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})
+    yield
+    if own:
+        ev.place(own)
 
 
 def for_each_chunk(
