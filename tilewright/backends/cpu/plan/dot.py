@@ -181,6 +181,16 @@ class DotPlan:
         return self.m <= tuning.THIN_ROWS and self.family == "fma" and self.acc == "f32"
 
     @property
+    def few_rows(self) -> int:
+        """Rows of the micro-kernel for what is left of a block of rows of which some are not wanted; 0 if none pays.
+
+        A quarter of the block's, but enough accumulators to hide the latency of multiply-adds. Among many blocks one
+        more is not worth another kernel to compile.
+        """
+        few = max(self.mr // 4, -(-tuning.FEW_ACCUMULATORS // self.nv))
+        return few if 2 * few <= self.mr and self.m <= tuning.FEW_BLOCKS * self.mr and not self.is_amx else 0
+
+    @property
     def lanes_of_k(self) -> int:
         """Lanes of a vector that runs along K; a power of two that divides the K block."""
         return min(self.native, self.k & -self.k)
