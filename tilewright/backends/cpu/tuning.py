@@ -140,8 +140,8 @@ KEPT_KEYS = 16
 # at the limit of the FMA units.
 MICRO_KERNELS = {True: (24, 12, 8), False: (12, 8, 6)}
 # A micro-kernel for the few rows that are left of a block: its accumulators at least (four hide the latency of a
-# multiply-add where one begins in each cycle), and the blocks of a tile at most for which there is one. Measured on one
-# Zen core, `python -m benchmarks.forms --only "small products" --threads 1`: 17x13x29 padded 178 us without it, 120 with;
+# multiply-add where one begins in each cycle), and the blocks of a tile at most for which there is one. Measured on a
+# Zen core, `python -m benchmarks.forms --only "small products" --threads 1`: 17x13x29 padded 178 us without, 120 with;
 # 33x31x47, of 8 blocks, 0.82 of the exact size without, 0.99 with. It adds 2 to 5 ms to the 60 that a product compiles.
 FEW_ACCUMULATORS, FEW_BLOCKS = 4, 8
 # CPUs, by the beginning of LLVM's name, whose bf16 dot products beat their f32 FMAs. Measured: one Zen 5 core,
