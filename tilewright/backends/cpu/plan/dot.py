@@ -181,16 +181,6 @@ class DotPlan:
         return self.m <= tuning.THIN_ROWS and self.family == "fma" and self.acc == "f32"
 
     @property
-    def few_rows(self) -> int:
-        """Rows of the micro-kernel for what is left of a block of rows of which some are not wanted; 0 if none pays.
-
-        A quarter of the block's, but enough accumulators to hide the latency of multiply-adds. Among many blocks one
-        more is not worth another kernel to compile.
-        """
-        few = max(self.mr // 4, -(-tuning.FEW_ACCUMULATORS // self.nv))
-        return few if 2 * few <= self.mr and self.m <= tuning.FEW_BLOCKS * self.mr and not self.is_amx else 0
-
-    @property
     def lanes_of_k(self) -> int:
         """Lanes of a vector that runs along K; a power of two that divides the K block."""
         return min(self.native, self.k & -self.k)
@@ -336,3 +326,13 @@ BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
 def writes_parts(plan: DotPlan, isa: CpuFeatures) -> bool:
     """Whether the product of a part of a tile leaves the rest of the accumulator alone."""
     return isa.has_zmm and plan.family in BY_ROWS and not plan.thin
+
+
+def few_rows(plan: DotPlan) -> int:
+    """Rows of the micro-kernel for what is left of a block of rows of which some are not wanted; 0 if none pays.
+
+    A quarter of the block's, but enough accumulators to hide the latency of multiply-adds. Among many blocks one more
+    is not worth another kernel to compile.
+    """
+    few = max(plan.mr // 4, -(-tuning.FEW_ACCUMULATORS // plan.nv))
+    return few if 2 * few <= plan.mr and plan.m <= tuning.FEW_BLOCKS * plan.mr and not plan.is_amx else 0

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
-from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, writes_parts
+from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, few_rows, writes_parts
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import (
     BF16,
@@ -57,7 +57,7 @@ def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
     params = (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1, *((I64, I64) if part else ()))
     f = module.function(name, VOID, params, attrs=_ATTRS)
     row_blocks, rest = divmod(plan.m, plan.mr)
-    few = plan.few_rows if part else 0
+    few = few_rows(plan) if part else 0
     if row_blocks:
         left = plan.mr // 2 if few else 0
         blocks = _blocks(f, 9, row_blocks, plan.mr, left)
