@@ -2,7 +2,7 @@
 
 Such an access touches no memory, but where its address is in no page of the process, as behind a tensor of one row that
 a tile of 32 rows reads, the processor finds that out by microcode. Measured: one core of a Zen 4, 122 ns for a load and
-a store of 16 elements, a nanosecond otherwise (`python -m benchmarks.forms --only "one row of"`). Conditions that
+a store of 16 elements, a nanosecond otherwise (`python -m benchmarks.forms --only "activation of"`). Conditions that
 all lanes of a chunk share say so without looking at the lanes.
 """
 
