@@ -442,7 +442,7 @@ def test_a_team_that_costs_more_than_it_gives_is_asked_seldom(code: Library, pla
         run(programs, 1, 1, counts.ctypes.data, work)
         return len(played.asked) - before
 
-    played.delay = 0.02
+    played.delay = 0.05  # more than a busy machine takes from the other way by chance
     assert [asked(launch) for _ in range(13)] == [1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0]
     assert asked(launch, programs=101) == asked(other) == 1
     assert asked(other) == 0
