@@ -42,6 +42,17 @@ def test_operands_may_be_exchanged(name):
         assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
+@pytest.mark.parametrize("name", MONOIDS)
+def test_an_element_and_itself_make_that_element(name):
+    spec = REGISTRY[name]
+    assert spec.monoid is not None and spec.reference is not None
+    same = []
+    for left, _, type_ in _operands(name):
+        made = spec.reference(Call({}, (type_, type_), (type_,)), left, left)
+        same.append(np.array_equal(made, left, equal_nan=made.dtype.kind == "f"))
+    assert all(same) == spec.monoid.idempotent
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_gives_elements_of_its_operands(name):
     spec = REGISTRY[name]

@@ -6,6 +6,7 @@ a row and loops keep rows apart; a reduction along the dim, a reshape or a store
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -41,8 +42,8 @@ class Slices:
     mixed: Operation | None = None
 
 
-def slices_of(value: SSAValue, dim: int) -> Slices:
-    """Follow the slices of `value` along `dim` to all memory accesses."""
+def slices_of(value: SSAValue, dim: int, apart: Collection[Operation] = ()) -> Slices:
+    """Follow the slices of `value` along `dim` to all memory accesses, but not through the operations `apart`."""
     found = Slices()
     seen: set[Part] = set()
     todo: list[Part] = [(value, dim)]
@@ -53,6 +54,8 @@ def slices_of(value: SSAValue, dim: int) -> Slices:
         seen.add(part)
         for use in part[0].uses:
             op = use.operation
+            if op in apart:
+                continue
             if isinstance(op, StoreOp) or (isinstance(op, AtomicRMWOp) and not op.results[0].uses):
                 if found.stores.setdefault(op, part[1]) == part[1]:
                     continue

@@ -64,6 +64,7 @@ def same_type_op(
     transfer: facts.Transfer = facts.lanewise,
     fold: folds.Fold | None = None,
     identity: Callable[[int], int | float] | None = None,
+    idempotent: bool = False,
 ) -> type[SameTypeOp]:
     """Define and register an op whose operands and result share one type.
 
@@ -77,9 +78,10 @@ def same_type_op(
         transfer: axis facts.
         fold: algebraic simplification.
         identity: the neutral element by number of bits, of an operation that is a monoid.
+        idempotent: whether an element and itself make that element.
     """
     cls = define(base, name, doc)
-    monoid = None if identity is None else Monoid(identity)
+    monoid = None if identity is None else Monoid(identity, idempotent=idempotent)
     infer = infer_same(name, check)
     register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=table_name(cls), monoid=monoid))
     return cls
@@ -95,6 +97,7 @@ def _integer(
     transfer: facts.Transfer = facts.lanewise,
     fold: folds.Fold | None = None,
     identity: Callable[[int], int] | None = None,
+    idempotent: bool = False,
 ) -> type[SameTypeOp]:
     samples = same_type_samples(2, INTEGERS, wrong="f32")
     return same_type_op(
@@ -107,6 +110,7 @@ def _integer(
         transfer=transfer,
         fold=fold,
         identity=identity,
+        idempotent=idempotent,
     )
 
 
@@ -179,6 +183,7 @@ AndIOp = _integer(
     facts.bit_and,
     fold=folds.first_of(folds.unit(-1, commutative=True, zero=0), _and_true, folds.idempotent),
     identity=_ones,
+    idempotent=True,
 )
 OrIOp = _integer(
     "ori",
@@ -186,6 +191,7 @@ OrIOp = _integer(
     _signed(np.bitwise_or),
     fold=folds.first_of(folds.unit(0, commutative=True), _or_true, folds.idempotent),
     identity=_zero,
+    idempotent=True,
 )
 XOrIOp = _integer(
     "xori", "Bitwise exclusive or.", _signed(np.bitwise_xor), fold=folds.unit(0, commutative=True), identity=_zero
@@ -211,10 +217,18 @@ ShRUIOp = _integer(
     facts.shift_right,
     _ZERO,
 )
-MinSIOp = _integer("minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent, _most)
-MaxSIOp = _integer("maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent, _least)
-MinUIOp = _integer("minui", "Smaller unsigned integer.", _unsigned(np.minimum), facts.lanewise, folds.idempotent, _ones)
-MaxUIOp = _integer("maxui", "Larger unsigned integer.", _unsigned(np.maximum), facts.lanewise, folds.idempotent, _zero)
+MinSIOp = _integer(
+    "minsi", "Smaller signed integer.", _signed(np.minimum), facts.minimum, folds.idempotent, _most, True
+)
+MaxSIOp = _integer(
+    "maxsi", "Larger signed integer.", _signed(np.maximum), facts.maximum, folds.idempotent, _least, True
+)
+MinUIOp = _integer(
+    "minui", "Smaller unsigned integer.", _unsigned(np.minimum), facts.lanewise, folds.idempotent, _ones, True
+)
+MaxUIOp = _integer(
+    "maxui", "Larger unsigned integer.", _unsigned(np.maximum), facts.lanewise, folds.idempotent, _zero, True
+)
 MulHiUIOp = same_type_op(
     BinaryOp,
     "tt.mulhiui",
@@ -248,9 +262,10 @@ def _float(
     reference: Reference,
     samples: Samples,
     identity: float | None = None,
+    idempotent: bool = False,
 ) -> type[SameTypeOp]:
     neutral = None if identity is None else lambda bits: identity
-    return same_type_op(base, name, doc, reference, samples, check=is_float, identity=neutral)
+    return same_type_op(base, name, doc, reference, samples, check=is_float, identity=neutral, idempotent=idempotent)
 
 
 _two = same_type_samples(2, FLOATS, wrong="i32")
@@ -277,6 +292,7 @@ MinNumFOp = _float(
     ref.floating(ref.pick_number(np.minimum)),
     _extremes,
     math.inf,
+    True,
 )
 MaxNumFOp = _float(
     BinaryOp,
@@ -285,12 +301,13 @@ MaxNumFOp = _float(
     ref.floating(ref.pick_number(np.maximum)),
     _extremes,
     -math.inf,
+    True,
 )
 MinimumFOp = _float(
-    BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes, math.inf
+    BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes, math.inf, True
 )
 MaximumFOp = _float(
-    BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes, -math.inf
+    BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes, -math.inf, True
 )
 PreciseDivFOp = _float(
     BinaryOp,

@@ -88,10 +88,12 @@ class Monoid:
     Args:
         identity: the neutral element of integers of so many bits, or, whatever the number, of floats that are not NaN.
         commutes: exchanging the operands changes no bit of the result.
+        idempotent: an element and itself make that element.
     """
 
     identity: Callable[[int], int | float]
     commutes: bool = True
+    idempotent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ All roots of a chunk are evaluated before anything is stored, so that a tile may
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Form
-from tilewright.analysis.index import Index, whole
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
@@ -37,7 +38,7 @@ from tilewright.backends.cpu.plan.vanishing import without_zeros
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
-from tilewright.base.decision import No, Yes
+from tilewright.base.decision import Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -113,11 +114,9 @@ class _GroupNest:
         """Where a loop around others ends: what stands behind it is not stored."""
         coord = self.index[dim]
         for form in self.masks.ends(dim, chunk, closed).values():
-            if set(form.coords) == {coord}:
-                bound = Form(form.constant, {whole(dim, extent): form.coords[coord]})
-                if is_unseen(self.step, dim, bound, self.ev.analysis):
-                    self.ev.decisions.note(PAST_END, self.step.place, Yes(dim, "rows are left out"))
-                    return self.f.intrinsic("smin", self.masks.end([form], dim, chunk), const(I64, extent))
+            if set(form.coords) == {coord} and is_unseen(self.step, dim, form, self.ev.analysis):
+                self.ev.decisions.note(PAST_END, self.step.place, Yes(dim, "rows are left out"))
+                return self.f.intrinsic("smin", self.masks.end([form], dim, chunk), const(I64, extent))
         return extent
 
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
@@ -143,35 +142,34 @@ class _GroupNest:
         if extent < FEWEST_CHUNKS * chunk:
             return self._loop(dim, limit, extent, chunk, flat)
         ev, f = self.ev, self.f
-        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk), ev.placed)
-        rows = plan_past(self.step, self.sides.indices, dim, self.masks.outer(dim), ev.placed)
+        given = ev.placed, ev.analysis
+        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk), *given)
+        rows = plan_past(self.step, self.sides.indices, dim, self.masks.outer(dim), *given)
+        found = [each.plan for each in (answer, rows) if isinstance(each, Yes)]
         ev.decisions.note(PAST_END, self.step.place, rows if isinstance(rows, Yes) else answer)
+        if not found:
+            return self._loop(dim, limit, extent, chunk, flat)
         end: V = const(I64, extent)
         if isinstance(answer, Yes):
             end = f.intrinsic("smax", limit, self.masks.end(answer.plan.forms, dim, chunk))
         if isinstance(rows, Yes):
             end = f.select(self.masks.past(rows.plan.forms), limit, end)
-            answer = rows
-        if isinstance(answer, No):
-            return self._loop(dim, limit, extent, chunk, flat)
-        roots = answer.plan.again
-        if not roots:
-            return self._loop(dim, limit, f.intrinsic("smin", end, const(I64, extent)), chunk, flat)
-        end = f.intrinsic("smin", f.add(end, chunk), const(I64, extent))
-        values = [zero(storage(ir_name(element_type(root.type)), self.chunking.lanes)) for root in roots]
-        both = self._loop(dim, limit, end, chunk, [*flat, *values])
-        return self._again(dim, end, extent, chunk, both[: len(flat)], both[len(flat) :])
+        end = f.intrinsic("smin", f.add(end, chunk) if found[0].once else end, const(I64, extent))
+        again = sorted({number for past in found for number in past.again})
+        return self._and_again(dim, limit, end, extent, chunk, flat, again)
 
-    def _again(self, dim: int, lo: V, hi: int, chunk: int, carried: list[V], values: list[V]) -> list[V]:
-        """Chunks that take in the same values."""
-        lengths = [r.start() for r in self.reductions]
-        values = list(values)
-        same = {
-            n: [values.pop(0) for _ in sink.roots] for n, sink in enumerate(self.step.sinks) if sink.kind != "store"
-        }
-        with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
+    def _and_again(self, dim: int, lo: V, end: V, extent: int, chunk: int, flat: list[V], again: list[int]) -> list[V]:
+        """Chunks `lo` to `end`, and `again` what some sinks took in last for each chunk up to `extent`."""
+        roots = [root for number in again for root in self.step.sinks[number].roots]
+        values = [zero(storage(ir_name(element_type(root.type)), self.chunking.lanes)) for root in roots]
+        both = self._loop(dim, lo, end, chunk, [*flat, *values], again)
+        if not again:
+            return both
+        flat, values = both[: len(flat)], list(both[len(flat) :])
+        same = {number: [values.pop(0) for _ in self.step.sinks[number].roots] for number in again}
+        with self.f.loop(end, extent, chunk, init=flat, unroll=False) as loop:
             self.ev.open(dim, loop.index)
-            results = self._taken_in(_regroup(loop.values, lengths), same, loop.index)
+            results = self._taken_in(self._regrouped(loop.values), same, loop.index)
             loop.next(*[v for result in results for v in result])
         self.ev.close(dim)
         return loop.results
@@ -182,19 +180,20 @@ class _GroupNest:
         chunks = lambda: self._loop(dim, first, limit, chunk, flat)  # noqa: E731
         return past_caches(self.ev, self.step, self.chunking, self.streamed, chunks)
 
-    def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
-        """Chunks `lo` to `hi`; gives the accumulators, and what the last one took in if more is carried."""
-        lengths = [r.start() for r in self.reductions]
+    def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V], kept: Sequence[int] = ()) -> list[V]:
+        """Chunks `lo` to `hi`; gives the accumulators, and what some sinks took in last."""
         with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
             self.ev.open(dim, loop.index)
             values = self._values()
-            results = self._taken_in(_regroup(loop.values, lengths), values, loop.index)
-            flat = [v for result in results for v in result]
-            taken = [v for n, sink in enumerate(self.step.sinks) if sink.kind != "store" for v in values[n]]
-            rest = [self.f.splat(v, self.chunking.lanes) for v in taken] if len(carried) > len(flat) else []
-            loop.next(*flat, *rest)
+            results = self._taken_in(self._regrouped(loop.values), values, loop.index)
+            last = [self.f.splat(v, self.chunking.lanes) for number in kept for v in values[number]]
+            loop.next(*[v for result in results for v in result], *last)
         self.ev.close(dim)
         return loop.results
+
+    def _regrouped(self, flat: Sequence[V]) -> list[list[V]]:
+        """The accumulators of each reduction."""
+        return _regroup(list(flat), [r.start() for r in self.reductions])
 
     def _single(self, starts: list[list[V]]) -> list[list[V]]:
         """Just one chunk at the current place in the nest."""
@@ -256,17 +255,19 @@ class _GroupNest:
         """Store and accumulate what has been evaluated."""
         ev, index = self.ev, self.index
         accumulated: list[list[V]] = []
-        for number in values:
-            sink = self.step.sinks[number]
-            if sink.kind == "store":
-                memory.store_tile(ev, sink, index, values[number])
-            elif sink.kind in _WRITE:
+        for number, sink in enumerate(self.step.sinks):
+            given = values.get(number)
+            if sink.kind == "reduce":
+                k = len(accumulated)
+                accumulated.append(
+                    carried[k] if given is None else self.reductions[k].step(carried[k], given, position)
+                )
+            elif given is not None and sink.kind == "store":
+                memory.store_tile(ev, sink, index, given)
+            elif given is not None:
                 target = self.targets[number]
                 name = target.elem if sink.source is not None else ir_name(element_type(sink.roots[0].type))
-                memory.write_scratch(ev, target, index, values[number][0], name)
-            else:
-                k = len(accumulated)
-                accumulated.append(self.reductions[k].step(carried[k], values[number], position))
+                memory.write_scratch(ev, target, index, given[0], name)
         return accumulated
 
     def _finish(self, accumulated: list[list[V]]) -> None:

@@ -6,34 +6,40 @@ that are not there, and whatever is made of that alone is the same in all these 
     for chunk = limit .. end + 1:       the masked ones, and the first one past the end
     for chunk = end + 1 .. extent:      accumulators and tiles in scratch take in that one's values again
 
-A group that only stores ends at `end`.
+A group that only stores ends at `end`. So does what takes nothing from the same value once more: a maximum, a sum of
+zeros, a tile in scratch that nobody reads there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.bounds import is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
-from tilewright.analysis.index import Index
+from tilewright.analysis.index import Index, whole
 from tilewright.analysis.slices import slices_of
 from tilewright.backends.cpu.plan.recompute import is_lazy
-from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.unseen import is_made_in_loop
 from tilewright.backends.cpu.plan.wrapped import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
-from tilewright.ir.types import shape_of
+from tilewright.ir.traits import is_view
+from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import is_tile, owner_of
+from tilewright.ops.casts import ExtFOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import SelectOp
+from tilewright.ops.elementwise import MulFOp, MulIOp, SelectOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
+from tilewright.ops.reduce import single_operation
 from tilewright.ops.shape import CatOp, JoinOp
+from tilewright.ops.spec import spec_of
 
 At = tuple[SSAValue, Index]
 
@@ -47,15 +53,22 @@ class Past:
 
     Args:
         forms: none of them is negative there.
-        again: roots whose values are taken in again, in the order of the sinks; none in a group that only stores.
+        once: whether a group that does more than to store needs one of these chunks.
+        again: numbers of the sinks that take in that chunk's values again.
     """
 
     forms: list[Form]
-    again: list[SSAValue]
+    once: bool
+    again: list[int]
 
 
 def plan_past(
-    step: Step, indices: list[Index], dim: int, false: dict[At, Form], placed: dict[SSAValue, Buffer]
+    step: Step,
+    indices: list[Index],
+    dim: int,
+    false: dict[At, Form],
+    placed: dict[SSAValue, Buffer],
+    analysis: AffineAnalysis,
 ) -> Answer[Past]:
     """Whether the chunks past the end of a loop need not be computed each.
 
@@ -65,12 +78,13 @@ def plan_past(
         dim: of the innermost loop.
         false: the comparisons that are false there, with the form that is not negative then.
         placed: tiles in scratch.
+        analysis: of the function.
     """
     if not false:
         return No("no mask ends with the row")
     known = _Known(dim, frozenset(false), placed)
-    again = []
-    for sink in step.sinks:
+    others, again = 0, []
+    for number, sink in enumerate(step.sinks):
         if sink.kind == "store":
             if not all(len(sink.roots) > 2 and known.is_false((sink.roots[2], index)) for index in indices):
                 return No("a store goes on where masks end", sink.op)
@@ -82,37 +96,82 @@ def plan_past(
             cause = next((value for value in causes if value is not None), None)
             if cause is not None:
                 return No("elements past the end differ", owner_of(cause))
-        again += sink.roots
-    return Yes(Past(list(false.values()), again), "computed once" if again else "left out")
+        others += 1
+        bounds = [form for form in false.values() if set(form.coords) == {indices[0][dim]}]
+        if sink.kind == "spill":
+            unread = any(_is_unread(step, sink, dim, _along(form, dim, step), analysis) for form in bounds)
+        else:
+            unread = all(_takes_once(sink, known, index) for index in indices)
+        if not unread:
+            again.append(number)
+    return Yes(Past(list(false.values()), others > 0, again), "computed once" if others else "left out")
 
 
-def is_unseen(step: Step, dim: int, bound: Form, analysis: AffineAnalysis) -> bool:
+def _takes_once(sink: Sink, known: _Known, index: Index) -> bool:
+    """Whether a reduction that has taken in a value is not changed by it any more."""
+    op = single_operation(sink.op.regions[0].block) if sink.kind == "reduce" and sink.op is not None else None
+    monoid = None if op is None else spec_of(op).monoid
+    if monoid is None:
+        return False
+    element = element_type(sink.roots[0].type)
+    return monoid.idempotent or known.number((sink.roots[0], index)) == monoid.identity(bit_width(element))
+
+
+def _is_unread(step: Step, sink: Sink, dim: int, bound: Form, analysis: AffineAnalysis) -> bool:
+    """Whether nobody but the group itself wants what it keeps in scratch past the end."""
+    if shape_of(sink.roots[0].type) != step.shape or _varies(bound):
+        return False
+    apart = [each.op for each in step.sinks if each.kind == "reduce" and each.op is not None]
+    return _are_unseen(sink.roots, dim, bound, analysis, apart)
+
+
+def is_unseen(step: Step, dim: int, form: Form, analysis: AffineAnalysis) -> bool:
     """Whether nothing that a group makes past the end of a dim is ever stored, so that it need not be made.
 
     Args:
         step: the group.
         dim: rows of it.
-        bound: the number, in the coordinate of `dim`, that is not negative past the end.
+        form: the number, in a coordinate that stands for that of `dim`, that is not negative past the end.
         analysis: of the function.
     """
-    masks: list[tuple[SSAValue | None, int]] = []
+    bound = _along(form, dim, step)
     for sink in step.sinks:
         if sink.kind == "store":
-            masks.append((sink.roots[2] if len(sink.roots) > 2 else None, dim))
+            if len(sink.roots) < 3 or not implies(sink.roots[2], dim, bound, analysis):
+                return False
             continue
         if sink.source is not None or sink.axis == dim or shape_of(sink.roots[0].type) != step.shape:
             return False
-        if any(is_made_in_loop(atom) for atom in bound.constant.atoms()):
-            return False  # another trip may store it
         reduced = sink.op if sink.kind == "reduce" else None
         made = sink.roots if reduced is None else reduced.results
         rows = dim if reduced is None else dim - (sink.axis < dim)
-        for slices in (slices_of(value, rows) for value in made):
-            if slices.mixed is not None or slices.loads:
-                return False
-            stores = slices.stores.items()
-            masks += [(op.operands[2] if len(op.operands) > 2 else None, place) for op, place in stores]
-    return all(mask is not None and implies(mask, place, bound, analysis) for mask, place in masks)
+        if _varies(bound) or not _are_unseen(made, rows, bound, analysis):
+            return False
+    return True
+
+
+def _along(form: Form, dim: int, step: Step) -> Form:
+    """A form of one coordinate in that of a dim."""
+    (stride,) = form.coords.values()
+    return Form(form.constant, {whole(dim, step.shape[dim]): stride})
+
+
+def _varies(bound: Form) -> bool:
+    """Whether another trip of a loop, which may store what is made now, has another bound."""
+    return any(is_made_in_loop(atom) for atom in bound.constant.atoms())
+
+
+def _are_unseen(
+    values: Iterable[SSAValue], dim: int, bound: Form, analysis: AffineAnalysis, apart: Collection[Operation] = ()
+) -> bool:
+    """Whether no store wants what is made of some values where a bound is not negative; but for what `apart` makes."""
+    for slices in (slices_of(value, dim, apart) for value in values):
+        if slices.mixed is not None or slices.loads:
+            return False
+        masks = [(op.operands[2] if len(op.operands) > 2 else None, place) for op, place in slices.stores.items()]
+        if not all(mask is not None and implies(mask, place, bound, analysis) for mask, place in masks):
+            return False
+    return True
 
 
 @dataclass(slots=True)
@@ -137,6 +196,21 @@ class _Known:
         if at in self.false:
             return True
         return op is not None and is_conjunction(op) and any(map(self.is_false, operand_indices(*at)))
+
+    def number(self, at: At, depth: int = 8) -> int | float | None:
+        """The number that a value is past the end, if so many operations say it."""
+        op, found = owner_of(at[0]), constant_of(at[0])
+        if found is not None or op is None or not depth or at[0] in self.placed or not is_lazy(op):
+            return found
+        operands = operand_indices(*at)
+        if isinstance(op, LoadOp | SelectOp):
+            mask, rest = (operands[1:2], operands[2:]) if isinstance(op, LoadOp) else (operands[:1], operands[2:])
+            if not any(map(self.is_false, mask)):
+                return None
+            return self.number(rest[0], depth - 1) if rest else 0
+        numbers = {self.number(part, depth - 1) for part in operands}
+        same = len(numbers) == 1 and (is_view(op) or isinstance(op, ExtFOp))
+        return next(iter(numbers)) if same else 0 if isinstance(op, MulFOp | MulIOp) and numbers == {0} else None
 
     def cause(self, root: At) -> SSAValue | None:
         """A value because of which a root is not the same; None if it is."""
