@@ -18,10 +18,12 @@ from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.index import Index
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.ends import Ends
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
@@ -124,8 +126,15 @@ class _GroupNest:
             flat = self._unmasked(dim, limit, chunk, flat)
         self.ahead = []
         if self.masks.forms:
-            flat = self._loop(dim, limit, extent, chunk, flat)
+            flat = self._loop(dim, limit, self._end(dim, extent, chunk), chunk, flat)
         return _regroup(flat, starts)
+
+    def _end(self, dim: int, extent: int, chunk: int) -> V | int:
+        """Where the innermost loop ends: long sums do where the rest is zero."""
+        if dim != self.step.axis or extent < tuning.ENDING_CHUNKS * chunk:
+            return extent
+        end = Ends(self.ev, self.step, self.sides.indices, self.masks.passed).end()
+        return extent if end is None else self.f.intrinsic("smin", end, const(I64, extent))
 
     def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""

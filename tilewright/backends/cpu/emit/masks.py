@@ -122,8 +122,18 @@ class Masks:
         total = f.add(f.intrinsic("smax", total, const(I64, 0)), step - 1)
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
-    def _split(self, form: Form) -> tuple[int, V]:
-        """Stride along the innermost loop, and the largest value over the lanes of everything else.
+    def passed(self, form: Form) -> V | None:
+        """The first place along the innermost loop from which a form is negative in no lane, if that is known."""
+        if not self._is_known(form) or not self._changes_evenly(form):
+            return None
+        stride, rest = self._split(form, least=True)
+        if stride <= 0:
+            return None
+        f = self.ev.f
+        return f.intrinsic("smax", f.op("sdiv", f.add(f.sub(0, rest), stride - 1), stride), const(I64, 0))
+
+    def _split(self, form: Form, least: bool = False) -> tuple[int, V]:
+        """Stride along the innermost loop, and the largest value over the lanes of everything else, or the least.
 
         Both of the form as often as it takes to make the stride a whole number: half of the loop's index grows by one
         half. What is rounded down there is less than that.
@@ -140,7 +150,8 @@ class Masks:
             rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
             lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
             if lanes is not None:
-                rest = f.add(rest, max(0, stride * max(lanes)))
+                ends = (0, stride * max(lanes))
+                rest = f.add(rest, min(ends) if least else max(ends))
         return own.numerator, f.mul(rest, own.denominator)
 
 
