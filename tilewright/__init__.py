@@ -12,34 +12,53 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 add[(tilewright.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
 """
 
-from tilewright import compiler, language, runtime, testing
-from tilewright.base import errors
-from tilewright.base.errors import (
-    CompilationError,
-    CompileTimeAssertionFailure,
-    InterpreterError,
-    OutOfResources,
-    TilewrightError,
-    UnsupportedLanguageConstruct,
-)
-from tilewright.base.knobs import knobs
+from typing import TYPE_CHECKING
+
+from tilewright.base.collecting import kept
 from tilewright.base.lazy import lazy_module as lazy_module
-from tilewright.base.options import Options
-from tilewright.base.target import Target
-from tilewright.base.version import __version__
-from tilewright.compile.ast_source import compile
-from tilewright.compile.bundle import write_bundle
-from tilewright.compile.kernel import CompiledKernel
-from tilewright.devices.allocation import set_allocator
-from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
-from tilewright.language.aggregate import aggregate, must_use_result
-from tilewright.language.host import cdiv, next_power_of_2
-from tilewright.language.library import constexpr_function
-from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
-from tilewright.launch.bundled import load_bundle
-from tilewright.launch.interface import KernelInterface
-from tilewright.launch.jit import JITFunction, jit
-from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from tilewright.base.lazy import names_on_first_use
+
+with kept():
+    from tilewright import language
+    from tilewright.base import errors
+    from tilewright.base.errors import (
+        CompilationError,
+        CompileTimeAssertionFailure,
+        InterpreterError,
+        OutOfResources,
+        TilewrightError,
+        UnsupportedLanguageConstruct,
+    )
+    from tilewright.base.knobs import knobs
+    from tilewright.base.options import Options
+    from tilewright.base.target import Target
+    from tilewright.base.version import __version__
+    from tilewright.compile.ast_source import compile
+    from tilewright.compile.kernel import CompiledKernel
+    from tilewright.devices.allocation import set_allocator
+    from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
+    from tilewright.language.aggregate import aggregate, must_use_result
+    from tilewright.language.host import cdiv, next_power_of_2
+    from tilewright.language.library import constexpr_function
+    from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
+    from tilewright.launch.interface import KernelInterface
+    from tilewright.launch.jit import JITFunction, jit
+
+if TYPE_CHECKING:
+    from tilewright import compiler, runtime, testing
+    from tilewright.compile.bundle import write_bundle
+    from tilewright.launch.bundled import load_bundle
+    from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+else:
+    __getattr__ = names_on_first_use(
+        globals(),
+        {
+            "tilewright": ("compiler", "runtime", "testing"),
+            "tilewright.compile.bundle": ("write_bundle",),
+            "tilewright.launch.bundled": ("load_bundle",),
+            "tilewright.tuning.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
+        },
+    )
 
 TritonError = TilewrightError  # the root of Triton's errors, for programs that catch it
 _switch = lazy_module("tilewright.triton_names.switch")
@@ -98,6 +117,11 @@ __all__ = [
     "testing",
     "write_bundle",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 if knobs.runtime.as_triton:  # a worker of a process that poses
     as_triton()

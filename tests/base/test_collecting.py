@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests.meta.sources import ROOT
 from tilewright.base.collecting import uncollected
 
 
@@ -62,3 +65,24 @@ def test_a_forked_process_collects() -> None:
         if child == 0:
             os._exit(0 if gc.isenabled() else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_stays_is_old_at_once() -> None:
+    probe = """
+import gc
+from tests.meta.sources import ROOT
+from tilewright.base.collecting import kept
+
+with kept():
+    assert not gc.isenabled()
+    made = [[]]
+assert gc.isenabled()
+assert any(found is made for found in gc.get_objects(2))
+assert gc.get_freeze_count() == 0
+gc.freeze()
+before = gc.get_freeze_count()
+with kept():
+    pass
+assert gc.get_freeze_count() > before / 2
+"""
+    subprocess.run([sys.executable, "-c", probe], cwd=ROOT, check=True)

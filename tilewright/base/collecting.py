@@ -1,7 +1,8 @@
-"""Python's collector of cyclic garbage waits while a kernel is compiled.
+"""Python's collector of cyclic garbage waits while a kernel is compiled, and while Tilewright is imported.
 
 A compile makes many objects that refer to each other and need them all to its end, so the collector finds nothing in
-the many times that it looks. What is left over is collected when the last compile has ended.
+the many times that it looks. What is left over is collected when the last compile has ended. What an import makes
+stays as long as the process.
 """
 
 from __future__ import annotations
@@ -58,6 +59,16 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         pause.end()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """`uncollected` for what stays: the collector takes it for old, and does not go through it at the end either."""
+    with uncollected():
+        yield
+        if gc.get_freeze_count() == 0:  # what somebody else has frozen stays so
+            gc.freeze()
+            gc.unfreeze()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,13 +2,14 @@
 
 The compiler half of Tilewright (front end, passes, back ends) is needed at the first compile, not by
 `import tilewright`. A file that uses such a module names it twice: once under `TYPE_CHECKING`, where type checkers and
-the layering test read it, and once through `lazy_module`.
+the layering test read it, and once through `lazy_module`, or `names_on_first_use` where users look for names.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -40,3 +41,25 @@ class LazyModule:
 def lazy_module(name: str, prepare: Callable[[Any], None] | None = None) -> Any:
     """The module `name`, imported on first use; see :class:`LazyModule`."""
     return LazyModule(name, prepare)
+
+
+def names_on_first_use(names: dict[str, Any], where: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module, which finds a name where it is defined when it is first used, and keeps it.
+
+    Args:
+        names: `globals()` of the module.
+        where: names by the module that defines them; those of the module itself are its submodules.
+    """
+    own = names["__name__"]
+    places = {name: module for module, defined in where.items() for name in defined}
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=sys.modules.get(own))
+        module = places[name]
+        if module == own:
+            return importlib.import_module(f"{own}.{name}")
+        found = names[name] = getattr(importlib.import_module(module), name)
+        return found
+
+    return find

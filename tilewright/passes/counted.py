@@ -20,6 +20,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
+from tilewright.base.order import operands_first
 from tilewright.ir.values import owner_of
 from tilewright.ir.walk import walk
 from tilewright.ops.constant import ConstantOp
@@ -69,10 +70,10 @@ def _recognise(loop: WhileOp) -> _Counting | None:
     if passed != list(before.args) or not all(is_free(op) for op in before.ops if op is not end):
         return None
     steps = {n: step for n in range(len(before.args)) if (step := _step(loop, n)) is not None}
-    for number, step in steps.items():
+    for number in sorted(_asked(loop) & steps.keys()):
         bounds = _bounds(loop, number, steps)
         if bounds:
-            return _Counting(number, step, bounds)
+            return _Counting(number, steps[number], bounds)
     return None
 
 
@@ -91,6 +92,34 @@ def _step(loop: WhileOp, number: int) -> SSAValue | int | None:
         return (-by if isinstance(op, SubIOp) else by) or None
     known = isinstance(op, AddIOp) and never_negative(sides[1]) and stays(sides[1], block)
     return sides[1] if known else None
+
+
+def _asked(loop: WhileOp) -> set[int]:
+    """The carried values of which the conditions are made.
+
+    Only these may count. Any other that is advanced alike may be data, which wraps: the conditions would say nothing of
+    it if it stood in for the one they ask.
+    """
+    before, after = loop.before.block, loop.after.block
+    assert before.last_op is not None and after.last_op is not None
+    asked: set[int] = set()
+    for value, _ in conjuncts(before.last_op.operands[0]):
+        if isinstance(value, BlockArgument) and value.owner is before:  # a flag: the last trip asked
+            asked |= _made_of(after.last_op.operands[value.index], after)
+        else:
+            asked |= _made_of(value, before)
+    return asked
+
+
+def _made_of(root: SSAValue, block: Block) -> set[int]:
+    """The arguments of a block from which its operations compute a value."""
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        op = owner_of(value)
+        return op.operands if op is not None and op.parent is block else ()
+
+    values = operands_first(root, operands, ())
+    return {value.index for value in values if isinstance(value, BlockArgument) and value.owner is block}
 
 
 def _bounds(loop: WhileOp, number: int, steps: Mapping[int, SSAValue | int]) -> list[Bound]:

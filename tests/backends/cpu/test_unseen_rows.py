@@ -96,6 +96,29 @@ def test_what_is_stored_is_right(family: str, kernel: tilewright.JITFunction) ->
         np.testing.assert_array_equal(out, wanted, err_msg=f"{rows} rows, {columns} columns")
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("n", [16, 48])
+def test_any_number_of_rows_may_be_left_of_a_block(family: str, n: int) -> None:
+    """Whole blocks, then few rows at a time, or one block more of which not all rows are wanted."""
+    made = Compiled(built_ir(at_once, _TYPES, M=_M, N=n, K=_K), isa=FAMILIES[family].isa)
+    rng = np.random.default_rng(0)
+    b = rng.integers(-4, 5, _K * 13).astype(np.float32)
+    for rows in range(_M + 1):
+        a = np.full((rows + 4, _K), np.nan, np.float32)
+        a[:rows] = rng.integers(-4, 5, (rows, _K))
+        out, wanted = np.full((_M, n), 7, np.float32), np.full((_M, n), 7, np.float32)
+        wanted[:rows, :13] = a[:rows] @ b.reshape(_K, 13)
+        made((1,), a, b, out, rows, 13)
+        np.testing.assert_array_equal(out, wanted, err_msg=f"{rows} rows")
+
+
+def test_few_rows_that_are_left_have_a_kernel() -> None:
+    """Seventeen rows are not multiplied as two blocks of sixteen."""
+    text = Compiled(built_ir(at_once, _TYPES, M=32, N=16, K=_K), isa=FAMILIES["avx512"].isa).program.llvm
+    assert "dot.micro.fma.f32.f32.16x1x16" in text
+    assert "dot.micro.fma.f32.f32.4x1x16" in text
+
+
 def test_zero_times_infinity_is_stored() -> None:
     made = Compiled(built_ir(rows_stored, _TYPES, M=_M, N=_N, K=_K))
     a, b = np.ones((_M, _K), np.float32), np.full((_K, _N), np.inf, np.float32)

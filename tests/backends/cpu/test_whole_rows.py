@@ -215,3 +215,24 @@ def test_pieces_that_do_not_go_on() -> None:
     np.testing.assert_allclose(out, [x[i : i + 1000].sum() for i in range(64)], rtol=1e-5)
     with_gaps[(1,)](x, out, 0, 1000, BLOCK=64)
     np.testing.assert_allclose(out[0], 2 * x[:1000].sum() - x[:32].sum(), rtol=1e-5)
+
+
+# --- where sums end -----------------------------------------------------------------------------------------------------
+
+
+@tilewright.jit
+def by_steps(x, out, rows, n, BLOCK: tl.constexpr):
+    """Bounds that grow by three where 128 elements are passed, by two for each element, and downwards."""
+    e = tl.arange(0, 32 * BLOCK)
+    tl.store(out, tl.sum(tl.load(x + e, 3 * (e // 128) < n, 0.0), 0))
+    tl.store(out + 1, tl.sum(tl.load(x + e, 2 * e + 1 < n, 0.0), 0))
+    tl.store(out + 2, tl.sum(tl.load(x + e, n < e, 0.0), 0))
+    tl.store(out + 3, tl.sum(tl.load(x + e, (e < n) & (e >= rows), 0.0), 0))
+
+
+@pytest.mark.parametrize("n", [-5, 0, 1, 2, 3, 4, 7, 64, 65, 700, 2047, 2048, 3000, 5000])
+def test_sums_that_end(n: int) -> None:
+    x, out, e = np.random.default_rng(0).random(2048, np.float32), np.zeros(4, np.float32), np.arange(2048)
+    by_steps[(1,)](x, out, 70, n, BLOCK=64)
+    masks = (3 * (e // 128) < n, 2 * e + 1 < n, n < e, (e < n) & (e >= 70))
+    np.testing.assert_allclose(out, [x[mask].sum() for mask in masks], rtol=1e-4)

@@ -147,6 +147,13 @@ KEPT_KEYS = 16
 # has 32 vector registers. Measured: (16, 8, 6) 0.98 (10), (28, 14, 8) (0): any shape with 8 or more accumulators is
 # at the limit of the FMA units.
 MICRO_KERNELS = {True: (24, 12, 8), False: (12, 8, 6)}
+# Accumulators at least of a micro-kernel for the few rows that are left of a block: four hide the latency of a
+# multiply-add where one begins in each cycle. Measured: one Zen core, `python -m benchmarks.forms --only
+# "small products" --threads 1`, 17x13x29 padded takes 178 us without such a kernel, 120 with; others were not tried.
+FEW_ACCUMULATORS = 4
+# Blocks of rows of a tile up to which there is one. Measured: of 8 blocks (33x31x47 padded, as above) 0.82 of the exact
+# size without, 0.99 with; it adds 2 to 5 ms to the 60 that a product compiles. Not measured beyond.
+FEW_BLOCKS = 8
 # CPUs, by the beginning of LLVM's name, whose bf16 dot products beat their f32 FMAs. Measured: one Zen 5 core,
 # products of bf16: 495 GF/s with vdpbf16ps, 247 with FMA (the command was not noted). Intel's: half the rate of the
 # FMA or less.

@@ -27,7 +27,7 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
-from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.types import bit_width, element_type, ir_name, pointee_bytes
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 
 # Operands after the pointer and before the mask.
@@ -45,7 +45,7 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
             chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis, tuning.COMBINED_LANES)
             ev.enter(Nest())
             window = low.windows.get(op) or _window(ev, plan, const(I64, plan.size))
-            _emit_combined(ev, step, chunking, window)
+            _emit_combined(ev, step, chunking, window, plan)
             if op not in low.windows:
                 window.finish()
             return
@@ -65,7 +65,7 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
     for_each_chunk(ev, sink, chunking, chunk)
 
 
-def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window) -> None:
+def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window, plan: Combining) -> None:
     """Sum elements by address, then add the sums; chunks without masked elements look at no mask."""
     f = ev.f
 
@@ -80,13 +80,29 @@ def _emit_combined(ev: Evaluator, step: Step, chunking: Chunking, window: Window
         if first is not None:
             window.add_neighbours(first, f.splat(values[1], ev.nest.lanes), _mask(values))
         elif values[0].type.lanes:
-            window.add_vector(values[0], values[1], _mask(values), lambda: all_of(values))
-        elif len(values) < 3 or not values[2].type.lanes:
+            numbers = _numbers(ev, plan, chunking.index)
+            places = window.places(values[0]) if numbers is None else f.splat(numbers, ev.nest.lanes)
+            window.add_vector(places, values[1], _mask(values), lambda: all_of(values))
+        elif _mask(values) is None or not values[2].type.lanes:
             all_of(values)
         else:
             f.if_else(f.reduce("and", values[2]), lambda: all_of(values[:2]), lambda: all_of(values))
 
-    for_each_chunk(ev, step.sinks[0], chunking, chunk)
+    for_each_chunk(ev, step.sinks[0], chunking, chunk, masked=step)
+
+
+def _numbers(ev: Evaluator, plan: Combining, index: Index) -> V | None:
+    """Places in the window as the numbers that the kernel adds to its first address; None if there is more to them.
+
+    They are half as wide as addresses, mostly, and nothing has to be computed.
+    """
+    form = ev.analysis.pointer(plan.op.operands[0], index)
+    offset, size = form.offset, pointee_bytes(plan.op.operands[0].type)
+    if form.base is not plan.base or offset.constant != plan.offset or offset.coords or len(offset.residual) != 1:
+        return None
+    ((value, at, scale),) = offset.residual
+    wide = bit_width(element_type(value.type))
+    return ev.eval(value, at) if scale.constant == size and wide in (32, 64) else None
 
 
 def _neighbours(ev: Evaluator, op: Operation | None, index: Index) -> V | None:
@@ -100,8 +116,8 @@ def _neighbours(ev: Evaluator, op: Operation | None, index: Index) -> V | None:
 
 
 def _mask(values: list[V]) -> V | None:
-    """Of the pointers, values and the mask of a sum."""
-    return values[2] if len(values) > 2 else None
+    """Of the pointers, values and the mask of a sum; None where it is known to hold."""
+    return values[2] if len(values) > 2 and values[2].const != 1 else None
 
 
 def _window(ev: Evaluator, plan: Combining, size: V) -> Window:

@@ -74,13 +74,22 @@ class Window:
 
             f.if_else(f.icmp("ult", place, self.size), inside, lambda: self._write(pointer, value))
 
-    def add_vector(self, pointers: V, value: V, mask: V | None, slowly: Callable[[], None]) -> None:
-        """Take in one element for each of some addresses, which are looked at together; `slowly` adds one by one."""
-        f, wide = self.f, I64.vec(pointers.type.lanes)
-        lanes = pointers.type.lanes
-        offsets = f.sub(f.cast("ptrtoint", pointers, wide), f.splat(f.cast("ptrtoint", self.base, I64), lanes))
-        places = f.lshr(offsets, self.t.bytes.bit_length() - 1)
-        inside = f.icmp("ult", places, f.splat(self.size, lanes))
+    def places(self, pointers: V) -> V:
+        """Which elements from the beginning of the window some addresses are; negative ones are large numbers."""
+        f, lanes = self.f, pointers.type.lanes
+        offsets = f.sub(
+            f.cast("ptrtoint", pointers, I64.vec(lanes)), f.splat(f.cast("ptrtoint", self.base, I64), lanes)
+        )
+        return f.lshr(offsets, self.t.bytes.bit_length() - 1)
+
+    def add_vector(self, places: V, value: V, mask: V | None, slowly: Callable[[], None]) -> None:
+        """Take in one element for each of some places, which are looked at together; `slowly` adds one by one.
+
+        Places of 32 bits are numbers with a sign: taken as unsigned, negative ones are behind any window.
+        """
+        f, lanes = self.f, places.type.lanes
+        size = f.cast("trunc", self.size, I32) if places.type.bits == 32 else self.size
+        inside = f.icmp("ult", places, f.splat(size, lanes))
         if mask is None:
             f.if_else(f.reduce("and", inside), lambda: self._add_places(places, value), slowly)
             return
@@ -88,7 +97,8 @@ class Window:
 
         def some() -> None:
             self._add_places(
-                f.select(mask, places, zero(wide)), f.select(mask, f.splat(value, lanes), f.splat(self.nothing, lanes))
+                f.select(mask, places, zero(places.type)),
+                f.select(mask, f.splat(value, lanes), f.splat(self.nothing, lanes)),
             )
 
         known = f.or_(inside, f.not_(mask))
@@ -100,7 +110,8 @@ class Window:
 
     def _add_places(self, places: V, value: V) -> None:
         """Add to places of the window."""
-        f, narrow, all_sums = self.f, self.f.cast("trunc", places, I32), [self.sums, *self.others]
+        f, all_sums = self.f, [self.sums, *self.others]
+        narrow = places if places.type.bits == 32 else f.cast("trunc", places, I32)
 
         def in_turns(sums: list[V]) -> None:
             def one(number: int, scalars: list[V]) -> None:

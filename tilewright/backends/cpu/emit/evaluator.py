@@ -123,6 +123,10 @@ class Evaluator(Values):
         """Under what a value at an index is remembered; what was computed without `holds` is of no use with it."""
         return (*at, True) if self.holds and element_type(at[0].type) == i1 else at
 
+    def know(self, value: SSAValue, index: Index, computed: V) -> None:
+        """Another emitter has computed a value for the current chunk."""
+        self.remember(self._key((value, index)), computed)
+
     def vector(self, value: SSAValue, index: Index) -> V:
         """As `eval`, splat to the nest's lanes."""
         return self.f.splat(self.eval(value, index), self.nest.lanes)

@@ -21,12 +21,12 @@ from tilewright.analysis.index import Index
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
-from tilewright.backends.cpu.emit.chunks import enter_nest
+from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.ends import Ends
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
-from tilewright.backends.cpu.emit.nontemporal import plan_streaming, streams
+from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
@@ -47,16 +47,12 @@ _WRITE = frozenset({"spill", "copy"})
 def emit_group(low: FunctionLowering, step: Step) -> None:
     """Emit a group of stores, spills and reductions."""
     ev = low.ev
-    own = {value: ev.placed[value] for value in step.computed(ev.placed)}
-    if own:
-        ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})
     place = low.straight.get(step.detail) if isinstance(step.detail, Straight) else None
-    with low.f.if_(low.f.not_(place.straight) if place is not None else const(I1, 1)):
-        _emit(ev, step)
-    if place is not None:
-        ev.enter(Nest())
-    if own:
-        ev.place(own)
+    with computing(ev, step):
+        with low.f.if_(low.f.not_(place.straight) if place is not None else const(I1, 1)):
+            _emit(ev, step)
+        if place is not None:
+            ev.enter(Nest())
 
 
 def _emit(ev: Evaluator, step: Step) -> None:
@@ -133,25 +129,14 @@ class _GroupNest:
         """Where the innermost loop ends: long sums do where the rest is zero."""
         if dim != self.step.axis or extent < tuning.ENDING_CHUNKS * chunk:
             return extent
-        end = Ends(self.ev, self.step, self.sides.indices, self.masks.passed).end()
+        end = Ends(self.ev, self.step, self.sides.indices, lambda form: self.masks.passed(form, chunk)).end()
         return extent if end is None else self.f.intrinsic("smin", end, const(I64, extent))
 
     def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
-        ev, first = self.ev, const(I64, self.chunking.first.get(dim, 0))
-        if self.streamed is None:
-            return self._loop(dim, first, limit, chunk, flat)
-        test = streams(ev, self.step, self.chunking, self.streamed)
-
-        def variant(past: bool) -> list[V]:
-            ev.open_scope()
-            ev.streaming = past
-            results = self._loop(dim, first, limit, chunk, flat)
-            ev.streaming = False
-            ev.close_scope()
-            return results
-
-        return self.f.if_else(test, lambda: variant(True), lambda: variant(False))
+        first = const(I64, self.chunking.first.get(dim, 0))
+        chunks = lambda: self._loop(dim, first, limit, chunk, flat)  # noqa: E731
+        return past_caches(self.ev, self.step, self.chunking, self.streamed, chunks)
 
     def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
         """Chunks `lo` to `hi`; gives the accumulators."""

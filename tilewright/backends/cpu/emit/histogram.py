@@ -51,4 +51,4 @@ def emit_histogram(low: FunctionLowering, step: Step) -> None:
 
         f.if_else(f.reduce("and", inside), lambda: in_straight_code(f, [places], lanes, counted), one_by_one)
 
-    for_each_chunk(ev, sink, chunk_group(step, f.isa, ev.placed, ev.analysis), chunk)
+    for_each_chunk(ev, sink, chunk_group(step, f.isa, ev.placed, ev.analysis), chunk, masked=step)

@@ -24,7 +24,7 @@ from tilewright.analysis.index import LANE, Index, pattern
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.base.decision import Answer, No, Yes
@@ -122,10 +122,11 @@ class Masks:
         total = f.add(f.intrinsic("smax", total, const(I64, 0)), step - 1)
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
-    def passed(self, form: Form) -> V | None:
-        """The first place along the innermost loop from which a form is negative in no lane, if that is known."""
-        if not self._is_known(form) or not self._changes_evenly(form):
-            return None
+    def passed(self, form: Form, step: int) -> V | None:
+        """A place along the innermost loop from which, in steps, a form is negative in no lane, if that is known."""
+        own = [field for coord in form.coords for field in coord if field.src == self.dim]
+        if not self._is_known(form) or not self._changes_evenly(form) or any(step % (1 << field.lo) for field in own):
+            return None  # what grows only after several steps would pass its bound too early
         stride, rest = self._split(form, least=True)
         if stride <= 0:
             return None
@@ -168,6 +169,8 @@ def _comparisons(
     stores = [sink.roots for sink in step.sinks if sink.kind == "store"]
     masks = [(roots[2], index) for roots in stores if len(roots) > 2 for index in indices]
     masks += [(sink.roots[0], index) for sink in step.sinks if sink.kind == "assert" for index in indices]
+    last = [sink.roots[-1] for sink in step.sinks if sink.kind in ("atomic", "histogram") and _is_masked(sink)]
+    masks += [(mask, index) for mask in last for index in indices]
     selections: list[tuple[SSAValue, Index]] = []
     pointers = [(roots[0], index) for roots in stores for index in indices]
     while stack:
@@ -190,6 +193,11 @@ def _comparisons(
     for condition in selections:
         _conjuncts(ev, condition, found, False)
     return found, pointers
+
+
+def _is_masked(sink: Sink) -> bool:
+    """Whether the last root is a mask: that of a sum stands behind pointers and values, that of counts behind them."""
+    return is_tile(sink.roots[-1]) and len(sink.roots) == (3 if sink.kind == "atomic" else 2)
 
 
 def _conjuncts(

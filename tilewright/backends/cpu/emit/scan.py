@@ -3,22 +3,29 @@
 lanes across:  for columns: acc = x[0]; for i: acc = body(acc, x[i]); out[i] = acc
 lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...      inside the chunk
                             x = body(last of the chunk before, x);  out = x
+
+Stores of the results run in the same loop (`plan/scanned.py`), which goes on without masks as far as they hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.emit.chunks import enter_nest
+from tilewright.backends.cpu.emit.ahead import RowAhead
+from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.masks import Masks
+from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
-from tilewright.backends.cpu.plan.steps import Sink, Step
+from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.subjects import PAST_CACHES
 from tilewright.backends.llvm.casts import storage
-from tilewright.backends.llvm.types import I1, T, V, const, const_vector, zero
+from tilewright.backends.llvm.types import I1, I64, T, V, const, const_vector, zero
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile, property_int
 from tilewright.ops.elementwise import AddFOp, MulFOp
@@ -27,18 +34,20 @@ from tilewright.ops.spec import spec_of
 
 
 def emit_scan(low: FunctionLowering, step: Step) -> None:
-    """Emit one scan."""
-    (sink,) = step.sinks
-    _Scan(low.ev, step, sink).emit()
+    """Emit one scan, with the stores and spills that go along with it."""
+    with computing(low.ev, step):
+        _Scan(low.ev, step).emit()
 
 
 class _Scan:
-    def __init__(self, ev: Evaluator, step: Step, sink: Sink) -> None:
-        assert sink.op is not None
-        self.ev, self.f, self.sink, self.axis = ev, ev.f, sink, sink.axis
-        self.body = sink.op.regions[0].block
-        self.reverse = bool(property_int(sink.op, "reverse"))
-        self.names = [ir_name(element_type(root.type)) for root in sink.roots]
+    def __init__(self, ev: Evaluator, step: Step) -> None:
+        self.ev, self.f, self.step = ev, ev.f, step
+        self.sink, *self.others = step.sinks
+        assert self.sink.op is not None
+        self.op, self.axis = self.sink.op, self.sink.axis
+        self.body = self.op.regions[0].block
+        self.reverse = bool(property_int(self.op, "reverse"))
+        self.names = [ir_name(element_type(root.type)) for root in self.sink.roots]
         self.chunking = self._chunking(step)
         self.neutral = self._neutral()
 
@@ -71,26 +80,65 @@ class _Scan:
         """Emit the nest."""
         ev, f, chunking = self.ev, self.f, self.chunking
         enter_nest(ev, self.sink.shape, chunking)
-        roots = [(root, chunking.index) for root in self.sink.roots if is_tile(root)]
+        roots = [(root, chunking.index) for root, _ in self.step.roots() if is_tile(root)]
         outer = [loop for loop in chunking.loops if loop[0] != self.axis]
         inner = [loop for loop in chunking.loops if loop[0] == self.axis]
+        masks = Masks(ev, self.step, [chunking.index], self.axis) if inner else None
+        streamed = self._streamed() if inner else None
         with ExitStack() as stack:
             for dim, extent, chunk in outer:
                 ev.hoist(roots)
                 ev.open(dim, stack.enter_context(f.loop(0, extent, chunk, unroll=False)).index)
-            if inner:
-                _, extent, chunk = inner[0]
+            if masks is not None:
                 ev.hoist(roots)
-                start = [self._start(storage(name)) for name in self.names]
-                with f.loop(0, extent, chunk, init=start, unroll=False) as loop:
-                    at = f.sub(extent - chunk, loop.index) if self.reverse else loop.index
-                    ev.open(self.axis, at)
-                    loop.next(*self._chunk(loop.values, f.icmp("eq", loop.index, 0)))
-                ev.close(self.axis)
+                self._row(*inner[0][1:], masks, streamed)
             else:
                 self._chunk(None, None)
             for dim, _, _ in reversed(outer):
                 ev.close(dim)
+
+    def _streamed(self) -> int | None:
+        """Bytes of a program that may go past the caches, None for no."""
+        if not self.step.stores:
+            return None
+        return self.ev.decisions.note(
+            PAST_CACHES, self.step.stores[0].op, plan_streaming(self.ev, self.step, self.chunking)
+        )
+
+    def _row(self, extent: int, chunk: int, masks: Masks, streamed: int | None) -> None:
+        """The loop along the axis, where masks hold without them: they hold from the first place on."""
+        ev, f = self.ev, self.f
+        limit = masks.limit(extent, chunk) if masks.forms else const(I64, extent)
+        start = [self._start(storage(name)) for name in self.names]
+        ahead = [RowAhead(ev, row, self.chunking.index) for row in self.step.ahead]
+
+        def unmasked(first: V, end: V, carried: list[V]) -> list[V]:
+            with ev.knowing(masks.holds, masks.analysis):
+                chunks = lambda: self._loop(first, end, extent, chunk, carried, ahead)  # noqa: E731
+                return past_caches(ev, self.step, self.chunking, streamed, chunks)
+
+        if self.reverse:
+            behind = f.sub(extent, limit)
+            carried = self._loop(const(I64, 0), behind, extent, chunk, start) if masks.forms else start
+            unmasked(behind, const(I64, extent), carried)
+        else:
+            carried = unmasked(const(I64, 0), limit, start)
+            if masks.forms:
+                self._loop(limit, const(I64, extent), extent, chunk, carried)
+
+    def _loop(
+        self, first: V, end: V, extent: int, chunk: int, carried: list[V], ahead: Sequence[RowAhead] = ()
+    ) -> list[V]:
+        """Chunks in the order of the scan; gives what the next one carries on from."""
+        ev, f = self.ev, self.f
+        with f.loop(first, end, chunk, init=carried, unroll=False) as loop:
+            ev.open(self.axis, f.sub(extent - chunk, loop.index) if self.reverse else loop.index)
+            following = self._chunk(loop.values, f.icmp("eq", loop.index, 0))
+            for row in ahead:
+                row.ask()
+            loop.next(*following)
+        ev.close(self.axis)
+        return loop.results
 
     @property
     def _along(self) -> bool:
@@ -114,15 +162,30 @@ class _Scan:
                 values = f.if_else(first, lambda: alone, lambda: apply_body(ev, self.body, [*carried, *alone]))
             else:
                 values = apply_body(ev, self.body, [*carried, *alone])
-        for value, target, name in zip(values, self.sink.targets, self.names, strict=True):
-            assert target is not None
-            memory.write_scratch(ev, target, index, value, name)
+        self._write(values)
         if not self._along:
             return values
         if carried is None or self.neutral is None:
             return [self._last(value) for value in values]
         # The last of the chunk once more, from what does not wait for the chunk before: the same numbers.
         return apply_body(ev, self.body, [*carried, *map(self._last, alone)])
+
+    def _write(self, values: list[V]) -> None:
+        """What a chunk computes, to scratch and to where stores want it."""
+        ev, index = self.ev, self.chunking.index
+        results = zip(self.op.results, values, self.sink.targets, self.names, strict=True)
+        for result, value, target, name in results:
+            ev.know(result, index, value)
+            if target is not None:
+                memory.write_scratch(ev, target, index, value, name)
+        wanted = [[ev.eval(root, index) for root in sink.roots[sink.kind == "store" :]] for sink in self.others]
+        for sink, roots in zip(self.others, wanted, strict=True):
+            if sink.kind == "store":
+                memory.store_tile(ev, sink, index, roots)
+            else:
+                (target,) = sink.targets
+                assert target is not None
+                memory.write_scratch(ev, target, index, roots[0], ir_name(element_type(sink.roots[0].type)))
 
     def _last(self, value: V) -> V:
         """The last element of a chunk in all lanes."""

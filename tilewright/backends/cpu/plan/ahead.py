@@ -35,7 +35,7 @@ from tilewright.ir.values import is_tile, owner_of, property_int
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.program import GetProgramIdOp
 
-_PLAIN = frozenset({"store", "spill", "copy", "reduce"})
+_PLAIN = frozenset({"store", "spill", "copy", "reduce", "scan"})
 
 
 @dataclass(slots=True)

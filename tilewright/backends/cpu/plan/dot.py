@@ -326,3 +326,13 @@ BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
 def writes_parts(plan: DotPlan, isa: CpuFeatures) -> bool:
     """Whether the product of a part of a tile leaves the rest of the accumulator alone."""
     return isa.has_zmm and plan.family in BY_ROWS and not plan.thin
+
+
+def few_rows(plan: DotPlan) -> int:
+    """Rows of the micro-kernel for what is left of a block of rows of which some are not wanted; 0 if none pays.
+
+    A quarter of the block's, but enough accumulators to hide the latency of multiply-adds. Among many blocks one more
+    is not worth another kernel to compile.
+    """
+    few = max(plan.mr // 4, -(-tuning.FEW_ACCUMULATORS // plan.nv))
+    return few if 2 * few <= plan.mr and plan.m <= tuning.FEW_BLOCKS * plan.mr and not plan.is_amx else 0

@@ -23,7 +23,9 @@ from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Rep
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents
 from tilewright.backends.cpu.plan.dot_step import begin_afresh
+from tilewright.backends.cpu.plan.lanes import survey, vector_dim
 from tilewright.backends.cpu.plan.reuse import share_work
+from tilewright.backends.cpu.plan.scanned import leave_in_registers
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
 from tilewright.backends.cpu.plan.straight import store_straight
@@ -37,7 +39,7 @@ from tilewright.ir.values import is_tile, owner_of
 from tilewright.ops.function import FuncOp
 from tilewright.ops.gather import GatherOp
 
-_ALONE = frozenset({"scan", "atomic", "histogram", "print", "assert"})
+_ALONE = frozenset({"atomic", "histogram", "print", "assert"})
 
 
 def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
@@ -92,6 +94,7 @@ def plan_block(
     collector = Collector(context, block, targets, own)
     order = _Grouping(collector).ordered()
     share_work(context, order, collector.placed)
+    leave_in_registers(order)
     for step in order:
         if step.kind in ("for", "if", "while"):
             _plan_regions(context, step)
@@ -207,7 +210,7 @@ class _Grouping:
             writer = self.collector.writer.get(leaf)
             if writer is None or writer is step:
                 continue
-            spill = writer.kind == "group" and all(sink.kind == "spill" for sink in writer.sinks)
+            spill = writer.kind == "group" and all(sink.kind in ("spill", "scan") for sink in writer.sinks)
             (soft if spill and self._same_index(step, leaf) else hard).add(writer)
         if (step.writes or step.reads) and earlier:
             last = self.writers[earlier - 1]
@@ -311,7 +314,7 @@ class _Grouping:
             if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
                 continue
             own = self._group_of(step)
-            host = self._host(own, groups[-tuning.FUSION_LOOK_BACK :], dependents)
+            host = None if step.scans else self._host(own, groups[-tuning.FUSION_LOOK_BACK :], dependents)
             if host is None:
                 groups.append(own)
                 continue
@@ -333,6 +336,8 @@ class _Grouping:
         step = own.first
         found: Answer[_Group] | None = None
         for group in reversed([group for group in groups if group.first.shape == step.shape]):
+            if group.first.scans and not (group.first in self.soft[step] and self._stored_alike(step, group.first)):
+                continue
             answer = self._can_join(own, group, dependents)
             if isinstance(answer, Yes):
                 return self.context.decisions.note(FUSION, step.place, answer)
@@ -341,6 +346,13 @@ class _Grouping:
         if found is not None:
             self.context.decisions.note(FUSION, step.place, found)
         return None
+
+    def _stored_alike(self, step: Step, scan: Step) -> bool:
+        """Whether a step only stores, and along the dim along which a scan has its lanes."""
+        if not _is_store(step):
+            return False
+        votes = [survey(one, self.demands.placed, self.context.analysis)[0] for one in (step, scan)]
+        return vector_dim(step.shape, votes[0]) == vector_dim(step.shape, votes[1])
 
     def _can_join(self, step: _Group, host: _Group, dependents: Dependents) -> Answer[_Group]:
         """Whether a step can run in the loop of a group over the same shape."""

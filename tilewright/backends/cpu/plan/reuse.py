@@ -27,7 +27,7 @@ from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
-_PLAIN = frozenset({"store", "spill", "reduce"})
+_PLAIN = frozenset({"store", "spill", "reduce", "scan"})
 
 
 def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:

@@ -82,8 +82,8 @@ class Sink:
         roots: values wanted at every index of the iteration space (scalars may be among them).
         op: the operation, if the sink stands for one.
         axis: dim that is reduced or scanned.
-        targets: where results go: one buffer per result, None for scalar or unused results. The spill of a reshape
-            fills a row-major buffer of another shape than the iteration space.
+        targets: where results go: one buffer per result, None for scalars and for what nobody reads there. The spill of
+            a reshape fills a row-major buffer of another shape than the iteration space.
         source: what a "copy" reads.
     """
 
@@ -134,6 +134,15 @@ class Step:
     def changes_memory(self) -> bool:
         """Whether a load gives something else after it: prints and assertions are only ordered among the writers."""
         return self.writes and not isinstance(self.op, (AssertOp, PrintOp))
+
+    @property
+    def scans(self) -> bool:
+        """Whether it is a scan, with the stores of what it computes."""
+        return bool(self.sinks) and self.sinks[0].kind == "scan"
+
+    @property
+    def stores(self) -> list[Sink]:
+        return [sink for sink in self.sinks if sink.kind == "store"]
 
     @property
     def axis(self) -> int:

@@ -8,7 +8,8 @@ One internal noinline function per shape keeps the accumulators in registers ove
         for i: acc[i][j] += splat(A[i, w]) * b[j]
     C (+)= acc                          the last vector masked when the tile has ragged columns
 
-`emit_dot` loops rows outside and panels inside, so that A streams once while the panels stay in cache.
+`emit_dot` loops rows outside and panels inside, so that A streams once while the panels stay in cache. Where it is told
+of how many rows, half a block or less that is left at the end goes to a kernel of few rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
-from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, writes_parts
+from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, few_rows, writes_parts
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import (
     BF16,
@@ -56,9 +57,16 @@ def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
     params = (PTR, I64, PTR, I64, PTR, I64, I64, I64, I1, *((I64, I64) if part else ()))
     f = module.function(name, VOID, params, attrs=_ATTRS)
     row_blocks, rest = divmod(plan.m, plan.mr)
+    few = few_rows(plan) if part else 0
     if row_blocks:
-        with f.loop(0, _blocks(f, 9, row_blocks, plan.mr), unroll=False) as loop:
+        left = plan.mr // 2 if few else 0
+        blocks = _blocks(f, 9, row_blocks, plan.mr, left)
+        with f.loop(0, blocks, unroll=False) as loop:
             _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, place)
+        if few:
+            end = f.intrinsic("smin", f.args[9], const(I64, row_blocks * plan.mr))
+            with f.loop(f.mul(blocks, plan.mr), end, few, unroll=False) as loop:
+                _row_block(f, plan, loop.index, few, place)
     if rest:
         with _beyond(f, 9, row_blocks * plan.mr):
             _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, place)
@@ -66,14 +74,14 @@ def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
     return name
 
 
-def _blocks(f: Function, number: int, count: int, size: int) -> V:
+def _blocks(f: Function, number: int, count: int, size: int, left: int = 0) -> V:
     """How many of `count` blocks of `size` rows (columns) are wanted; argument `number`, if there is one, says of how
-    many rows (columns).
+    many rows (columns). The last is not if it has no more of them than may be `left`.
     """
     if len(f.args) <= number:
         return const(I64, count)
     some = f.intrinsic("smax", f.args[number], const(I64, 0))
-    return f.intrinsic("umin", f.op("udiv", f.add(some, size - 1), const(I64, size)), const(I64, count))
+    return f.intrinsic("umin", f.op("udiv", f.add(some, size - 1 - left), const(I64, size)), const(I64, count))
 
 
 def _beyond(f: Function, number: int, start: int) -> AbstractContextManager[object]:
