@@ -87,6 +87,17 @@ def _block(length: int) -> list[str]:
     ]
 
 
+def _butterflies(length: int) -> list[str]:
+    """As many tiles, each of which is made of all."""
+    tiles, steps = range(length), [1 << bit for bit in range(length.bit_length() - 1)]
+    return [
+        _TILE[0],
+        *(f"x{a} = tl.load(p + {64 * a} + i)" for a in tiles),
+        *(f"x{a}, x{a | s} = x{a} + x{a | s}, x{a} - x{a | s} * 0.5" for s in steps for a in tiles if not a & s),
+        *(f"tl.store(q + {64 * a} + i, x{a})" for a in tiles),
+    ]
+
+
 _MANY = (50, 200, 800, 2000)
 SHAPES = {
     "loads and stores": Shape(
@@ -98,6 +109,7 @@ SHAPES = {
         lambda n: [*_TILE, *(f"y = tl.where(y > {i}.0, y - x, y * 2.0)" for i in range(n)), *_END], _MANY, 1.0, 200
     ),
     "unrolled tiles": Shape(_unrolled, _MANY, 1.0, 200),
+    "butterflies": Shape(_butterflies, (16, 32, 64), 1.0, 32),
     "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
     "early returns": Shape(_returns, (50, 200, 800), 1.0, 100),
     "sort": Shape(_sort, (32, 128, 512), 1.0, 128),

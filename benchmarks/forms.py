@@ -91,14 +91,12 @@ def _softmax(rows: int, columns: int, device: str) -> Family:
     return Family(f"softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
 
 
-def _online(rows: int, columns: int, device: str) -> Family:
-    """One form, with blocks of several sizes."""
+def _blocks(name: str, rows: int, columns: int, blocks: Sequence[int], device: str) -> Family:
+    """One form of softmax, with blocks of several sizes."""
     x = torch.randn(rows, columns, device=device)
-    out = torch.zeros_like(x)
-    kernel = next(s.fn for s in SOFTMAX if s.name == "online")
-    blocks = (256, 2048, 8192, 65536)
+    out, kernel = torch.zeros_like(x), next(s.fn for s in SOFTMAX if s.name == name.split()[0])
     forms = {f"block of {b}": launch(kernel, (rows,), x, out, columns, columns, b) for b in blocks}
-    return Family(f"online softmax {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
+    return Family(f"{name} {rows}x{columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
 
 
 def _gather(rows: int, columns: int, device: str) -> Family:
@@ -360,7 +358,11 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
             yield partial(_product, dtype, *size, device)
     scale = 16 if cuda else 1
     yield lambda: _softmax(512 * scale, 1000, device)
-    yield lambda: _online(64 * scale, 50257, device)
+    yield lambda: _blocks("online softmax", 64 * scale, 50257, (256, 2048, 8192, 65536), device)
+    if not cuda:
+        yield lambda: _blocks("plain softmax", 256, 5120, (5120, 8192, 16384), device)
+        yield lambda: forms_of_strangers.one_row(16384, device)
+        yield lambda: forms_of_strangers.activation(65536, device)
     yield lambda: _gather(4096 * scale, 256, device)
     yield lambda: _columns(4096 * scale, 1024, device)
     yield lambda: _stencil(1026 * (4 if cuda else 1), 1026, device)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.form_family import Family, launched
-from tests.decisions import persistent, sampled, strangers
+from benchmarks.form_family import Family, kernels_of, launch, launched
+from tests.decisions import persistent, sampled, short, strangers
 
 
 def added_products(m: int, n: int, k: int, device: str) -> Family:
@@ -93,3 +93,22 @@ def sampling(channels: int, size: int, rows: int, columns: int, device: str) -> 
     how = {"mode": "bilinear", "padding_mode": "border", "align_corners": True}
     rival = lambda: torch.nn.functional.grid_sample(picture, places, **how)  # noqa: E731
     return Family(f"bilinear samples {channels}x{rows}x{columns}", forms, out, rival, tolerance=1e-5)
+
+
+def one_row(columns: int, device: str) -> Family:
+    """Softmax of one row, by tiles of that row and of rows that are not there."""
+    x = torch.randn(1, columns, device=device)
+    out, forms = torch.zeros_like(x), {}
+    for name in ("tile_of_rows", "chosen_rows"):
+        kernel = kernels_of(short.SHORT)[name]
+        sizes = (1, 8, 32) if name == "tile_of_rows" else (8,)
+        forms |= {f"{name}, {n}": launch(kernel, (1,), x, out, 1, columns, n, columns) for n in sizes}
+    return Family(f"softmax of one row of {columns}", forms, out, lambda: torch.softmax(x, 1), tolerance=1e-5)
+
+
+def activation(columns: int, device: str) -> Family:
+    """An activation of one row, by tiles of that row and of rows that are not there."""
+    x = torch.randn(1, columns, device=device)
+    out, kernel = torch.zeros_like(x), kernels_of(short.SHORT)["activation_of_rows"]
+    forms = {f"tile of {n}": launch(kernel, (1, columns // 1024), x, out, 1, columns, n, 1024) for n in (1, 8, 32)}
+    return Family(f"activation of one row of {columns}", forms, out, lambda: torch.nn.functional.silu(x))

@@ -45,6 +45,14 @@ def test_four_times_as_many_statements_take_about_four_times_as_long(shape: str,
     assert long < 4.8 * short
 
 
+@pytest.mark.parametrize("target", ["avx2", "cuda90"])
+def test_tiles_that_are_each_made_of_all(target: str, tmp_path: Path) -> None:
+    """32 of them have 6.7 times the statements of 8, and 16 times the pairs of a store and a load that it needs."""
+    calls_of("butterflies", 4, target, tmp_path)
+    few, many = (calls_of("butterflies", length, target, tmp_path) for length in (8, 32))
+    assert many < 9 * few
+
+
 def test_so_do_four_times_as_many_branches_inside_one_another(tmp_path: Path) -> None:
     calls_of("early returns", 4, "avx2", tmp_path)
     short, long = (calls_of("early returns", length, "avx2", tmp_path) for length in (20, 80))

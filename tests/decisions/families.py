@@ -13,6 +13,7 @@ from tests.decisions.others import OTHERS
 from tests.decisions.persistent import OTHER_LOOPS, PERSISTENT, SCALED_BLOCKS
 from tests.decisions.rows import ROWS
 from tests.decisions.sampled import SAMPLED
+from tests.decisions.short import SHORT
 from tests.decisions.softmax import SOFTMAX
 from tests.decisions.strangers import STRANGERS
 
@@ -31,7 +32,8 @@ FAMILIES = {
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
-    "rows": ROWS, "generated": GENERATED, "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS + SAMPLED,
+    "rows": ROWS + SHORT, "generated": GENERATED,
+    "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS + SAMPLED,
 }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ PLANNERS = {
     "cpu/plan/lanes.py": {"vectorised": "VECTORS"},
     "cpu/plan/combining.py": {"plan_combining": "COMBINED"},
     "cpu/emit/masks.py": {"_known_below": "UNMASKED"},
+    "cpu/plan/past.py": {"plan_past": "PAST_END"},
     "cpu/emit/nontemporal.py": {"plan_streaming": "PAST_CACHES"},
     "nvidia/plan/dots.py": {"_wgmma": "WGMMA", "_mma": "TENSOR_CORES"},
     "nvidia/plan/descriptors.py": {"_served": "COPY_ENGINE"},

@@ -47,8 +47,6 @@ BLOCKED_ELEMENTS = 8192
 # Elements of a row that a loop takes piece by piece, taken as one. Measured: a quarter 0.6, sums of 2048 rows of 9000
 # in pieces of 128 and 256 on one thread of a Zen 4, as memory is read in shorter stretches.
 ROW_OF_PIECES = 16384
-# Chunks of a row from which a sum ends where its bound says. Not measured: shorter rows have little to leave out.
-ENDING_CHUNKS = 8
 # Elements of a piece, at most: longer ones are worth folding. Not measured.
 LONGEST_PIECE = 256
 
@@ -148,8 +146,8 @@ KEPT_KEYS = 16
 # at the limit of the FMA units.
 MICRO_KERNELS = {True: (24, 12, 8), False: (12, 8, 6)}
 # Accumulators at least of a micro-kernel for the few rows that are left of a block: four hide the latency of a
-# multiply-add where one begins in each cycle. Measured: one Zen core, `python -m benchmarks.forms --only
-# "small products" --threads 1`, 17x13x29 padded takes 178 us without such a kernel, 120 with; others were not tried.
+# multiply-add where one begins in each cycle. Measured: one Zen core, `python -m benchmarks.forms --only "small
+# products" --threads 1`, 17x13x29 padded takes 178 us without such a kernel, 120 with; other numbers were not tried.
 FEW_ACCUMULATORS = 4
 # Blocks of rows of a tile up to which there is one. Measured: of 8 blocks (33x31x47 padded, as above) 0.82 of the exact
 # size without, 0.99 with; it adds 2 to 5 ms to the 60 that a product compiles. Not measured beyond.

@@ -16,28 +16,28 @@ from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis
-from tilewright.analysis.index import Index
-from tilewright.backends.cpu import tuning
+from tilewright.analysis.affine import AffineAnalysis, Form
+from tilewright.analysis.index import Index, whole
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.emit.ends import Ends
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
+from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, is_unseen, plan_past
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.straight import Straight
-from tilewright.backends.cpu.plan.subjects import PAST_CACHES, VECTORS
+from tilewright.backends.cpu.plan.subjects import PAST_CACHES, PAST_END, VECTORS
 from tilewright.backends.cpu.plan.vanishing import without_zeros
+from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import I1, I64, V, const
-from tilewright.base.decision import Yes
+from tilewright.backends.llvm.types import I1, I64, V, const, zero
+from tilewright.base.decision import No, Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -97,15 +97,28 @@ class _GroupNest:
         inside = last[0] == axis
         if not inside and last[0] >= 0 and self.reductions:
             outer, last = [*outer, last], (-1, 1, 1)
+        closed = {dim for dim, _, _ in self.chunking.loops}
         with ExitStack() as stack:
             for dim, extent, chunk in outer:
+                closed.discard(dim)
                 self.ev.hoist(self.roots)
-                first = self.chunking.first.get(dim, 0)
-                loop = stack.enter_context(self.f.loop(first, extent, chunk, unroll=False))
+                first, end = self.chunking.first.get(dim, 0), self._end(dim, extent, chunk, closed)
+                loop = stack.enter_context(self.f.loop(first, end, chunk, unroll=False))
                 self.ev.open(dim, loop.index)
             self._finish(self._innermost(*last))
             for dim, _, _ in reversed(outer):
                 self.ev.close(dim)
+
+    def _end(self, dim: int, extent: int, chunk: int, closed: set[int]) -> V | int:
+        """Where a loop around others ends: what stands behind it is not stored."""
+        coord = self.index[dim]
+        for form in self.masks.ends(dim, chunk, closed).values():
+            if set(form.coords) == {coord}:
+                bound = Form(form.constant, {whole(dim, extent): form.coords[coord]})
+                if is_unseen(self.step, dim, bound, self.ev.analysis):
+                    self.ev.decisions.note(PAST_END, self.step.place, Yes(dim, "rows are left out"))
+                    return self.f.intrinsic("smin", self.masks.end([form], dim, chunk), const(I64, extent))
+        return extent
 
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
         """The innermost loop, without masks as far as they hold, then with them."""
@@ -122,15 +135,46 @@ class _GroupNest:
             flat = self._unmasked(dim, limit, chunk, flat)
         self.ahead = []
         if self.masks.forms:
-            flat = self._loop(dim, limit, self._end(dim, extent, chunk), chunk, flat)
+            flat = self._masked(dim, limit, extent, chunk, flat)
         return _regroup(flat, starts)
 
-    def _end(self, dim: int, extent: int, chunk: int) -> V | int:
-        """Where the innermost loop ends: long sums do where the rest is zero."""
-        if dim != self.step.axis or extent < tuning.ENDING_CHUNKS * chunk:
-            return extent
-        end = Ends(self.ev, self.step, self.sides.indices, lambda form: self.masks.passed(form, chunk)).end()
-        return extent if end is None else self.f.intrinsic("smin", end, const(I64, extent))
+    def _masked(self, dim: int, limit: V, extent: int, chunk: int, flat: list[V]) -> list[V]:
+        """The chunks from `limit` on; those past the end of the row are computed once."""
+        if extent < FEWEST_CHUNKS * chunk:
+            return self._loop(dim, limit, extent, chunk, flat)
+        ev, f = self.ev, self.f
+        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk), ev.placed)
+        rows = plan_past(self.step, self.sides.indices, dim, self.masks.outer(dim), ev.placed)
+        ev.decisions.note(PAST_END, self.step.place, rows if isinstance(rows, Yes) else answer)
+        end: V = const(I64, extent)
+        if isinstance(answer, Yes):
+            end = f.intrinsic("smax", limit, self.masks.end(answer.plan.forms, dim, chunk))
+        if isinstance(rows, Yes):
+            end = f.select(self.masks.past(rows.plan.forms), limit, end)
+            answer = rows
+        if isinstance(answer, No):
+            return self._loop(dim, limit, extent, chunk, flat)
+        roots = answer.plan.again
+        if not roots:
+            return self._loop(dim, limit, f.intrinsic("smin", end, const(I64, extent)), chunk, flat)
+        end = f.intrinsic("smin", f.add(end, chunk), const(I64, extent))
+        values = [zero(storage(ir_name(element_type(root.type)), self.chunking.lanes)) for root in roots]
+        both = self._loop(dim, limit, end, chunk, [*flat, *values])
+        return self._again(dim, end, extent, chunk, both[: len(flat)], both[len(flat) :])
+
+    def _again(self, dim: int, lo: V, hi: int, chunk: int, carried: list[V], values: list[V]) -> list[V]:
+        """Chunks that take in the same values."""
+        lengths = [r.start() for r in self.reductions]
+        values = list(values)
+        same = {
+            n: [values.pop(0) for _ in sink.roots] for n, sink in enumerate(self.step.sinks) if sink.kind != "store"
+        }
+        with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
+            self.ev.open(dim, loop.index)
+            results = self._taken_in(_regroup(loop.values, lengths), same, loop.index)
+            loop.next(*[v for result in results for v in result])
+        self.ev.close(dim)
+        return loop.results
 
     def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
@@ -139,12 +183,16 @@ class _GroupNest:
         return past_caches(self.ev, self.step, self.chunking, self.streamed, chunks)
 
     def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V]) -> list[V]:
-        """Chunks `lo` to `hi`; gives the accumulators."""
+        """Chunks `lo` to `hi`; gives the accumulators, and what the last one took in if more is carried."""
         lengths = [r.start() for r in self.reductions]
         with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
             self.ev.open(dim, loop.index)
-            results = self._chunk(_regroup(loop.values, lengths), loop.index)
-            loop.next(*[v for result in results for v in result])
+            values = self._values()
+            results = self._taken_in(_regroup(loop.values, lengths), values, loop.index)
+            flat = [v for result in results for v in result]
+            taken = [v for n, sink in enumerate(self.step.sinks) if sink.kind != "store" for v in values[n]]
+            rest = [self.f.splat(v, self.chunking.lanes) for v in taken] if len(carried) > len(flat) else []
+            loop.next(*flat, *rest)
         self.ev.close(dim)
         return loop.results
 
@@ -166,6 +214,10 @@ class _GroupNest:
 
     def _chunk(self, carried: list[list[V]], position: V | None) -> list[list[V]]:
         """One chunk: evaluate, then store and accumulate."""
+        return self._taken_in(carried, self._values(), position)
+
+    def _values(self) -> dict[int, list[V]]:
+        """What a chunk stores and accumulates, by the number of the sink."""
         ev, index = self.ev, self.index
         values: dict[int, list[V]] = {}
         for number, sink in enumerate(self.step.sinks):
@@ -175,9 +227,13 @@ class _GroupNest:
                 values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
         for row in self.ahead:
             row.ask()
-        ev.nest.lanes = self.chunking.lanes
+        return values
+
+    def _taken_in(self, carried: list[list[V]], values: dict[int, list[V]], position: V | None) -> list[list[V]]:
+        """Store and accumulate, in all lanes of a chunk."""
+        self.ev.nest.lanes = self.chunking.lanes
         accumulated = self._consume(carried, values, position)
-        ev.nest.lanes = self.sides.lanes
+        self.ev.nest.lanes = self.sides.lanes
         return accumulated
 
     def _all_sides(self, root: SSAValue) -> V:
@@ -200,7 +256,8 @@ class _GroupNest:
         """Store and accumulate what has been evaluated."""
         ev, index = self.ev, self.index
         accumulated: list[list[V]] = []
-        for number, sink in enumerate(self.step.sinks):
+        for number in values:
+            sink = self.step.sinks[number]
             if sink.kind == "store":
                 memory.store_tile(ev, sink, index, values[number])
             elif sink.kind in _WRITE:

@@ -11,12 +11,13 @@ become branches where there is no AVX-512. A bound from below, `place >= 1`, hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Container, Iterable, Sequence
 from fractions import Fraction
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Form
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
@@ -47,6 +48,7 @@ class Masks:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
         forms: which are negative there.
         complete: whether these are all comparisons that there are.
+        bounds: the comparisons of which there is a form, each with it.
         analysis: affine forms of what is computed there, if they are others than elsewhere.
     """
 
@@ -65,6 +67,7 @@ class Masks:
             if isinstance(answer, Yes):
                 holds.append(key)
         self.holds, self.forms = frozenset(holds), [] if many else bounds
+        self.bounds = {} if many else {key: a.plan for key, a, _ in answers if isinstance(a, Yes)}
         self.complete = len(holds) == len(comparisons)
 
     def _with_clamps(self, bounds: list[Form], pointers: Iterable[tuple[SSAValue, Index]]) -> list[Form]:
@@ -110,7 +113,7 @@ class Masks:
         f = self.ev.f
         total: V = const(I64, extent)
         for form in self.forms:
-            stride, rest = self._split(form)
+            stride, rest = self._split(form, self.dim)
             if stride <= 0:
                 total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))
                 continue
@@ -119,22 +122,46 @@ class Masks:
             if stride > 1:
                 starts = f.op("sdiv", f.add(starts, stride - 1), stride)
             total = f.intrinsic("smin", total, starts)
-        total = f.add(f.intrinsic("smax", total, const(I64, 0)), step - 1)
+        return self._whole_chunks(f.intrinsic("smax", total, const(I64, 0)), step)
+
+    def ends(self, dim: int, step: int, closed: Container[int] = ()) -> dict[tuple[SSAValue, Index], Form]:
+        """The comparisons that are false in all chunks, of `step` elements, from some place of a loop on.
+
+        They do not depend on loops that are still closed.
+        """
+        return {key: form for key, form in self.bounds.items() if _grows(form, dim, step, closed)}
+
+    def end(self, forms: Iterable[Form], dim: int, step: int) -> V:
+        """Elements of a loop, a multiple of `step`, from which none of these forms is negative."""
+        f = self.ev.f
+        total: V = const(I64, 0)
+        for form in _strictest([form.times(Poly.of(-1)) for form in forms]):
+            stride, rest = self._split(form, dim)  # chunks that start at i are past the end when rest + stride * i <= 0
+            total = f.intrinsic("smax", total, f.op("sdiv", f.add(rest, -stride - 1), -stride))
+        return self._whole_chunks(total, step)
+
+    def outer(self, dim: int) -> dict[tuple[SSAValue, Index], Form]:
+        """The comparisons that are the same all along a loop, and false from some place of a loop around it on."""
+        around = [other for other in self.ev.nest.loops if other != dim]
+        return {
+            key: form
+            for key, form in self.bounds.items()
+            if any(_grows(form, other, 1 << 62, (dim,)) for other in around)
+        }
+
+    def past(self, forms: Iterable[Form]) -> V:
+        """Whether none of these forms, which are the same all along the innermost loop, is negative."""
+        f = self.ev.f
+        rest = [self._split(form, self.dim)[1] for form in _strictest([form.times(Poly.of(-1)) for form in forms])]
+        return functools.reduce(f.and_, [f.icmp("sle", most, 0) for most in rest])
+
+    def _whole_chunks(self, elements: V, step: int) -> V:
+        """The next multiple of a chunk."""
+        f, total = self.ev.f, self.ev.f.add(elements, step - 1)
         return f.and_(total, -step) if step & (step - 1) == 0 else f.mul(f.op("sdiv", total, step), step)
 
-    def passed(self, form: Form, step: int) -> V | None:
-        """A place along the innermost loop from which, in steps, a form is negative in no lane, if that is known."""
-        own = [field for coord in form.coords for field in coord if field.src == self.dim]
-        if not self._is_known(form) or not self._changes_evenly(form) or any(step % (1 << field.lo) for field in own):
-            return None  # what grows only after several steps would pass its bound too early
-        stride, rest = self._split(form, least=True)
-        if stride <= 0:
-            return None
-        f = self.ev.f
-        return f.intrinsic("smax", f.op("sdiv", f.add(f.sub(0, rest), stride - 1), stride), const(I64, 0))
-
-    def _split(self, form: Form, least: bool = False) -> tuple[int, V]:
-        """Stride along the innermost loop, and the largest value over the lanes of everything else, or the least.
+    def _split(self, form: Form, dim: int) -> tuple[int, V]:
+        """Stride along a loop that is closed, and the largest value over the lanes of everything else, which is open.
 
         Both of the form as often as it takes to make the stride a whole number: half of the loop's index grows by one
         half. What is rounded down there is less than that.
@@ -146,13 +173,12 @@ class Masks:
             if stride is None:  # of a loop around the innermost one
                 rest = f.add(rest, f.mul(ev.coord(coord), ev.poly(poly)))
                 continue
-            inner = tuple([field for field in coord if field.src == self.dim])
+            inner = tuple([field for field in coord if field.src == dim])
             own += sum(stride * Fraction(1 << field.pos, 1 << field.lo) for field in inner)
             rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
             lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
             if lanes is not None:
-                ends = (0, stride * max(lanes))
-                rest = f.add(rest, min(ends) if least else max(ends))
+                rest = f.add(rest, max(0, stride * max(lanes)))
         return own.numerator, f.mul(rest, own.denominator)
 
 
@@ -225,6 +251,15 @@ def _strictest(forms: Iterable[Form]) -> list[Form]:
         if known is None or known.constant.terms.get((), 0) < form.constant.terms.get((), 0):
             found[key] = form
     return list(found.values())
+
+
+def _grows(form: Form, dim: int, step: int, closed: Container[int]) -> bool:
+    """Whether a form is larger in each chunk along a loop, by the same number."""
+    fields = [(field, by) for coord, by in form.coords.items() for field in coord]
+    inner = [(field, by) for field, by in fields if field.src == dim]
+    if not inner or any(field.src in closed for field, _ in fields):
+        return False
+    return all((by.constant or 0) > 0 and step % (1 << field.lo) == 0 for field, by in inner)
 
 
 def _bounds(form: Form, dim: int, bits: int) -> bool:

@@ -24,6 +24,7 @@ from tilewright.analysis.affine import Form, PointerForm, Poly, divisor_of
 from tilewright.analysis.constants import constant_elements
 from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.nowhere import shared_condition
 from tilewright.backends.cpu.emit.onebyone import for_each_lane, gathers, scatters
 from tilewright.backends.cpu.emit.places import at_line_of
 from tilewright.backends.cpu.emit.values import Values
@@ -47,6 +48,7 @@ class Address:
         varying: bytes added by each lane at run time; None for none.
         step: bytes between neighbours, where `varying` is nothing but that many for each lane.
         form: what it was made of, if it is an address of the kernel's.
+        wanted: a condition of all lanes; where it does not hold nothing need be there. None for none.
     """
 
     base: V
@@ -54,6 +56,7 @@ class Address:
     varying: V | None = None
     step: V | None = None
     form: PointerForm | None = None
+    wanted: V | None = None
 
     @property
     def uniform(self) -> bool:
@@ -304,8 +307,14 @@ def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, oth
             parts.append(f.load(t.vec(run), pointer))
         else:
             fill = None if other is None else f.slice(other, start, run)
+            pointer = _existing(ev, address, pointer)
             parts.append(f.masked_load(t.vec(run), pointer, f.slice(mask, start, run), 0, fill))
     return f.concat(parts)
+
+
+def _existing(ev: Values, address: Address, pointer: V) -> V:
+    """A pointer of an address, or a place that exists where nobody wants what is there."""
+    return pointer if address.wanted is None else ev.f.select(address.wanted, pointer, ev.nowhere)
 
 
 def _read_shuffled(ev: Values, t: T, address: Address) -> V | None:
@@ -356,6 +365,8 @@ def load_tile(ev: Values, op: Operation, index: Index) -> V:
     address = address_of(ev, op.operands[0], index)
     mask = ev.eval(op.operands[1], index) if len(op.operands) > 1 else None
     other = ev.eval(op.operands[2], index) if len(op.operands) > 2 else None
+    if mask is not None and mask.const is None:
+        address.wanted = shared_condition(ev, op.operands[1], index)
     with at_line_of(ev.f, op):
         if name != "i1":
             return _read(ev, storage(name), address, mask, other)
@@ -446,7 +457,7 @@ def _write(ev: Values, value: V, address: Address, mask: V | None) -> None:
                 elif mask is None:
                     f.store(part, pointer)
                 else:
-                    f.masked_store(part, pointer, f.slice(f.splat(mask, lanes), start, run))
+                    f.masked_store(part, _existing(ev, address, pointer), f.slice(f.splat(mask, lanes), start, run))
             return
     if address.step is None or scatters(f.isa, value.type.scalar, lanes):
         f.scatter(value, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes))
@@ -474,6 +485,8 @@ def store_tile(ev: Values, sink: Sink, index: Index, values: Sequence[V]) -> Non
     assert isinstance(element, TilePointerType)
     if value.type.elem == "i1" and pointee_bytes(pointer.type) == 1:
         value = store_bool(ev.f, value)
+    if len(values) > 1 and values[1].const is None:
+        address.wanted = shared_condition(ev, sink.roots[2], index)
     with at_line_of(ev.f, sink.op):
         _write(ev, value, address, values[1] if len(values) > 1 else None)
 

@@ -18,11 +18,14 @@ from tilewright.analysis.index import CONST, Coord, Index, base_fields, pattern,
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.backends.llvm.casts import from_working_float, storage
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, const_vector, zero
+from tilewright.backends.llvm.types import F32, I8, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import owner_of
 from tilewright.ops.function import PoisonOp
+
+NOWHERE_BYTES = 2048
+"""Bytes of a chunk of lanes, at most."""
 
 
 @dataclass(slots=True)
@@ -70,8 +73,16 @@ class Values(ABC):
         self.nest = Nest()
         self.programs: V | None = None
         self.streaming = self.streamed = False
+        self._nowhere: V | None = None
         self._memo: dict[object, V] = {}
         self._levels: list[list[object]] = [[]]
+
+    @property
+    def nowhere(self) -> V:
+        """Memory that a vector of lanes that are all masked off may be said to lie in."""
+        if self._nowhere is None:
+            self._nowhere = self.f.alloca(I8, NOWHERE_BYTES)
+        return self._nowhere
 
     @abstractmethod
     def eval(self, value: SSAValue, index: Index) -> V:

@@ -166,6 +166,8 @@ class _Grouping:
         self.together: list[tuple[Step, Step, Operation]] = []
         self.leaves: dict[Step, set[SSAValue]] = {}
         self.loads: dict[Step, set[Operation]] = {}
+        self.elsewhere: dict[Step, set[SSAValue]] = {}
+        self.addresses: dict[tuple[SSAValue, tuple[int, ...]], Address] = {}
         for step in self.steps:
             self._survey(step)
         late: list[Operation] = []
@@ -260,17 +262,22 @@ class _Grouping:
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
         """Whether a step reads `value`, which another spills, only at the index of its own iteration."""
-        if step.kind != "group":
-            return False
-        with self.context.computing(step):
-            for root, shape in step.roots():
-                wanted = identity(shape)
-                for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
-                    op = owner_of(other)
-                    picks = isinstance(op, GatherOp) and op.operands[0] is value
-                    if picks or (other is value and index != wanted):
-                        return False
-        return True
+        return step.kind == "group" and value not in self._elsewhere(step)
+
+    def _elsewhere(self, step: Step) -> set[SSAValue]:
+        """Values of which a step reads elements at other indices than its own, in one walk for all of them."""
+        if step not in self.elsewhere:
+            found = self.elsewhere[step] = set()
+            with self.context.computing(step):
+                for root, shape in step.roots():
+                    wanted = identity(shape)
+                    for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
+                        if index != wanted:
+                            found.add(other)
+                        op = owner_of(other)
+                        if isinstance(op, GatherOp):
+                            found.add(op.operands[0])
+        return self.elsewhere[step]
 
     def _overwrite(self, writer: Step, argument: SSAValue, number: int) -> None:
         """`writer` overwrites the buffer of a carried tile: everything that reads the old value comes first."""
@@ -390,6 +397,11 @@ class _Grouping:
 
     def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> Address:
         """Origins and affine address of a tile of pointers, as far as they are known."""
+        if (pointer, shape) not in self.addresses:
+            self.addresses[pointer, shape] = self._found_address(pointer, shape)
+        return self.addresses[pointer, shape]
+
+    def _found_address(self, pointer: SSAValue, shape: tuple[int, ...]) -> Address:
         form = self.context.analysis.pointer(pointer, identity(shape))
         known = form.base is not None and not form.offset.residual
         place = (form.base, form.offset.constant, frozenset(form.offset.coords.items())) if known else None

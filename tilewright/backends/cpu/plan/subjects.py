@@ -33,6 +33,9 @@ FUSION = Subject("one loop", "operations on tiles of one shape share one pass ov
 KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
+PAST_END = Subject(
+    "chunks past the end", "where all masks are false, elements are computed once for all chunks, or not"
+)
 PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
 AHEAD = Subject("rows ahead", "the last pass over a row asks memory for the row of the next program")
 COMBINED = Subject(
@@ -42,5 +45,5 @@ COMBINED = Subject(
 SUBJECTS = (
     NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, AT_ONCE, APART, ROLLED,
     COMPUTED_ROWS, TURNED, RECIPROCAL, SLICED, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED,
-    UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_CACHES, AHEAD, COMBINED,
+    UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_END, PAST_CACHES, AHEAD, COMBINED,
 )  # fmt: skip

@@ -62,7 +62,7 @@ def _unseen(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Ans
         return No(f"{what} of the result are summed, or are moved in the tile", slices.mixed)
     if slices.loads:
         return No("addresses are made of the result", next(iter(slices.loads)))
-    if any(_changes(atom) for bound in bounds for atom in bound.atoms()):
+    if any(is_made_in_loop(atom) for bound in bounds for atom in bound.atoms()):
         return No(f"the bound of {what} may differ from trip to trip")
     analysis, rows = AffineAnalysis(lambda value: False), whole(0, shape_of(dot.results[0].type)[dim])
     for store, place in slices.stores.items():
@@ -75,7 +75,7 @@ def _unseen(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Ans
     return Yes(dim, f"{what} past the end are not multiplied, as they are not stored")
 
 
-def _changes(value: SSAValue) -> bool:
+def is_made_in_loop(value: SSAValue) -> bool:
     """Whether a value is made in a loop."""
     owner = value.owner
     around = owner.parent_op() if isinstance(owner, (Block, Operation)) else None
