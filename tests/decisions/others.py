@@ -323,4 +323,16 @@ def left_operand_across(a, b, out, n, k, BM: tl.constexpr, BN: tl.constexpr, BK:
     tl.store(out + i[:, None] * n + j[None, :], acc)
 
 
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, *fp32:16, i32, i32, 64")
+def sums_of_chosen_columns(x, w, out, rows, columns, BLOCK: tl.constexpr):
+    """All rows share what says which columns count."""
+    i, total = tl.program_id(0) * 16 + tl.arange(0, 16), tl.zeros((16, BLOCK), tl.float32)
+    for start in range(0, columns, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        inside = (i < rows)[:, None] & (j < columns)[None, :]
+        counts = tl.load(w + j, j < columns, 0.0) > 0.0
+        total += tl.where(counts[None, :], tl.load(x + i[:, None] * columns + j[None, :], inside, 0.0), 0.0)
+    tl.store(out + i, tl.sum(total, 1), i < rows)
+
+
 OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS + AS_WRITTEN

@@ -20,6 +20,7 @@ PLANNERS = {
     "cpu/plan/apart.py": {"_recognise": "APART"},
     "cpu/plan/short_loops.py": {"_short": "WRITTEN_OUT"},
     "cpu/plan/blocked_trips.py": {"_in_blocks": "BLOCKED"},
+    "cpu/plan/whole_rows.py": {"_in_rows": "BLOCKED"},
     "cpu/plan/reduced_in_trips.py": {"_pays": "IN_TRIPS"},
     "cpu/plan/dims_at_once.py": {"_side_by_side": "AT_ONCE"},
     "cpu/plan/straight.py": {"_where": "STRAIGHT"},

@@ -201,7 +201,7 @@ def short_rows(x, out, n, unused, BLOCK: tl.constexpr):
 
 
 def test_tiles_that_stay() -> None:
-    assert not said(read_twice, "reduced in trips") and said(short_rows, "reduced in trips") == [False]
+    assert not said(read_twice, "reduced in trips") and not said(short_rows, "reduced in trips")
 
 
 # --- sums that end where their elements are zero --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.ahead import RowAhead
@@ -29,7 +29,7 @@ from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
-from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, is_unseen, plan_past
+from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, Past, is_unseen, plan_past
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.straight import Straight
@@ -38,7 +38,7 @@ from tilewright.backends.cpu.plan.vanishing import without_zeros
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
-from tilewright.base.decision import Yes
+from tilewright.base.decision import Answer, Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -142,21 +142,34 @@ class _GroupNest:
         if extent < FEWEST_CHUNKS * chunk:
             return self._loop(dim, limit, extent, chunk, flat)
         ev, f = self.ev, self.f
-        given = ev.placed, ev.analysis
-        answer = plan_past(self.step, self.sides.indices, dim, self.masks.ends(dim, chunk), *given)
-        rows = plan_past(self.step, self.sides.indices, dim, self.masks.outer(dim), *given)
-        found = [each.plan for each in (answer, rows) if isinstance(each, Yes)]
-        ev.decisions.note(PAST_END, self.step.place, rows if isinstance(rows, Yes) else answer)
+        answers = [self._past(dim, self.masks.ends(dim, chunk)), self._past(dim, self.masks.outer(dim))]
+        along, rows = ([each.plan for each in answer if isinstance(each, Yes)] for answer in answers)
+        ev.decisions.note(PAST_END, self.step.place, (answers[1] if rows else answers[0])[0])
+        found = [*along, *rows]
         if not found:
             return self._loop(dim, limit, extent, chunk, flat)
         end: V = const(I64, extent)
-        if isinstance(answer, Yes):
-            end = f.intrinsic("smax", limit, self.masks.end(answer.plan.forms, dim, chunk))
-        if isinstance(rows, Yes):
-            end = f.select(self.masks.past(rows.plan.forms), limit, end)
-        end = f.intrinsic("smin", f.add(end, chunk) if found[0].once else end, const(I64, extent))
+        for past in along:
+            end = f.intrinsic("smin", end, self.masks.end(past.forms, dim, chunk))
+        for past in rows:
+            end = f.select(self.masks.past(past.forms), limit, end)
+        end = f.intrinsic("smax", limit, end)
+        if found[0].once:
+            end = f.intrinsic("smin", f.add(end, chunk), const(I64, extent))
         again = sorted({number for past in found for number in past.again})
         return self._and_again(dim, limit, end, extent, chunk, flat, again)
+
+    def _past(self, dim: int, false: dict[tuple[SSAValue, Index], Form]) -> list[Answer[Past]]:
+        """What is known where each comparison that is enough by itself is false, or all of them are."""
+
+        def plan(comparisons: dict[tuple[SSAValue, Index], Form]) -> Answer[Past]:
+            return plan_past(self.step, self.sides.indices, dim, comparisons, self.ev.placed, self.ev.analysis)
+
+        if len(false) > 1:
+            alone = [plan({key: form}) for key, form in false.items()]
+            if found := [answer for answer in alone if isinstance(answer, Yes)]:
+                return list(found)
+        return [plan(false)]
 
     def _and_again(self, dim: int, lo: V, end: V, extent: int, chunk: int, flat: list[V], again: list[int]) -> list[V]:
         """Chunks `lo` to `end`, and `again` what some sinks took in last for each chunk up to `extent`."""

@@ -100,13 +100,19 @@ def _side_by_side(found: _Both, facts: ElementFacts) -> Answer[tuple[int, int]]:
     shape = shape_of(found.source.type)
     low, high = sorted(found.dims)
     for dims in ((low, high), (high, low)):
-        order, merged = _merged(shape, dims)
-        if not keeps_bits(tuple(shape[dim] for dim in order), merged):
+        if not goes_as_one(shape, dims):
             continue
-        answer = _evenly(found, _source_index(shape, dims), min(dims), merged[min(dims)], facts)
+        extent = shape[low] * shape[high]
+        answer = _evenly(found, _source_index(shape, dims), low, extent, facts)
         if isinstance(answer, Yes):
             return Yes(dims, f"dims {dims[0]} and {dims[1]} are one loop")
     return No("the elements of both dims do not lie side by side")
+
+
+def goes_as_one(shape: Sequence[int], dims: tuple[int, int]) -> bool:
+    """Whether coordinates along two dims are bits of one along both, the first of `dims` changing least often."""
+    order, merged = _merged(shape, dims)
+    return keeps_bits(tuple(shape[dim] for dim in order), merged)
 
 
 def _merged(shape: Sequence[int], dims: tuple[int, int]) -> tuple[list[int], tuple[int, ...]]:
@@ -127,9 +133,9 @@ def _source_index(shape: Sequence[int], dims: tuple[int, int]) -> Index:
 def _evenly(found: _Both, index: Index, axis: int, extent: int, facts: ElementFacts) -> Answer[None]:
     """Whether all that is read for both dims changes along them as along one."""
     analysis, along = AffineAnalysis(lambda value: False, facts), whole(axis, extent)
-    cone = dict.fromkeys(_cone(found.source, index))
-    values = {value for value, _ in cone}
-    for value, at in cone:
+    computed = dict.fromkeys(cone(found.source, index))
+    values = {value for value, _ in computed}
+    for value, at in computed:
         op = owner_of(value)
         if op is None or not is_lazy(op) or is_ragged(op) or isinstance(op, GatherOp):
             if not _is_even(at, axis, along):
@@ -146,7 +152,7 @@ def _evenly(found: _Both, index: Index, axis: int, extent: int, facts: ElementFa
     return Yes(None)
 
 
-def _cone(value: SSAValue, index: Index) -> Iterator[tuple[SSAValue, Index]]:
+def cone(value: SSAValue, index: Index) -> Iterator[tuple[SSAValue, Index]]:
     """All tiles that are computed for a value at an index, but addresses."""
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(value, index)]

@@ -22,6 +22,7 @@ from tilewright.backends.cpu.plan.short_loops import write_out_short_loops
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
 from tilewright.backends.cpu.plan.turned import turn_products
+from tilewright.backends.cpu.plan.whole_rows import take_whole_rows
 from tilewright.backends.cpu.plan.widened import multiply_narrow
 from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
@@ -85,7 +86,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         load_where_used(function, decisions)
         if ForOp in kinds:
             multiply_outer_products(function, decisions)
-        if ForOp in kinds and add_up_in_blocks(function, decisions):
+        whole = take_whole_rows(function, decisions) if ForOp in kinds else set()
+        if ForOp in kinds and add_up_in_blocks(function, decisions, but=whole):
             multiply_for_sums(function, tuning.SUMMED_SIZE)
             accumulate_in_products(function)
         multiply_summed_rows(function, decisions)

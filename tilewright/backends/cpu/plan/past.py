@@ -23,7 +23,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.slices import slices_of
-from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.recompute import cast_name, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.unseen import is_made_in_loop
 from tilewright.backends.cpu.plan.wrapped import implies
@@ -32,9 +32,8 @@ from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import is_tile, owner_of
-from tilewright.ops.casts import ExtFOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import MulFOp, MulIOp, SelectOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, SelectOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import single_operation
@@ -42,6 +41,8 @@ from tilewright.ops.shape import CatOp, JoinOp
 from tilewright.ops.spec import spec_of
 
 At = tuple[SSAValue, Index]
+
+_EXACT = ("extf", "extsi")  # casts that change no number
 
 FEWEST_CHUNKS = 4
 """Chunks of a row, of fewer of which hardly any can lie past its end."""
@@ -209,8 +210,9 @@ class _Known:
                 return None
             return self.number(rest[0], depth - 1) if rest else 0
         numbers = {self.number(part, depth - 1) for part in operands}
-        same = len(numbers) == 1 and (is_view(op) or isinstance(op, ExtFOp))
-        return next(iter(numbers)) if same else 0 if isinstance(op, MulFOp | MulIOp) and numbers == {0} else None
+        if len(numbers) == 1 and (is_view(op) or cast_name(op) in _EXACT):
+            return numbers.pop()
+        return 0 if isinstance(op, AddFOp | AddIOp | MulFOp | MulIOp) and numbers == {0} else None
 
     def cause(self, root: At) -> SSAValue | None:
         """A value because of which a root is not the same; None if it is."""

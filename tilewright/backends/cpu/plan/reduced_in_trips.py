@@ -36,7 +36,7 @@ from tilewright.passes.rewriting import insert_before, loop_carrying, replace, v
 
 
 @dataclass(slots=True)
-class _Carried:
+class Carried:
     """A tile that is reduced behind its loop.
 
     Args:
@@ -59,16 +59,16 @@ def reduce_in_trips(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such loops of a function; says whether anything changed."""
     changed = False
     for op in [op for op in walk(function) if isinstance(op, ReduceOp)]:
-        found = _recognise(op)
+        found = carried_by(op)
         if found is not None and decisions.note(IN_TRIPS, op, _pays(found)) is not None:
-            _rewrite(found)
+            reduce_each(found)
             changed = True
     if changed:
         eliminate_dead_code(function)
     return changed
 
 
-def _recognise(op: ReduceOp) -> _Carried | None:
+def carried_by(op: ReduceOp) -> Carried | None:
     """The carried tile that a reduction, and nothing else, reads."""
     loop, kind = owner_of(op.operands[0]), single_operation(op.regions[0].block)
     if not isinstance(loop, ForOp) or kind is None or spec_of(kind).monoid is None or not op.operands[0].has_one_use():
@@ -88,7 +88,7 @@ def _recognise(op: ReduceOp) -> _Carried | None:
     reads = {use.operation for use in argument.uses}
     if reads != ({last, added} if mask is not None else {added}) or not _adds(added, argument, kind):
         return None
-    return _Carried(loop, number, op, last, added, mask)
+    return Carried(loop, number, op, last, added, mask)
 
 
 def _adds(op: Operation, argument: SSAValue, kind: Operation) -> bool:
@@ -98,7 +98,7 @@ def _adds(op: Operation, argument: SSAValue, kind: Operation) -> bool:
     return type(op) is type(kind) and list(op.operands).count(argument) == 1
 
 
-def _pays(found: _Carried) -> Answer[_Carried]:
+def _pays(found: Carried) -> Answer[Carried]:
     """Whether what is folded in each trip is less than what is read and written."""
     axis, tile = property_int(found.reduction, "axis"), found.reduction.operands[0]
     shape = shape_of(tile.type)
@@ -110,7 +110,8 @@ def _pays(found: _Carried) -> Answer[_Carried]:
     return Yes(found, "its lanes are kept apart")
 
 
-def _rewrite(found: _Carried) -> None:
+def reduce_each(found: Carried) -> None:
+    """Let a loop reduce what it adds up in each trip."""
     loop, number, body = found.loop, found.number, found.loop.body.block
     argument, kind = body.args[number + 1], found.reduction.results[0].type
     start = _reduced(found, loop.iter_args[number], loop)
@@ -130,7 +131,7 @@ def _rewrite(found: _Carried) -> None:
     replace(loop, results)
 
 
-def _term(found: _Carried, argument: SSAValue) -> SSAValue:
+def _term(found: Carried, argument: SSAValue) -> SSAValue:
     """What a trip adds: nothing, the neutral element, where the mask does not hold."""
     op = found.added
     if isinstance(op, FmaOp):
@@ -150,7 +151,7 @@ def _term(found: _Carried, argument: SSAValue) -> SSAValue:
     return value_before(chosen, found.last)
 
 
-def _reduced(found: _Carried, value: SSAValue, anchor: Operation) -> SSAValue:
+def _reduced(found: Carried, value: SSAValue, anchor: Operation) -> SSAValue:
     """A tile reduced as the carried one is."""
     op = found.reduction
     made = ReduceOp.create(

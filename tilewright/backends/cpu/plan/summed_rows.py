@@ -84,6 +84,12 @@ def multiply_summed_rows(function: FuncOp, decisions: Decisions) -> bool:
     return changed
 
 
+def is_product(op: ReduceOp) -> bool:
+    """Whether a reduction will be a product."""
+    found = _summed(op)
+    return found is not None and isinstance(_in_memory(found), Yes)
+
+
 def _summed(op: ReduceOp) -> _Sum | None:
     """The sum that a reduction is a part of, if nobody else wants what comes before it."""
     shape, axis = shape_of(op.operands[0].type), int(op.attr_values()["axis"])
