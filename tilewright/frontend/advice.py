@@ -49,7 +49,7 @@ def attribute_hint(value: Any, name: str) -> str | None:
         return function_hint(name) or close_name(name, dir(language))
     if isinstance(value, tuple) and name in _LIST_METHODS:
         return "tuples and lists of a kernel do not change: make a new one, x = x + (value,), or store to memory"
-    return close_name(name, dir(value))
+    return close_name(name, dir(value)) or function_hint(name)
 
 
 def power_hint(exponent: Any) -> str:

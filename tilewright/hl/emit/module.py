@@ -72,7 +72,7 @@ def emit_module(traced: Traced, decision: Decision, comments: bool = True) -> Mo
     host = _host(traced, launches, decision)
     text = "\n".join(line.text for line in host)
     lines += [Line(line) for line in imports(text, traced.scope, traced.captured)]
-    reason = [Line(f"# floating-point arguments are constants: {traced.why_constant}")] if traced.why_constant else []
+    reason = [Line(f"# {traced.why_constant}")] if traced.why_constant else []
     lines += [*kernels, Line(""), Line(""), *reason, *host]
     lines = [line for line in lines if comments or not line.text.lstrip().startswith("# ")]
     if decision.portable:

@@ -15,7 +15,7 @@ from tilewright.hl.trace.samples import literals
 from tilewright.hl.trace.state import Trace
 
 
-def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, floats: bool) -> Any:
+def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, constant: tuple[type, ...]) -> Any:
     """What host code sees for an argument, or for a part of one.
 
     Args:
@@ -23,20 +23,20 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, flo
         argument: the actual object.
         path: the name of the parameter and the keys below it.
         static: whether sizes and strides are constants.
-        floats: whether floating-point numbers are.
+        constant: the types of numbers that are.
     """
     if isinstance(argument, torch.Tensor):
         return meta_tensor(trace, argument, path, static)
     if isinstance(argument, ConstExpr):
         return argument.value
-    if isinstance(argument, int) and not isinstance(argument, bool):
-        return trace.host_symbol(carried.path_name(path), carried.path_text(path), argument)
-    if type(argument) is float:
-        if not floats:
-            return number(trace, carried.path_text(path), argument, carried.path_name(path))
+    if isinstance(argument, int | float) and isinstance(argument, constant) and not isinstance(argument, bool):
         trace.guards.append((carried.path_text(path), argument))
+    elif isinstance(argument, int) and not isinstance(argument, bool):
+        return trace.host_symbol(carried.path_name(path), carried.path_text(path), argument)
+    elif type(argument) is float:
+        return number(trace, carried.path_text(path), argument, carried.path_name(path))
     children = carried.children(argument)
-    items = {key: host_view(trace, item, (*path, key), static, floats) for key, item in children}
+    items = {key: host_view(trace, item, (*path, key), static, constant) for key, item in children}
     return carried.rebuilt(argument, items) if children else argument
 
 
@@ -69,9 +69,9 @@ def integers(argument: Any) -> list[int]:
     return [n for _, item in children for n in integers(item)] if children else list(literals(argument))
 
 
-def has_floats(argument: Any) -> bool:
-    """Whether there are floating-point numbers among arguments."""
-    return type(argument) is float or any(has_floats(item) for _, item in carried.children(argument))
+def has_numbers(argument: Any, kind: type) -> bool:
+    """Whether there are numbers of a type among arguments."""
+    return type(argument) is kind or any(has_numbers(item, kind) for _, item in carried.children(argument))
 
 
 def device_of(arguments: Any) -> Any:

@@ -18,7 +18,7 @@ from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
 from tilewright.hl.symbols import Atom, Sym, number_needed, set_hooks, show, substitute
 from tilewright.hl.trace import branches, builtins, carried, loops, statements
-from tilewright.hl.trace.arguments import device_of, has_floats, host_view, integers
+from tilewright.hl.trace.arguments import device_of, has_numbers, host_view, integers
 from tilewright.hl.trace.effects import Effects, effects_of
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
@@ -95,6 +95,12 @@ class _Request:
     constants: set[int]
     equal: dict[str, str] = field(default_factory=dict)
     floats: bool = True
+    integers: bool = False
+
+    @property
+    def constant(self) -> tuple[type, ...]:
+        """The types of arguments that are constants of the compiled code."""
+        return (float,) * self.floats + (int,) * self.integers
 
 
 def trace_kernel(
@@ -115,14 +121,29 @@ def trace_kernel(
     found = list(arguments.values()) + [read.value for read in outside]
     constants = {*source.integers, *(n for item in found for n in integers(item))}
     given = source, scope, arguments, options, outside, constants
-    if not (options.check_trace and any(map(has_floats, arguments.values()))):
+    try:
+        return _with_numbers(given, options, arguments)
+    except Exception as error:
+        # PyTorch refused a size that is made of an invented number, or the kernel is wrong with its own numbers as well
+        if isinstance(error, exc.Error) or not any(has_numbers(one, int) for one in arguments.values()):
+            raise
+        reason = error
+    made = _checked(_Request(*given, integers=True), 0)
+    made.why_constant = f"numbers that are arguments are constants: {str(reason).splitlines()[0]}"
+    return made
+
+
+def _with_numbers(given: tuple[Any, ...], options: Any, arguments: dict[str, Any]) -> Traced:
+    """A trace in which arguments that are numbers stay arguments: integers, and where it can be floating-point ones."""
+    if not (options.check_trace and any(has_numbers(one, float) for one in arguments.values())):
         return _with_constants(_Request(*given))
     try:
         return _checked(_Request(*given, floats=False), 0)
     except Exception as error:  # whatever code of the user and of PyTorch raises for a value that is not the right one
         reason = error
     made = _with_constants(_Request(*given))
-    made.why_constant = getattr(reason, "message", str(reason)).splitlines()[0]
+    text = getattr(reason, "message", str(reason)).splitlines()[0]
+    made.why_constant = f"floating-point arguments are constants: {text}"
     return made
 
 
@@ -183,7 +204,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     elsewhere = torch.get_default_device().type != "cpu"  # samples are on the CPU whatever the user's default
     with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
-            names[name] = host_view(trace, argument, (name,), request.options.static_shapes, request.floats)
+            names[name] = host_view(trace, argument, (name,), request.options.static_shapes, request.constant)
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         with FunctionMode(trace), DispatchMode(trace), suppress(Left):

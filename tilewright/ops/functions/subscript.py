@@ -270,7 +270,10 @@ def with_item(b: Emitter, value: tensor, index: Any, new: Any) -> tensor:
         LanguageTypeError: a pointer tile, or as for :func:`subscript`.
     """
     if not value.block_shape:
-        raise LanguageTypeError(f"a scalar of type {value.type} has no elements to assign")
+        raise LanguageTypeError(
+            f"a scalar of type {value.type} has no elements to assign",
+            hint="write tl.store(pointer + index, value)" if value.dtype.is_ptr() else None,
+        )
     parsed = _parse(b, value, index)
     part_of = _fitted(b, cast_to(b, to_tensor(b, new), value.dtype), parsed, value)
     mask: tensor | None = None
