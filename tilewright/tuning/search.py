@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import insort
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -120,19 +121,21 @@ def time_in_turns(
     warm.run(warmup * 1e-3)
     repeats = {name: _repeats(candidates[name], min(warm.seconds[name])) for name in warm.racing}
     times: dict[C, list[float]] = {name: [] for name in repeats}
+    ordered: dict[C, list[float]] = {name: [] for name in repeats}  # kept so: sorting anew in each round takes seconds
     racing, spent, rounds = list(repeats), dict.fromkeys(repeats, 0.0), 0
     halvings = _halvings(len(racing), rep * 1e-3)
     while racing and rounds < _MAX_ROUNDS:
         for name in racing:
             seconds, cost = clock.sample(candidates[name], repeats[name])
             times[name].append(seconds * 1e3)
+            insort(ordered[name], seconds * 1e3)
             spent[name] += cost
         racing.append(racing.pop(0))
         rounds += 1
         if rounds >= _MIN_ROUNDS:
-            best = min(quantiles_of(times[name], (0.5,))[0] for name in racing)
+            best = min(_median(ordered[name]) for name in racing)
             behind = min(factor for least, factor in _BEHIND if rounds >= least) if drop else float("inf")
-            left = [name for name in racing if spent[name] < rep * 1e-3 and min(times[name]) <= best * behind]
+            left = [name for name in racing if spent[name] < rep * 1e-3 and ordered[name][0] <= best * behind]
             if drop and halvings and left and min(spent[name] for name in left) >= halvings[0]:
                 halvings, left = halvings[1:], _faster_half(left, times)
             if drop and len(left) == 1 < len(candidates) and rounds >= _ENOUGH:
@@ -142,6 +145,12 @@ def time_in_turns(
                     step(str(name))
             racing = left
     return times, warm.refused
+
+
+def _median(ordered: Sequence[float]) -> float:
+    """Of numbers in ascending order."""
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[-middle - 1]) / 2
 
 
 def _halvings(count: int, rep: float) -> list[float]:
