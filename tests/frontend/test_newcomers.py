@@ -58,9 +58,21 @@ def adds_a_number_in_an_array(p, n):
     tl.store(p + tl.arange(0, 4), 1.0, mask=tl.arange(0, 4) < n)
 
 
+@tilewright.jit
+def assigns_to_an_index(p):
+    p[0] = 3.0
+
+
+@tilewright.jit
+def raises_by_a_method(p):
+    tl.store(p, tl.load(p).pow(2))
+
+
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
+        (assigns_to_an_index, "hint: write tl.store(pointer + index, value)"),
+        (raises_by_a_method, "hint: write tl."),
         (indexes_a_pointer, "hint: write tl.load(pointer + index)"),
         (names_a_type, "not 'float16'\nhint: write tl.float16"),
         (prints_two_texts, "hint: print once for each text"),

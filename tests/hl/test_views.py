@@ -53,3 +53,25 @@ def test_views_made_after_the_change_and_dead_ones_are_fine():
 
     x = torch.randn(20, 30)
     torch.testing.assert_close(kernel(x), (2 * x) ** 2)
+
+
+@hl.kernel(config=hl.Config(block_sizes=[2]))
+def normed_groups(x, groups):
+    rows = x.view(x.size(0) * groups, -1)
+    out = torch.empty_like(x)
+    to = out.view(x.size(0) * groups, -1)
+    for tile in hl.tile(rows.size(0)):
+        var, mean = torch.var_mean(rows[tile, :], dim=-1, keepdim=True, correction=0)
+        to[tile, :] = (rows[tile, :] - mean) * torch.rsqrt(var + 1e-5)
+    return out
+
+
+def test_integers_are_constants_where_pytorch_must_know_them():
+    """`view` with a size to be inferred asks whether an argument divides the rest."""
+    x = torch.randn(3, 12, 5)
+    for groups in (2, 3, 4):
+        bound = normed_groups.bind((x, groups))
+        assert bound.traced.why_constant.startswith("numbers that are arguments are constants: ")
+        torch.testing.assert_close(normed_groups(x, groups), torch.nn.functional.group_norm(x, groups))
+    with pytest.raises(RuntimeError, match="is invalid for input of size 180"):
+        normed_groups(x, 7)

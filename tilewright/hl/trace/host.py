@@ -51,7 +51,7 @@ class Traced:
         device: the device of the kernel's tensors.
         tunables: choices that the program itself leaves to the configuration, by name.
         effects: what a call does besides returning.
-        why_constant: why floating-point arguments are constants of the code, or "" where they are arguments.
+        why_constant: which numbers among the arguments are constants of the code, and why; "" where all are arguments.
         read: names of the numbers that the host reads from tensors, by the place of the expression.
         actual: what symbols of the host are in the call that binds.
         kept: lines of the statements of the host that are the same for every configuration, by their place.
@@ -129,7 +129,7 @@ def trace_kernel(
             raise
         reason = error
     made = _checked(_Request(*given, integers=True), 0)
-    made.why_constant = f"numbers that are arguments are constants: {str(reason).splitlines()[0]}"
+    made.why_constant = f"numbers that are arguments are constants: {_first_line(reason)}"
     return made
 
 
@@ -142,9 +142,13 @@ def _with_numbers(given: tuple[Any, ...], options: Any, arguments: dict[str, Any
     except Exception as error:  # whatever code of the user and of PyTorch raises for a value that is not the right one
         reason = error
     made = _with_constants(_Request(*given))
-    text = getattr(reason, "message", str(reason)).splitlines()[0]
-    made.why_constant = f"floating-point arguments are constants: {text}"
+    made.why_constant = f"floating-point arguments are constants: {_first_line(reason)}"
     return made
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(getattr(error, "message", error)).splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _with_constants(request: _Request) -> Traced:
