@@ -64,15 +64,15 @@ def assigns_to_an_index(p):
 
 
 @tilewright.jit
-def raises_by_a_method(p):
-    tl.store(p, tl.load(p).pow(2))
+def calls_a_function_as_a_method(p):
+    tl.store(p, tl.load(p).maximum(0.0))
 
 
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
         (assigns_to_an_index, "hint: write tl.store(pointer + index, value)"),
-        (raises_by_a_method, "hint: write tl."),
+        (calls_a_function_as_a_method, "hint: write tl.maximum(...)"),
         (indexes_a_pointer, "hint: write tl.load(pointer + index)"),
         (names_a_type, "not 'float16'\nhint: write tl.float16"),
         (prints_two_texts, "hint: print once for each text"),

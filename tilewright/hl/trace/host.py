@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -120,28 +120,28 @@ def trace_kernel(
     """
     found = list(arguments.values()) + [read.value for read in outside]
     constants = {*source.integers, *(n for item in found for n in integers(item))}
-    given = source, scope, arguments, options, outside, constants
+    request = _Request(source, scope, arguments, options, outside, constants)
     try:
-        return _with_numbers(given, options, arguments)
+        return _with_numbers(request)
     except Exception as error:
         # PyTorch refused a size that is made of an invented number, or the kernel is wrong with its own numbers as well
         if isinstance(error, exc.Error) or not any(has_numbers(one, int) for one in arguments.values()):
             raise
         reason = error
-    made = _checked(_Request(*given, integers=True), 0)
+    made = _checked(replace(request, equal={}, integers=True), 0)
     made.why_constant = f"numbers that are arguments are constants: {_first_line(reason)}"
     return made
 
 
-def _with_numbers(given: tuple[Any, ...], options: Any, arguments: dict[str, Any]) -> Traced:
+def _with_numbers(request: _Request) -> Traced:
     """A trace in which arguments that are numbers stay arguments: integers, and where it can be floating-point ones."""
-    if not (options.check_trace and any(has_numbers(one, float) for one in arguments.values())):
-        return _with_constants(_Request(*given))
+    if not (request.options.check_trace and any(has_numbers(one, float) for one in request.arguments.values())):
+        return _with_constants(request)
     try:
-        return _checked(_Request(*given, floats=False), 0)
+        return _checked(replace(request, equal={}, floats=False), 0)
     except Exception as error:  # whatever code of the user and of PyTorch raises for a value that is not the right one
         reason = error
-    made = _with_constants(_Request(*given))
+    made = _with_constants(request)
     made.why_constant = f"floating-point arguments are constants: {_first_line(reason)}"
     return made
 
