@@ -21,7 +21,7 @@ import numpy as np
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
-from tilewright.frontend.advice import attribute_hint, close_name, power_hint
+from tilewright.frontend.advice import attribute_hint, close_name, function_hint, power_hint
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.scopes import lookup
 from tilewright.frontend.structure import leaves, name_leaves, parts_of, record_fields, same_constant, type_text
@@ -414,7 +414,7 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
     if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
         raise LanguageTypeError(
             f"a tensor of type {value.type} has no attribute '{name}'",
-            hint=close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
+            hint=function_hint(name) or close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
         )
     shared = getattr(tensor, name)  # library functions of the language are attributes of the class
     return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
