@@ -162,10 +162,8 @@ def load(
         at, mask = broadcast_tensors(b, at, to_tensor(b, mask))
     policy = _policy(cache_modifier, eviction_policy, _LOAD_MODIFIERS)
     if unwrap(mask) is None and unwrap(other) is not None:
-        raise LanguageValueError(
-            "`other` cannot be provided without `mask`",
-            hint="say which elements exist, mask=offsets < n, or leave `other` out",
-        )
+        hint = "say which elements exist, mask=offsets < n, or leave `other` out"
+        raise LanguageValueError("`other` cannot be provided without `mask`", hint=hint)
     lanes = checked_mask(b, mask, at)
     target = memory_pointer(b, at)
     element = target.dtype.element_ty
