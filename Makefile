@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-interop test-helion test-inductor test-libraries nightly test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-without-torch test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,12 @@ tour: $(VENV)/.tour ## set up, then compile, check and time six kernels on this 
 
 test: $(VENV)/.test ## set up, then run the tests (PYTEST="-n 4 tests/runtime" narrows or widens)
 	@$(BIN)/python -m pytest $(PYTEST)
+
+test-without-torch: $(VENV)-without-torch/.test ## launches, front end and language in an environment that has no torch, and what hl says there
+	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/hl
+
+test-pyright: $(VENV)-pyright/.pyright $(VENV)/.test ## what make test asks of mypy, asked of pyright: programs that are right, and mistakes that are found
+	@$(BIN)/python -m tests.typed.checkers $(VENV)-pyright/bin/pyright
 
 lint: $(VENV)/.lint ## ruff (rules and format) and mypy --strict
 	@$(BIN)/ruff check .
@@ -57,19 +63,26 @@ stress: $(VENV)/.test ## hammer the caches at length: threads, processes that ar
 test-interop: $(VENV)-interop/.interop ## compile kernels with Triton's front end and run them here, and the other way round
 	@$(VENV)-interop/bin/python -m pytest -q -p no:cacheprovider tests/interop
 
-test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its own and run its kernels on the CPU with Tilewright as Triton
+test-helion: $(VENV)-helion/.helion ## install Helion in an environment of its own and run kernels on the CPU: with Tilewright as Triton below Helion, and with Tilewright as Helion
 	@$(VENV)-helion/bin/python -m tilewright.as_triton -m tests.triton_names.helion_kernels
+	@$(VENV)-helion/bin/python -m tests.helion_names.against_wheel
+	@$(VENV)-helion/bin/python -m tilewright.as_helion -m tests.triton_names.helion_kernels
+	@$(VENV)-helion/bin/python -m tilewright.as_helion -m tests.helion_names.programs
 
 test-inductor: $(VENV)-inductor/.inductor ## every graph of the list, then torch's database of operators through Inductor's Triton code in six types, forward and backward (an hour on two cores; goes on where it ended; OPERATORS="--every 20")
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.user_kernels
 	@TILEWRIGHT_STRESS=1 $(VENV)-inductor/bin/python -m pytest -q -p no:cacheprovider tests/triton_names/test_inductor.py -k workers
+	@folder=$$(mktemp -d) && $(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.exported_models $$folder && rm -rf $$folder
 	@$(VENV)-inductor/bin/python -m tilewright.as_triton -m tests.triton_names.inductor
 	@OMP_NUM_THREADS=1 $(VENV)-inductor/bin/python -m tests.triton_names.operator_jobs --report $(VENV)-inductor/operators.jsonl $(OPERATORS)
 
 test-libraries: $(VENV)-libraries/.libraries ## install eight libraries of Triton kernels in an environment of their own and run functions of theirs on the CPU (LIBRARIES="--device cuda liger fla flag_gems conch": on a GPU)
 	@FLAGGEMS_CACHE_DIR=$(VENV)-libraries/flaggems $(VENV)-libraries/bin/python -m tilewright.as_triton -m tests.triton_names.library_functions $(LIBRARIES)
 
-nightly: ## what continuous integration runs once a night: Inductor with torch's whole database of operators, libraries, Helion, TTIR exchanged with Triton, stress, random kernels
+test-report: $(VENV)/.browser ## look at the pages of `tilewright report` in Chromium (on Debian: apt install chromium chromium-driver)
+	@$(BIN)/python -m pytest -q -p no:cacheprovider -m browser tests/tools/report
+
+nightly: ## what continuous integration runs once a night: Inductor with torch's whole database of operators, libraries, Helion, TTIR exchanged with Triton, reports in Chromium, stress, random kernels
 	@.ci/nightly
 
 test-gpu: $(VENV)/.gpu ## run the tests that need an NVIDIA GPU (PYTEST="-n 8 -q" for more processes)
@@ -88,7 +101,7 @@ bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELIO
 	@$(BIN)/python -m benchmarks.libraries_gpu
 
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-pyright $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---
@@ -109,6 +122,19 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@$(INSTALL) --editable '.[torch,test]'
 	@touch $@
 
+$(VENV)-without-torch/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "Installing Tilewright and the test tools, without PyTorch, into $(VENV)-without-torch"
+	@$(BIN)/python -m venv $(VENV)-without-torch
+	@$(VENV)-without-torch/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[test]'
+	@touch $@
+
+# The extra brings the program that runs it.
+$(VENV)-pyright/.pyright: $(VENV)/.python
+	@echo "Installing pyright 1.1.414 into $(VENV)-pyright"
+	@$(BIN)/python -m venv $(VENV)-pyright
+	@$(VENV)-pyright/bin/python -m pip install --disable-pip-version-check --quiet 'pyright[nodejs]==1.1.414'
+	@touch $@
+
 $(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright and the lint tools into $(VENV)"
 	@$(INSTALL) --editable '.[dev]'
@@ -118,6 +144,11 @@ $(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 $(VENV)/.gpu: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "Installing Tilewright with CUDA, PyTorch and the test tools into $(VENV)"
 	@$(INSTALL) --editable '.[torch,test,cuda]'
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.test
+	@echo "Installing selenium into $(VENV)"
+	@$(INSTALL) --editable '.[torch,test,browser]'
 	@touch $@
 
 # Triton is in an environment of its own: nothing else may come to need it.

@@ -54,7 +54,7 @@ def main(only: str, counts: tuple[int, ...], seconds: float, runs: int, out: Pat
             timings.append(launch_time(seconds))
             timings.extend(race(seconds))
         if only in "import":
-            timings.append(import_time(runs))
+            timings.extend(import_time(runs))
         if only in "compile":
             timings.extend(compile_times(runs, lambda example: step(f"compile {example}")))
         if only in "warm start":

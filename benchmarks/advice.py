@@ -55,7 +55,7 @@ def sum_of_elements(x, out, n, BLOCK: tl.constexpr):
 
 @tilewright.jit
 def sum_of_sums(x, out, n, BLOCK: tl.constexpr):
-    """A reduction in every trip."""
+    """A reduction in every iteration."""
     total = 0.0
     for start in range(0, n, BLOCK):
         i = start + tl.arange(0, BLOCK)

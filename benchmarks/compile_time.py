@@ -1,9 +1,9 @@
 """How the time of a compile grows with the length of a kernel.
 
 ``python -m benchmarks.compile_time [--target cuda:90] [--out FILE] [SHAPE ...]`` prints the curves, and writes them.
-Each shape is a family of kernels with a number of statements (or trips that are unrolled, or elements that are sorted);
-a compile should take no more than a little over n times as long for n times as many. Nothing is run, so a GPU's code
-needs no GPU.
+Each shape is a family of kernels with a number of statements (or iterations that are unrolled, or elements that are
+sorted); a compile should take no more than a little over n times as long for n times as many. Nothing is run, so a
+GPU's code needs no GPU.
 """
 
 from __future__ import annotations
@@ -98,6 +98,16 @@ def _butterflies(length: int) -> list[str]:
     ]
 
 
+def _sum(length: int) -> list[str]:
+    loads = (f"y += tl.load(p + {8 * number} + i)" for number in range(length))
+    return [*_TILE, *loads, *_END]
+
+
+def _overlapping(length: int) -> list[str]:
+    """Each store goes to elements that others load."""
+    return [_TILE[0], *(f"tl.store(p + {8 * a} + i, tl.load(p + {8 * a + 4} + i) * 2.0)" for a in range(length))]
+
+
 _MANY = (50, 200, 800, 2000)
 SHAPES = {
     "loads and stores": Shape(
@@ -109,6 +119,8 @@ SHAPES = {
         lambda n: [*_TILE, *(f"y = tl.where(y > {i}.0, y - x, y * 2.0)" for i in range(n)), *_END], _MANY, 1.0, 200
     ),
     "unrolled tiles": Shape(_unrolled, _MANY, 1.0, 200),
+    "tiles that overlap": Shape(_overlapping, _MANY, 1.0, 200),
+    "loads into one sum": Shape(_sum, _MANY, 1.0, 200),
     "butterflies": Shape(_butterflies, (16, 32, 64), 1.0, 32),
     "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
     "early returns": Shape(_returns, (50, 200, 800), 1.0, 100),

@@ -76,6 +76,7 @@ def measure(name: str, device: str, numbers: Sequence[int], seconds: float) -> d
     driver, given = Driver(bound, args), candidates(bound, name, max(numbers))
     default = given[0]
     driver.race([default, *(given[number] for number in numbers if number)])
+    driver.close()
     ranked = sorted(driver.times, key=lambda config: driver.times[config])
     last = list(dict.fromkeys([default, *ranked[:_FINALISTS]]))
     turn = _on_gpu(bound, args, last) if device != "cpu" else _on_cpu(bound, args, last, seconds)

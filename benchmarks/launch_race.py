@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 import tilewright
 import tilewright.language as tl
 from benchmarks.startup import Timing
-from tilewright.launch import door
+from tilewright.backends.llvm.calls import tables as t
+from tilewright.launch import tracer_slot
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 from tilewright.tools.timing import compare
 
@@ -110,7 +113,7 @@ def race(seconds: float = 1.5) -> Iterator[Timing]:
     importlib.import_module("tilewright.torch")  # from here on a tracer of torch looks at each launch
     traced = {_TRACED: bodies["9 arguments"], f"{_PEER} (beside this)": bodies[_PEER]}
     yield from _timings(traced, seconds / 4)
-    door.install(None)
+    tracer_slot.install(None)
 
 
 def _timings(bodies: dict[str, Callable[[], Any]], seconds: float) -> Iterator[Timing]:
@@ -121,6 +124,52 @@ def _timings(bodies: dict[str, Callable[[], Any]], seconds: float) -> Iterator[T
         yield Timing("launch", name, sample.median, _MOST.get(name))
 
 
+@tilewright.jit
+def added(x, y, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Three arrays, of which one is stored."""
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n) + tl.load(y + i, i < n), i < n)
+
+
+@tilewright.jit
+def added_up(a, b, c, d, e, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Six arrays, of which one is stored."""
+    i = tl.arange(0, BLOCK)
+    total = tl.load(a + i) + tl.load(b + i) + tl.load(c + i) + tl.load(d + i) + tl.load(e + i)
+    tl.store(out + i, total, i < n)
+
+
+def comparing() -> Iterator[tuple[str, float, float]]:
+    """Seconds of a launch that does not compare the memory of its arguments, and of one that does: the least twentieth
+    of short turns."""
+    rows, arrays = torch.zeros(6, 64), [np.zeros(64, np.float32) for _ in range(3)]
+    own = sorted((torch.zeros(64) for _ in range(6)), key=torch.Tensor.data_ptr)
+    cases: dict[str, tuple[Any, Sequence[Any]]] = {
+        "3 tensors": (added, own[:3]),
+        "3 tensors, the lowest stored": (added, own[2::-1]),
+        "3 rows of one tensor": (added, list(rows[:3])),
+        "3 arrays of numpy": (added, arrays),
+        "6 tensors": (added_up, own),
+        "6 tensors, the lowest stored": (added_up, own[::-1]),
+    }
+    for name, (kernel, args) in cases.items():
+        kernel = tilewright.jit(kernel.fn)
+        launch = kernel[(1,)]
+        for _ in range(4):
+            launch(*args, 8, BLOCK=8)
+        entry = kernel._binder.builtin._entries[-1][0]
+        turns: dict[int, list[int]] = {0: [], entry[t.ENTRY_NPAIRS]: []}
+        for _ in range(1000):
+            for pairs, found in turns.items():
+                entry[t.ENTRY_NPAIRS] = pairs
+                start = time.perf_counter_ns()
+                for _ in range(400):
+                    launch(*args, 8, BLOCK=8)
+                found.append(time.perf_counter_ns() - start)
+        without, beside = (sum(sorted(found)[:50]) / 50 / 400 * 1e-9 for found in turns.values())
+        yield name, without, beside
+
+
 def _hear(facts: Any) -> None:
     """A hook that does nothing."""
 
@@ -129,6 +178,8 @@ def main() -> None:
     """Print the table."""
     for timing in race():
         print(f"{timing.case:32}{timing.seconds * 1e6:8.2f} µs")
+    for name, without, beside in comparing():
+        print(f"{name:32}{without * 1e9:8.1f} ns, {(beside - without) * 1e9:.1f} more with arguments compared")
 
 
 if __name__ == "__main__":

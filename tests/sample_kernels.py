@@ -14,8 +14,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Program
-from tilewright.backends.reference.memory import Memory
 from tilewright.base import minifloat
 from tilewright.ir.types import (
     dtype_of,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tilewright.base.collecting import kept
 from tilewright.base.lazy import lazy_module as lazy_module
 from tilewright.base.lazy import names_on_first_use
+from tilewright.base.lazy import torch_needed as torch_needed
 
 with kept():
     from tilewright import language
@@ -32,6 +33,7 @@ with kept():
     from tilewright.base.knobs import knobs
     from tilewright.base.options import Options
     from tilewright.base.target import Target
+    from tilewright.base.tracebacks import shorten_traceback as shorten_traceback
     from tilewright.base.version import __version__
     from tilewright.compile.ast_source import compile
     from tilewright.compile.kernel import CompiledKernel
@@ -42,6 +44,7 @@ with kept():
     from tilewright.language.library import constexpr_function
     from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
     from tilewright.launch.interface import KernelInterface
+    from tilewright.launch.interface import install_reporter as _install_reporter
     from tilewright.launch.jit import JITFunction, jit
 
 if TYPE_CHECKING:
@@ -62,6 +65,9 @@ else:
 
 TritonError = TilewrightError  # the root of Triton's errors, for programs that catch it
 _switch = lazy_module("tilewright.triton_names.switch")
+_helion_switch = lazy_module("tilewright.helion_names.switch")
+_pages = lazy_module("tilewright.tools.report.page")
+_install_reporter(lambda *launch: _pages.report_of_launch(*launch))
 
 
 def as_triton() -> None:
@@ -73,6 +79,20 @@ def as_triton() -> None:
         PosingError: the real Triton has been imported already.
     """
     _switch.as_triton()
+
+
+def as_helion(triton: bool = True) -> None:
+    """Have `import helion` give Tilewright in this process and in the processes that it starts.
+
+    Call it before anything that imports Helion is imported.
+
+    Args:
+        triton: pose as Triton too, as programs of Helion expect one.
+
+    Raises:
+        PosingError: the real Helion, or (with `triton`) the real Triton, has been imported already.
+    """
+    _helion_switch.as_helion(triton)
 
 
 __all__ = [
@@ -97,6 +117,7 @@ __all__ = [
     "UnsupportedLanguageConstruct",
     "__version__",
     "aggregate",
+    "as_helion",
     "as_triton",
     "autotune",
     "cdiv",
@@ -125,3 +146,5 @@ def __dir__() -> list[str]:
 
 if knobs.runtime.as_triton:  # a worker of a process that poses
     as_triton()
+if knobs.runtime.as_helion:
+    as_helion(triton=False)

@@ -4,6 +4,7 @@ from tilewright.compile.forks import ForkExecutor, can_fork
 from tilewright.tuning.bench import (
     _summarize_statistics,
     assert_close,
+    clock_of,
     cublas,
     cuda_memcheck,
     do_bench,
@@ -27,6 +28,7 @@ __all__ = [
     "_summarize_statistics",
     "assert_close",
     "can_fork",
+    "clock_of",
     "cublas",
     "cuda_memcheck",
     "do_bench",

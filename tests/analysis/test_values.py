@@ -1,4 +1,4 @@
-"""Where values of loops go and come from, how long they live, what they gain from trip to trip, what is uniform."""
+"""Where values of loops go and come from, how long they live, what they gain in an iteration, what is uniform."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.flow import sources_of, targets_of
 from tilewright.analysis.index import whole
 from tilewright.analysis.liveness import ProgramOrder
-from tilewright.analysis.trips import Trip
+from tilewright.analysis.scalar_evolution import ScalarEvolution
 from tilewright.analysis.uniform import is_invariant, scalar_of
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import FuncOp
@@ -78,13 +78,13 @@ def test_a_use_in_a_loop_lasts_to_the_end_of_the_loop():
     assert order.end_of_use(loop.body.block.last_op, first) == order.numbers[loop.body.block.last_op]
 
 
-def test_gains_are_the_same_for_all_trips_or_not_known():
+def test_gains_are_the_same_for_all_iterations_or_not_known():
     loop = _find(_function(LOOP), ForOp)
     counter, a, b = loop.body.block.args
-    trip = Trip(loop)
-    assert trip.gain(Poly.atom(a)) == Poly.of(4)
-    assert trip.gain(Poly.atom(counter)) == Poly.atom(loop.step)
-    assert trip.gain(Poly.atom(b)) is None and trip.carried_steps() is None
+    evolution = ScalarEvolution(loop)
+    assert evolution.gain(Poly.atom(a)) == Poly.of(4)
+    assert evolution.gain(Poly.atom(counter)) == Poly.atom(loop.step)
+    assert evolution.gain(Poly.atom(b)) is None and evolution.carried_steps() is None
 
 
 def test_scalars_of_a_sum_come_in_the_order_of_its_terms():

@@ -5,11 +5,15 @@ Calls of Python functions are counted rather than seconds: the count is the same
 
 from __future__ import annotations
 
+import gc
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch")  # which the tables of measurements import
 
 from benchmarks.compile_time import SHAPES, kernel_of
 from tests.backends.nvidia.laying import tile_ir
@@ -35,6 +39,19 @@ def calls_of(shape: str, length: int, target: str, folder: Path) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+def seconds_of(shape: str, length: int, target: str, folder: Path) -> float:
+    """CPU time of a compile, without the collector of cycles."""
+    kernel = kernel_of(shape, length, folder)
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        emitted(tile_ir(kernel, TYPES), Options(), target)
+        return time.process_time() - start
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("target", ["avx2", "cuda90"])
@@ -63,6 +80,21 @@ def test_so_do_four_times_as_many_branches_inside_one_another(tmp_path: Path) ->
 def test_a_chain_of_two_thousand_operations(target: str, tmp_path: Path) -> None:
     text = emitted(tile_ir(kernel_of("tile chain", 2000, tmp_path), TYPES), Options(), target)
     assert text.count("fmul") + text.count("fma") >= 2000
+
+
+@pytest.mark.parametrize("target", ["avx2", "cuda90"])
+@pytest.mark.parametrize("shape", ["tiles that overlap", "loads into one sum"])
+def test_twice_as_many_accesses_take_about_twice_as_long(shape: str, target: str, tmp_path: Path) -> None:
+    calls_of(shape, 4, target, tmp_path)
+    short, long = (calls_of(shape, length, target, tmp_path) for length in (400, 800))
+    assert long < 2.3 * short
+
+
+def test_so_does_the_time_of_loads_into_one_sum(tmp_path: Path) -> None:
+    """What is no call of Python, such as a walk over a long list, counts here."""
+    seconds_of("loads into one sum", 4, "avx2", tmp_path)
+    short, long = (seconds_of("loads into one sum", length, "avx2", tmp_path) for length in (400, 1600))
+    assert long < 4 * 2 * short + 1
 
 
 def test_the_shapes_are_measured() -> None:

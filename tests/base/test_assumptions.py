@@ -86,7 +86,7 @@ def two_copies(x_ptr, y_ptr, z_ptr):
 def _fused() -> int:
     spelling = Spelling(two_copies, "*fp32:16, *fp32:16, *fp32:16", {})
     found = decisions_of(spelling, "avx512")
-    return sum(d.taken and d.text.startswith("with a store") for d in found if d.subject == "one loop")
+    return sum(d.taken and d.text.startswith("with a store") for d in found if d.subject == "loop fusion")
 
 
 def test_stores_to_arguments_that_may_overlap_share_no_loop():

@@ -61,7 +61,7 @@ def test_torch_is_told_what_is_written():
     seen = []
     walk_of(scale, signature, {"BLOCK": 16}).walk(seen.append)
     names = [op.get_name() for op in seen]
-    assert names == ["tt.load", "tt.store", "tt.func", "builtin.module"]
+    assert names == ["tt.load", "tt.store", "tt.return", "tt.func", "builtin.module"]
     block = seen[0].get_block()
     assert seen[0].get_operand(0) is block.get_argument(0) and seen[1].get_operand(0) is block.get_argument(1)
-    assert block.get_num_arguments() == 3 and seen[2].get_region(0) is block.get_parent()
+    assert block.get_num_arguments() == 3 and seen[3].get_region(0) is block.get_parent()

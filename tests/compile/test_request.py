@@ -1,4 +1,4 @@
-"""Requests: one door, keys that hold what the code depends on, and ways to other processes."""
+"""Requests: one entry point, keys that hold what the code depends on, and ways to other processes."""
 
 from __future__ import annotations
 

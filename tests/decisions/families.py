@@ -9,6 +9,7 @@ from tests.decisions.generated import GENERATED
 from tests.decisions.harness import Spelling
 from tests.decisions.layer_norm import LAYER_NORM
 from tests.decisions.matmul import MATMUL
+from tests.decisions.matvec import MATVEC
 from tests.decisions.others import OTHERS
 from tests.decisions.persistent import OTHER_LOOPS, PERSISTENT, SCALED_BLOCKS
 from tests.decisions.rows import ROWS
@@ -22,6 +23,7 @@ FAMILIES = {
     "softmax": ("avx512", "cuda90"),
     "layer_norm": ("avx512", "cuda90"),
     "matmul": ("avx512", "amx", "cuda90"),
+    "matvec": ("avx512",),
     "further": ("avx512", "amx", "cuda90"),
     "others": ("avx512", "cuda90"),
     "rows": ("avx512",),
@@ -32,7 +34,7 @@ FAMILIES = {
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
-    "rows": ROWS + SHORT, "generated": GENERATED,
+    "matvec": MATVEC, "rows": ROWS + SHORT, "generated": GENERATED,
     "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS + SAMPLED,
 }  # fmt: skip
 

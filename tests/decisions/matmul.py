@@ -179,7 +179,7 @@ def left_at_the_end(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.const
 
 
 @spelled(MATMUL, _USUAL)
-def skipped_trips(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def skipped_iterations(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = rows_and_columns(BM, BN)
     acc = tl.zeros((BM, BN), tl.float32)
     for t in range(0, K):
@@ -311,7 +311,7 @@ def under_a_condition(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.con
 
 
 @spelled(MATMUL, _USUAL)
-def masked_in_the_last_trip(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def masked_in_the_last_iteration(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = rows_and_columns(BM, BN)
     acc = tl.zeros((BM, BN), tl.float32)
     for i in range(0, K, BK):
@@ -479,7 +479,7 @@ def turned_over(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr
 
 
 @spelled(MATMUL, _USUAL)
-def turned_over_in_each_trip(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def turned_over_in_each_iteration(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = rows_and_columns(BM, BN)
     acc = tl.zeros((BM, BN), tl.float32)
     for i in range(0, K, BK):

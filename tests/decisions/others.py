@@ -253,8 +253,8 @@ def columns_in_a_loop(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK
 
 
 @spelled(AS_WRITTEN, "*fp32:16, i32, 64")
-def few_trips_that_store(x, n, B: tl.constexpr):
-    """Each trip loads what the one before stored."""
+def few_iterations_that_store(x, n, B: tl.constexpr):
+    """Each iteration loads what the one before stored."""
     i, total = tl.arange(0, B), tl.zeros((B,), tl.float32)
     for part in range(3):
         total += tl.load(x + part * n + i)
@@ -263,7 +263,7 @@ def few_trips_that_store(x, n, B: tl.constexpr):
 
 @spelled(AS_WRITTEN, "*fp32:16, i32, 64")
 def loaded_ahead_of_a_store(x, n, B: tl.constexpr):
-    """The store may change what the next trip would load."""
+    """The store may change what the next iteration would load."""
     i = tl.arange(0, B)
     before = tl.load(x + i)
     for start in range(0, n, B):
@@ -274,13 +274,13 @@ def loaded_ahead_of_a_store(x, n, B: tl.constexpr):
 
 @spelled(AS_WRITTEN, "*fp32:16, i32, 64")
 def rows_made_of_rows(x, n, B: tl.constexpr):
-    """Every trip loads what the one before has stored."""
+    """Every iteration loads what the one before has stored."""
     i = tl.arange(0, B)
     for row in range(n):
         tl.store(x + (row + 1) * B + i, tl.load(x + row * B + i) + 1.0)
 
 
-@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 64, 512")
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 128, 512")
 def sums_of_large_tiles(x, out, n, ROWS: tl.constexpr, B: tl.constexpr):
     """A GPU's threads have no registers for the elements of such a tile."""
     i, j, total = tl.arange(0, ROWS)[:, None], tl.arange(0, B), tl.zeros((B,), tl.float32)
@@ -298,7 +298,7 @@ def sum_of_a_block_of_a_matrix(x, out, columns, ROWS: tl.constexpr, B: tl.conste
 
 @spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 128")
 def sum_of_every_second_block(x, out, n, B: tl.constexpr):
-    """What a trip reads does not begin where that of the one before ended."""
+    """What an iteration reads does not begin where that of the one before ended."""
     total = 0.0
     for start in range(0, n, 2 * B):
         total += tl.sum(tl.load(x + start + tl.arange(0, B)))
@@ -333,6 +333,53 @@ def sums_of_chosen_columns(x, w, out, rows, columns, BLOCK: tl.constexpr):
         counts = tl.load(w + j, j < columns, 0.0) > 0.0
         total += tl.where(counts[None, :], tl.load(x + i[:, None] * columns + j[None, :], inside, 0.0), 0.0)
     tl.store(out + i, tl.sum(total, 1), i < rows)
+
+
+@spelled(AS_WRITTEN, "*fp32:16, i32, i32, i32, 16, 64")
+def tile_doubled_in_place(x, columns, rows_apart, columns_apart, M: tl.constexpr, N: tl.constexpr):
+    """Whether two elements have one address is known at launch."""
+    i, j = tl.program_id(0) * M + tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    at = x + i * rows_apart + j * columns_apart
+    tl.store(at, tl.load(at, j < columns, 0.0) * 2.0, j < columns)
+
+
+@spelled(AS_WRITTEN, "*fp32:16, i32, 16, 64")
+def rows_doubled_in_place(x, columns, M: tl.constexpr, N: tl.constexpr):
+    """A row ends where its mask does: no two elements have one address."""
+    i, j = tl.program_id(0) * M + tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    at = x + i * columns + j
+    tl.store(at, tl.load(at, j < columns, 0.0) * 2.0, j < columns)
+
+
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, 1024, 128")
+def groups_and_their_scales(x, scales, N: tl.constexpr, G: tl.constexpr):
+    """The scale of a group is stored once all its elements have been scaled."""
+    i = tl.arange(0, N)
+    scale = tl.load(scales + i // G)
+    tl.store(x + i, tl.load(x + i) * scale)
+    tl.store(scales + i // G, scale * 0.5)
+
+
+@spelled(AS_WRITTEN, "*{T}:16, *{T}:16, *fp32:16, i32:16, i32:16, 64, 64, 32")
+def last_blocks_first(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The order of the sums is free."""
+    i, j = tl.program_id(0) * BM + tl.arange(0, BM)[:, None], tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for at in range(K - BK, -1, -BK):
+        k = at + tl.arange(0, BK)
+        acc = tl.dot(tl.load(a + i * K + k[None, :]), tl.load(b + k[:, None] * N + j), acc)
+    tl.store(c + i * N + j, acc)
+
+
+@spelled(AS_WRITTEN, "*{T}:16, *{T}:16, *fp32:16, i32:16, i32:16, 64, 64, 32")
+def every_sum_from_the_end(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Each sum on the way is stored."""
+    i, j = tl.program_id(0) * BM + tl.arange(0, BM)[:, None], tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for at in range(K - BK, -1, -BK):
+        k = at + tl.arange(0, BK)
+        acc = tl.dot(tl.load(a + i * K + k[None, :]), tl.load(b + k[:, None] * N + j), acc)
+        tl.store(c + (at * BM + i) * N + j, acc)
 
 
 OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS + AS_WRITTEN

@@ -46,9 +46,9 @@ def tile_by_tile(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 @spelled(PERSISTENT, _FEW)
 def flat(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """One loop over all trips of all tiles; what a tile needs is made anew in its first trip."""
+    """One loop over all iterations of all tiles; what a tile needs is made anew in its first iteration."""
     first, programs = tl.program_id(0), tl.num_programs(0)
-    across, trips = tl.cdiv(n, BN), tl.cdiv(k, BK)
+    across, iterations = tl.cdiv(n, BN), tl.cdiv(k, BK)
     tiles = tl.cdiv(m, BM) * across
     own = tiles // programs
     if first < tiles % programs:
@@ -56,8 +56,8 @@ def flat(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     tile, step, top, left = first - programs, -1, 0, 0
     rows, columns = tl.arange(0, BM), tl.arange(0, BN)
     acc = tl.zeros((BM, BN), tl.float32)
-    for _ in range(0, trips * own):
-        step = tl.where(step == trips - 1, 0, step + 1)
+    for _ in range(0, iterations * own):
+        step = tl.where(step == iterations - 1, 0, step + 1)
         if step == 0:
             tile += programs
             top, left = tile // across * BM, tile % across * BN
@@ -67,40 +67,40 @@ def flat(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
         x = tl.load(a + rows[:, None] * k + p[None, :], p[None, :] < k, 0.0)
         y = tl.load(b + p[:, None] * n + columns[None, :], p[:, None] < k, 0.0)
         acc = tl.dot(x, y, acc)
-        if step == trips - 1:
+        if step == iterations - 1:
             written(out, acc, top + tl.arange(0, BM), left + tl.arange(0, BN), m, n)
             acc = tl.zeros((BM, BN), tl.float32)
 
 
 @spelled(PERSISTENT, _FEW)
 def counted_through(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    first, programs, trips = tl.program_id(0), tl.num_programs(0), tl.cdiv(k, BK)
+    first, programs, iterations = tl.program_id(0), tl.num_programs(0), tl.cdiv(k, BK)
     own = tl.cdiv(tl.cdiv(m, BM) * tl.cdiv(n, BN) - first, programs)
     acc = tl.zeros((BM, BN), tl.float32)
-    for t in range(own * trips):
-        rows, columns = place(first + t // trips * programs, n, BM, BN)
-        p = t % trips * BK + tl.arange(0, BK)
+    for t in range(own * iterations):
+        rows, columns = place(first + t // iterations * programs, n, BM, BN)
+        p = t % iterations * BK + tl.arange(0, BK)
         x = tl.load(a + rows[:, None] * k + p[None, :], (rows < m)[:, None] & (p < k)[None, :], 0.0)
         y = tl.load(b + p[:, None] * n + columns[None, :], (p < k)[:, None] & (columns < n)[None, :], 0.0)
-        acc = tl.dot(x, y, tl.where(t % trips == 0, 0.0, acc))
-        if t % trips == trips - 1:
+        acc = tl.dot(x, y, tl.where(t % iterations == 0, 0.0, acc))
+        if t % iterations == iterations - 1:
             written(out, acc, rows, columns, m, n)
 
 
 @spelled(PERSISTENT, _FEW)
 def begun_anew_at_the_end(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    programs, trips = tl.num_programs(0), tl.cdiv(k, BK)
+    programs, iterations = tl.num_programs(0), tl.cdiv(k, BK)
     tile, step = tl.program_id(0), 0
     own = tl.cdiv(tl.cdiv(m, BM) * tl.cdiv(n, BN) - tile, programs)
     acc = tl.zeros((BM, BN), tl.float32)
-    for _ in range(own * trips):
+    for _ in range(own * iterations):
         rows, columns = place(tile, n, BM, BN)
         p = step * BK + tl.arange(0, BK)
         x = tl.load(a + rows[:, None] * k + p[None, :], (rows < m)[:, None] & (p < k)[None, :], 0.0)
         y = tl.load(b + p[:, None] * n + columns[None, :], (p < k)[:, None] & (columns < n)[None, :], 0.0)
         acc = tl.dot(x, y, acc)
         step += 1
-        if step >= trips:
+        if step >= iterations:
             written(out, acc, rows, columns, m, n)
             acc = tl.zeros((BM, BN), tl.float32)
             tile += programs
@@ -110,17 +110,17 @@ def begun_anew_at_the_end(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr
 @spelled(PERSISTENT, _FEW)
 def with_moving_pointers(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Whole blocks; a tile's end puts the pointers to where the next one begins."""
-    programs, trips = tl.num_programs(0), tl.cdiv(k, BK)
+    programs, iterations = tl.num_programs(0), tl.cdiv(k, BK)
     tile, step, p = tl.program_id(0), 0, tl.arange(0, BK)
     own = tl.cdiv(tl.cdiv(m, BM) * tl.cdiv(n, BN) - tile, programs)
     rows, columns = place(tile, n, BM, BN)
     x, y = a + rows[:, None] * k + p[None, :], b + p[:, None] * n + columns[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
-    for _ in range(own * trips):
+    for _ in range(own * iterations):
         acc += tl.dot(tl.load(x), tl.load(y))
         x += BK
         y += BK * n
-        if step < trips - 1:
+        if step < iterations - 1:
             step += 1
         else:
             rows, columns = place(tile, n, BM, BN)
@@ -133,7 +133,7 @@ def with_moving_pointers(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr,
 
 
 @spelled(PERSISTENT, _FEW)
-def fetched_a_trip_ahead(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def fetched_an_iteration_ahead(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     for tile in range(tl.program_id(0), tl.cdiv(m, BM) * tl.cdiv(n, BN), tl.num_programs(0)):
         rows, columns = place(tile, n, BM, BN)
         p = tl.arange(0, BK)

@@ -142,7 +142,7 @@ def sums_by_reduce(x, out, rows, columns, COLUMNS: tl.constexpr):
 
 @spelled(ROW_SUMS, _SUMS)
 def sums_column_by_column(x, out, rows, columns, COLUMNS: tl.constexpr):
-    """Sixteen elements a trip, a line apart."""
+    """Sixteen elements an iteration, a line apart."""
     i, total = tl.program_id(0) * 16 + tl.arange(0, 16), tl.zeros((16,), tl.float32)
     for j in range(columns):
         total += tl.load(x + i * columns + j, i < rows, 0.0)

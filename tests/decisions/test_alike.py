@@ -9,7 +9,7 @@ import pytest
 from tests.decisions.harness import golden_file
 from tests.decisions.matmul import MATMUL
 
-_OF_THE_PLAN = ("tensor cores", "wgmma", "ring buffer", "asynchronous product")
+_OF_THE_PLAN = ("tensor cores", "wgmma", "ring buffer", "asynchronous dot")
 _USUAL = next(s.signature for s in MATMUL if s.name == "plain")
 # What a form decides otherwise, and why.
 DIFFERENT = {
@@ -18,9 +18,9 @@ DIFFERENT = {
     "loaded_across": ("64 rows x 64 columns", "the operands are exchanged: 128 rows by 64 columns"),
     "relu_of_a": ("a from registers", "A is computed"),
     "ones_outside": ("a copy puts zeros where the mask is off", "what lies outside is one"),
-    "under_a_condition": ("it stands under a condition", "some trips neither load nor multiply"),
+    "under_a_condition": ("it stands under a condition", "some iterations neither load nor multiply"),
     "of_other_rows": ("it stands under a condition", "a branch chooses between two places"),
-    "first_from_other_rows": ("the tile reaches no product of the loop", "the first trip loads another block"),
+    "first_from_other_rows": ("the tile reaches no dot of the loop", "the first iteration loads another block"),
 }
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,33 +17,61 @@ from tilewright.base.knobs import knobs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "triton_users.md").read_text(encoding="utf-8")
-HEADER = "import numpy as np\nimport tilewright as triton\nimport tilewright.language as tl\n"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+GALLERIES = {"errors.md", "hl_errors.md"}  # each block raises: tests/examples/test_error_gallery.py, tests/hl
+PAGES = {path.name: path for path in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))}
+FOREIGN = {"liger_kernel"}  # libraries that a page shows in use; a block that imports one needs it
 
 
-@pytest.mark.parametrize("index", range(len(BLOCKS)))
-def test_python_runs(index, tmp_path):
-    path = tmp_path / "block.py"
-    path.write_text(HEADER + BLOCKS[index], encoding="utf-8")
-    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "block"})
+def blocks_of(page: str) -> list[str]:
+    """The Python of a page, as a reader copies it."""
+    return re.findall(r"```(?:python|py)\n(.*?)```", PAGES[page].read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["caching.md", "tuning.md"])
-def test_python_of_other_pages_runs(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(knobs.cache, "dir", tmp_path)
+def is_session(block: str) -> bool:
+    """Whether a block shows what an interactive session answers; those of the language have a test of their own."""
+    return block.startswith(">>>")
+
+
+WITH_PYTHON = [name for name in PAGES if name not in GALLERIES and any(not is_session(b) for b in blocks_of(name))]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_python_runs_as_copied(page, tmp_path):
+    """The blocks of a page in order, as one program; nothing is put in front of them."""
+    blocks = [block for block in blocks_of(page) if not is_session(block)]
+    wanted = {name for name in FOREIGN if importlib.util.find_spec(name) is None}
+    blocks = [block for block in blocks if not any(f"from {name}" in block for name in wanted)]
     path = tmp_path / "page.py"
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     path.write_text("\n".join(blocks), encoding="utf-8")
-    assert "assert" in blocks[-1]
-    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "page"})
+    if "torch" in path.read_text(encoding="utf-8"):
+        pytest.importorskip("torch")
+    settings = {"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(DOCS.parent)}
+    done = subprocess.run([sys.executable, str(path)], env={**os.environ, **settings}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
-def test_the_page_on_speed_runs_and_its_rows_are_measured(tmp_path):
+@pytest.mark.parametrize("page", [name for name in PAGES if any(map(is_session, blocks_of(name)))])
+def test_sessions_answer_what_the_page_says(page, tmp_path):
+    if page == "language.md":
+        return  # values of a kernel: tests/ops/test_generated_examples.py
+    text = "\n".join(block for block in blocks_of(page) if is_session(block))
+    failed, tried = doctest.testfile(str(_written(tmp_path / page, text)), module_relative=False)
+    assert tried and not failed
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("page", [name for name in WITH_PYTHON if name != "as_triton.md"])
+def test_python_of_pages_checks_itself(page):
+    assert any("assert" in block for block in blocks_of(page)) or page in ("assumptions.md", "hl_helion.md")
+
+
+def test_rows_of_the_page_on_speed_are_measured():
     page = (DOCS / "fast_on_cpu.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    path = tmp_path / "block.py"
-    path.write_text(HEADER + block, encoding="utf-8")
-    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "block"})
     for letter, module in (("A", "advice"), ("F", "forms")):
         paths = sorted((DOCS.parent / "benchmarks").glob(f"{module}*.py"))
         text = "".join(path.read_text(encoding="utf-8") for path in paths)

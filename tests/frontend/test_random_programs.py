@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import ModuleOp
 import tilewright.language as tl
 from tests.backends.cpu.harness import Compiled
 from tests.frontend.helpers import I32, build, i32, jit
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
-from tilewright.backends.reference.memory import Memory
 from tilewright.base.callable import BlockFunction
 
 NAMES = ("a", "b", "c", "d")

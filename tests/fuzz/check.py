@@ -22,8 +22,8 @@ from tests.fuzz.arguments import Array, Guarded, element, filled, working
 from tests.fuzz.case import Loaded, Param, load
 from tests.gpu.harness import Compiled as CompiledForGpu
 from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
-from tilewright.backends.reference.memory import Memory
 from tilewright.base.dtypes import PointerType
 from tilewright.base.options import Options
 from tilewright.base.target import Target

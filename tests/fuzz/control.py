@@ -34,7 +34,13 @@ def _counter(g: Generator) -> tuple[str, int, bool]:
     """The header of a counted loop, the number of turns, and whether it is unrolled."""
     turns = g.random.choice((0, 1, 2, 3, 4))
     name = g.fresh("k")
-    kind = g.random.choice(("count", "count", "bounds", "step", "down", "static"))
+    kind = g.random.choice(("count", "count", "bounds", "step", "either", "down", "static"))
+    if kind == "either":
+        start, step = g.random.randint(-5, 20), g.random.choice((-16, -3, -2, -1, 2, 3, 16))
+        end = start + turns * step - (turns > 0) * g.random.randrange(abs(step)) * (1 if step > 0 else -1)
+        if turns == 0 and g.chance(0.5):
+            end -= step
+        return f"for {name} in range({g.number(start)}, {g.number(end)}, {_of_any_sign(g, step)}):", turns, False
     if kind == "count":
         return f"for {name} in range({g.number(turns)}):", turns, False
     if kind == "bounds":
@@ -50,6 +56,12 @@ def _counter(g: Generator) -> tuple[str, int, bool]:
     if kind == "down":
         return f"for {name} in range({g.number(turns)}, 0, -1):", turns, False
     return f"for {name} in tl.static_range({turns}):", turns, True
+
+
+def _of_any_sign(g: Generator, step: int) -> str:
+    """A step of which only a run tells the sign; a number that a launch may make a constant would not be one."""
+    name = g.scalar(step)
+    return g.random.choice((name, name, f"({name} + pid0 - pid0)", f"tl.minimum({name}, {abs(step)})"))
 
 
 @family(2.2)

@@ -291,7 +291,7 @@ def shape_text(shape: Shape) -> str:
 
 def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
-    from tests.fuzz import arithmetic, combine, control, memory, programs, rows, runs, shapes  # noqa: F401  (families)
+    from tests.fuzz import arithmetic, combine, control, memory, programs, rows, runs, shapes, shared  # noqa: F401  (families)
     from tests.fuzz.memory import load_new, store
     from tests.fuzz.products import product
 

@@ -17,7 +17,7 @@ from tests.fuzz.combine import DOTS, STORED, dot_facts, epilogue
 from tests.fuzz.generator import Generator
 from tests.fuzz.spellings import every
 from tests.fuzz.values import Value
-from tests.fuzz.walks import BEYOND, WALKS, Trips
+from tests.fuzz.walks import BEYOND, WALKS, Iterations
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def product(g: Generator) -> None:
         b.advance()
 
     count, text = -(-size // block) + extra, f"tl.cdiv({depth.text}, {block}) + {extra}"
-    WALKS[walk](g, Trips(count, text, lambda number: (a.load(number), b.load(number)), multiply, advance))
+    WALKS[walk](g, Iterations(count, text, lambda number: (a.load(number), b.load(number)), multiply, advance))
     g.spelled |= {walk, a.how, b.how} | ({"turned over"} if turned else set())
     mag, grain = {"ints": (8.0, 1.0), "quarters": (4.0, 0.25), "reals": (4.0, None)}[fill]
     fake = Value("", (), dtype, mag=mag, grain=grain)

@@ -45,7 +45,7 @@ def while_variant(g: Generator) -> None:
 
 @family(0.8)
 def loop_with_exits(g: Generator) -> None:
-    """A counted loop that is left early, or some of whose trips end early."""
+    """A counted loop that is left early, or some of whose iterations end early."""
     if g.depth >= g.profile.depth:
         raise Unsuitable
     name, limit = g.fresh("k"), g.scalar(g.random.randint(2, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fuzz.case import Statement
 from tests.fuzz.generator import Generator, family, shape_text
 from tests.fuzz.memory import choose_fill, fill_facts
-from tests.fuzz.values import Unsuitable
+from tests.fuzz.values import Unsuitable, facts
 
 _ROWS = 8  # of a table
 
@@ -55,10 +55,10 @@ def sums_of_columns(g: Generator) -> None:
     if g.in_loop:
         raise Unsuitable
     columns, rows = g.random.choice((4, 8, 16, 32, 12)), g.random.choice((2, 4, 8))
-    turned, trips = g.chance(0.7), g.random.randint(1, 3)
+    turned, iterations = g.chance(0.7), g.random.randint(1, 3)
     dtype = g.random.choice(("int32", "float32"))
     shape = (columns, rows) if turned else (rows, columns)
-    x = g.array(dtype, "ints", columns * rows * trips)
+    x = g.array(dtype, "ints", columns * rows * iterations)
     total, i, j = g.fresh("total"), g.fresh("i"), g.fresh("j")
     along, across = ("[:, None]", "[None, :]") if turned else ("[None, :]", "[:, None]")
     g.add(f"{j} = tl.arange(0, {columns}){along}")
@@ -69,12 +69,32 @@ def sums_of_columns(g: Generator) -> None:
         f"{total} += {value}",
         f"{total} = tl.where({j} < {limit}, {total} + {value}, {total})",
     ]
-    loop = f"for {g.fresh('t')} in range({g.number(trips)}):"
-    trip = loop.split()[1]
+    loop = f"for {g.fresh('t')} in range({g.number(iterations)}):"
+    iteration = loop.split()[1]
     body = [
-        Statement(f"{i} = {trip} * {rows} + tl.arange(0, {rows}){across}"),
+        Statement(f"{i} = {iteration} * {rows} + tl.arange(0, {rows}){across}"),
         Statement(g.random.choice(more)),
     ]
     g.body.append(Statement(loop, body))
-    facts = {"mag": 8.0 * rows * trips, "grain": 1.0} if dtype == "float32" else {}
-    g.define(f"tl.sum({total}, {1 if turned else 0})", (columns,), dtype, **facts)
+    known = {"mag": 8.0 * rows * iterations, "grain": 1.0} if dtype == "float32" else {}
+    g.define(f"tl.sum({total}, {1 if turned else 0})", (columns,), dtype, **known)
+
+
+@family(0.7)
+def shares_of_rows(g: Generator) -> None:
+    """Rows divided by their sums, which are as small or as large as numbers get."""
+    rows, columns = (
+        g.random.choice((1, 2, 8)),
+        g.random.choice((4, 16, 32, 12, 100) if g.profile.any_shape else (4, 16, 64)),
+    )
+    x = g.array("float32", "ints", rows * columns)
+    i, j = (f"tl.arange(0, {n})" for n in (rows, columns))
+    scale = g.random.choice((-149, -140, -130, -126, 0, 100, 115))
+    part = g.fresh("part")
+    if g.chance(0.5):
+        g.add(f"{part} = (tl.abs(tl.load({x} + {j})) + 1) * {2.0**scale!r}")
+        shape, total = (columns,), f"tl.sum({part}, 0)"
+    else:
+        g.add(f"{part} = (tl.abs(tl.load({x} + {i}[:, None] * {columns} + {j}[None, :])) + 1) * {2.0**scale!r}")
+        shape, total = (rows, columns), f"tl.sum({part}, 1)[:, None]"
+    g.define(f"{part} / {total}", shape, "float32", **facts("float32", 1.0, None, 4e-7, inexact=True))

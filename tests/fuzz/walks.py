@@ -14,7 +14,7 @@ from tests.fuzz.generator import Generator
 
 
 @dataclass(frozen=True)
-class Trips:
+class Iterations:
     """The pieces of a product, and what is done with each.
 
     Args:
@@ -36,84 +36,84 @@ class Trips:
         self.advance()
 
 
-Walk = Callable[[Generator, Trips], None]
+Walk = Callable[[Generator, Iterations], None]
 
 
-def _counted(g: Generator, trips: Trips) -> None:
+def _counted(g: Generator, iterations: Iterations) -> None:
     k = g.fresh("k")
-    with g.block(g.add(f"for {k} in range(0, {trips.text}):").body, loop=True):
-        trips.piece(k)
+    with g.block(g.add(f"for {k} in range(0, {iterations.text}):").body, loop=True):
+        iterations.piece(k)
 
 
-def _while(g: Generator, trips: Trips) -> None:
+def _while(g: Generator, iterations: Iterations) -> None:
     k = g.fresh("k")
     g.add(f"{k} = 0")
-    with g.block(g.add(f"while {k} < {trips.text}:").body, loop=True):
-        trips.piece(k)
+    with g.block(g.add(f"while {k} < {iterations.text}:").body, loop=True):
+        iterations.piece(k)
         g.add(f"{k} += 1")
 
 
-def _left_for_ever(g: Generator, trips: Trips) -> None:
+def _left_for_ever(g: Generator, iterations: Iterations) -> None:
     k = g.fresh("k")
     g.add(f"{k} = 0")
     with g.block(g.add("while True:").body, loop=True):
-        g.add(f"if {k} >= {trips.text}:").body.append(Statement("break"))
-        trips.piece(k)
+        g.add(f"if {k} >= {iterations.text}:").body.append(Statement("break"))
+        iterations.piece(k)
         g.add(f"{k} += 1")
 
 
-def _in_blocks(g: Generator, trips: Trips) -> None:
+def _in_blocks(g: Generator, iterations: Iterations) -> None:
     block, k = g.fresh("b"), g.fresh("k")
-    with g.block(g.add(f"for {block} in range(0, {trips.text}, 4):").body, loop=True):
-        inner = g.add(f"for {k} in range({block}, min({block} + 4, {trips.text})):")
+    with g.block(g.add(f"for {block} in range(0, {iterations.text}, 4):").body, loop=True):
+        inner = g.add(f"for {k} in range({block}, min({block} + 4, {iterations.text})):")
         with g.block(inner.body, loop=True):
-            trips.piece(k)
+            iterations.piece(k)
 
 
-def _in_two_loops(g: Generator, trips: Trips) -> None:
+def _in_two_loops(g: Generator, iterations: Iterations) -> None:
     block, k = g.fresh("b"), g.fresh("k")
-    with g.block(g.add(f"for {block} in range(0, {trips.text}, 2):").body, loop=True):
+    with g.block(g.add(f"for {block} in range(0, {iterations.text}, 2):").body, loop=True):
         with g.block(g.add(f"for {k} in range(0, 2):").body, loop=True):
-            trips.piece(f"({block} + {k})")
+            iterations.piece(f"({block} + {k})")
 
 
-def _halves_in_a_trip(g: Generator, trips: Trips) -> None:
+def _halves_in_an_iteration(g: Generator, iterations: Iterations) -> None:
     k = g.fresh("k")
-    with g.block(g.add(f"for {k} in range(0, {trips.text}, 2):").body, loop=True):
-        trips.piece(k)
-        trips.piece(f"({k} + 1)")
+    with g.block(g.add(f"for {k} in range(0, {iterations.text}, 2):").body, loop=True):
+        iterations.piece(k)
+        iterations.piece(f"({k} + 1)")
 
 
-def _unrolled(g: Generator, trips: Trips) -> None:
+def _unrolled(g: Generator, iterations: Iterations) -> None:
     k = g.fresh("k")
-    with g.block(g.add(f"for {k} in tl.static_range({trips.count}):").body):
-        trips.piece(k)
+    with g.block(g.add(f"for {k} in tl.static_range({iterations.count}):").body):
+        iterations.piece(k)
 
 
-def _first(g: Generator, trips: Trips) -> tuple[str, str]:
+def _first(g: Generator, iterations: Iterations) -> tuple[str, str]:
     """The operands of the first piece, by the names under which they are handed on."""
     x, y = g.fresh("x"), g.fresh("y")
-    g.add(f"{x}, {y} = {', '.join(trips.load('0'))}")
+    g.add(f"{x}, {y} = {', '.join(iterations.load('0'))}")
     return x, y
 
 
-def _loaded_ahead(g: Generator, trips: Trips) -> None:
-    (x, y), k = _first(g, trips), g.fresh("k")
-    with g.block(g.add(f"for {k} in range(0, {trips.text}):").body, loop=True):
-        trips.advance()
-        following = trips.load(f"({k} + 1)")
-        trips.multiply(x, y)
+def _loaded_ahead(g: Generator, iterations: Iterations) -> None:
+    (x, y), k = _first(g, iterations), g.fresh("k")
+    with g.block(g.add(f"for {k} in range(0, {iterations.text}):").body, loop=True):
+        iterations.advance()
+        following = iterations.load(f"({k} + 1)")
+        iterations.multiply(x, y)
         g.add(f"{x}, {y} = {', '.join(following)}")
 
 
-def _loaded_ahead_and_after(g: Generator, trips: Trips) -> None:
-    (x, y), k = _first(g, trips), g.fresh("k")
-    with g.block(g.add(f"for {k} in range(1, {trips.text}):").body, loop=True):
-        trips.advance()
-        following = trips.load(k)
-        trips.multiply(x, y)
+def _loaded_ahead_and_after(g: Generator, iterations: Iterations) -> None:
+    (x, y), k = _first(g, iterations), g.fresh("k")
+    with g.block(g.add(f"for {k} in range(1, {iterations.text}):").body, loop=True):
+        iterations.advance()
+        following = iterations.load(k)
+        iterations.multiply(x, y)
         g.add(f"{x}, {y} = {', '.join(following)}")
-    trips.multiply(x, y)
+    iterations.multiply(x, y)
 
 
 WALKS: dict[str, Walk] = {
@@ -122,10 +122,10 @@ WALKS: dict[str, Walk] = {
     "left for ever": _left_for_ever,
     "in blocks of K": _in_blocks,
     "in two loops": _in_two_loops,
-    "halves in a trip": _halves_in_a_trip,
+    "halves in an iteration": _halves_in_an_iteration,
     "unrolled": _unrolled,
     "loaded ahead": _loaded_ahead,
     "loaded ahead and after": _loaded_ahead_and_after,
 }
-BEYOND = frozenset(("in two loops", "halves in a trip", "loaded ahead", "loaded ahead and after"))
+BEYOND = frozenset(("in two loops", "halves in an iteration", "loaded ahead", "loaded ahead and after"))
 """Walks that may load a piece behind the last one."""

@@ -139,13 +139,13 @@ def test_products(blocks: tuple[int, int, int], warps: int, turned: bool, kind: 
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("trips", [1, 2, 3])
-def test_fewer_trips_than_buffers(trips: int) -> None:
-    a = torch.randint(-4, 5, (64, 32 * trips), device="cuda").half()
-    b = torch.randint(-4, 5, (32 * trips, 64), device="cuda").half()
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_fewer_iterations_than_buffers(iterations: int) -> None:
+    a = torch.randint(-4, 5, (64, 32 * iterations), device="cuda").half()
+    b = torch.randint(-4, 5, (32 * iterations, 64), device="cuda").half()
     c = torch.zeros(64, 64, dtype=torch.float16, device="cuda")
     kernels.matmul[(1, 1)](
-        describe(a, [64, 32]), describe(b, [32, 64]), describe(c, [64, 64]), 32 * trips,
+        describe(a, [64, 32]), describe(b, [32, 64]), describe(c, [64, 64]), 32 * iterations,
         M_BLOCK=64, N_BLOCK=64, K_BLOCK=32, num_stages=4,
     )  # fmt: skip
     assert torch.equal(c.float(), a.float() @ b.float())

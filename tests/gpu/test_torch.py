@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._triton import has_triton

@@ -186,7 +186,6 @@ def _example(key):
         ({"block_sizes": [8, 8, 8], "l2_groupings": [3]}, "powers of two from 1 to 64"),
         ({"block_sizes": [8, 8, 8], "loop_orders": [[0, 0]]}, "orders of"),
         ({"block_sizes": [8, 8, 8], "pid_type": "diagonal"}, "'flat', 'xyz'"),
-        ({"block_sizes": [8, 8, 8], "reduction_loops": [4]}, "can be visited in chunks"),
         ({"block_sizes": [8, 8, 8], "indexing": "block"}, "'pointer', 'block_ptr'"),
     ],
 )
@@ -223,6 +222,28 @@ def test_choices_of_the_program_are_keys():
         bound.config_spec.normalize({"block_sizes": [8], "count": 5})
 
 
+def test_whether_something_is_done_is_a_choice():
+    @hl.kernel
+    def kernel(x):
+        twice = hl.register_tunable("twice", hl.autotuner.BooleanFragment())
+        out = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            if twice:
+                out[rows] = x[rows] * 2
+            else:
+                out[rows] = x[rows] + (1 if not twice else 3)
+        return out
+
+    x = torch.randn(20)
+    bound = kernel.bind((x,))
+    assert bound.config_spec.default_config()["twice"] is False
+    for twice, expected in ((False, x + 1), (True, x * 2)):
+        config = hl.Config(block_sizes=[8], twice=twice)
+        torch.testing.assert_close(bound.compile_config(config)(x), expected)
+        bound.set_config(config)
+        torch.testing.assert_close(bound.run_ref(x, mode=hl.RefMode.TILED), expected)
+
+
 def test_names_and_types_of_choices():
     def wrong(name, fragment):
         @hl.kernel
@@ -240,3 +261,62 @@ def test_names_and_types_of_choices():
         wrong("mode", hl.autotuner.EnumFragment(["a", "b"]))
     with pytest.raises(hl.exc.RegisterTunableArgTypes):
         wrong("mode", 3)
+
+
+def test_pasted_configurations_may_have_more_than_the_kernel(caplog):
+    @hl.kernel
+    def kernel(x):
+        out = torch.empty([x.size(0)])
+        for rows in hl.tile(x.size(0)):
+            out[rows] = x[rows, :].sum(-1)
+        return out
+
+    x = torch.randn(9, 40)
+    pasted = {"block_sizes": [4], "reduction_loops": [16, None], "static_ranges": [True], "num_threads": [32, 1]}
+    bound = kernel.bind((x,))
+    bound.set_config(pasted)
+    torch.testing.assert_close(bound(x), x.sum(-1))
+    assert bound.config["reduction_loops"] == [16] and "static_ranges" not in bound.config
+    assert "reduction_loops has 2 entries" in caplog.text and "num_threads=[32, 1] is ignored" in caplog.text
+
+
+def test_fragments_without_a_default_take_the_low_end():
+    @hl.kernel
+    def kernel(x):
+        n = hl.register_tunable("parts", hl.autotuner.PowerOfTwoFragment(2, 64))
+        out = torch.zeros_like(x)
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t] * n
+        return out
+
+    x = torch.ones(5)
+    assert kernel.bind((x,)).config_spec.default_config()["parts"] == 2
+    torch.testing.assert_close(kernel(x), x * 2)
+
+
+def test_blocks_of_32768():
+    @hl.kernel(config=hl.Config(block_sizes=[1, 32768]))
+    def kernel(x):
+        out = torch.empty([x.size(0)])
+        for rows in hl.tile(x.size(0)):
+            total = hl.zeros([rows])
+            for columns in hl.tile(x.size(1)):
+                total = total + x[rows, columns].sum(-1)
+            out[rows] = total
+        return out
+
+    x = torch.randn(2, 70000)
+    torch.testing.assert_close(kernel(x), x.sum(-1), atol=1e-2, rtol=1e-3)
+
+
+def test_random_numbers_counted_by_the_program():
+    @hl.kernel
+    def kernel(x):
+        out, whole = torch.empty_like(x), torch.empty_like(x)
+        for t in hl.tile(x.size(0)):
+            out[t] = hl.rand([t], 7, offsets=t.index + 3)
+            whole[t] = hl.rand([t], 7)
+        return out, whole
+
+    out, whole = kernel(torch.empty(20))
+    torch.testing.assert_close(out[:-3], whole[3:])

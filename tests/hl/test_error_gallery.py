@@ -22,6 +22,7 @@ ELSEWHERE |= {
     "TunableTypeNotSupported",
 }
 WITHOUT_PLACE = ("NotInsideKernel", "SourceNotAvailable", "NoTensorArgs", "BackendUnsupported", "InvalidConfig")
+WITHOUT_PLACE += ("DoubleBackward",)  # raised where PyTorch goes back
 WITHOUT_HINT = (
     "TorchOp",
     "Undefined",

@@ -17,3 +17,8 @@ def test_random_kernels(first, monkeypatch):
     for seed in range(first, first + 15):
         monkeypatch.setattr(knobs.runtime, "interpret", seed % 3 > 0)
         check(seed)
+
+
+@pytest.mark.parametrize("seed", [30116, 7303017], ids=["masks in registers above 15", "33 columns"])
+def test_kernels_that_failed_once(seed):
+    check(seed, 2)

@@ -210,3 +210,21 @@ def test_what_one_machine_cannot_do():
     for refused in (hl.make_async_remote_copy, hl.remote_barrier, hl.AsyncCopyDescriptor):
         with pytest.raises(exc.BackendUnsupported, match="torch.distributed"):
             refused()
+
+
+def test_the_scan_of_torch():
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    @hl.kernel
+    def kernel(x):
+        out, most = torch.empty_like(x), torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = associative_scan(lambda a, b: a * b, x[rows, :], dim=1)
+            both = (x[rows, :], x[rows, :] * 2)
+            most[rows, :] = associative_scan(lambda a, b: (a[0] + b[0], torch.maximum(a[1], b[1])), both, 1)[1]
+        return out, most
+
+    x = torch.rand(5, 9) + 0.5
+    out, most = kernel(x)
+    torch.testing.assert_close(out, x.cumprod(1))
+    torch.testing.assert_close(most, (x * 2).cummax(1).values)

@@ -11,7 +11,7 @@ import torch
 
 from tilewright import hl
 from tilewright.base.errors import DeviceError
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
 
 CELL = """
 @hl.kernel(config=hl.Config(block_sizes=[32]))
@@ -94,7 +94,7 @@ def test_a_tensor_of_another_device():
         return out
 
     # `tilewright.torch`, which other tests import, computes the shapes of what a kernel makes of meta tensors.
-    with door.held_by(None), pytest.raises(hl.exc.WrongDeviceError) as caught:
+    with tracer_slot.held_by(None), pytest.raises(hl.exc.WrongDeviceError) as caught:
         add(torch.ones(8), torch.ones(8, device="meta"))
     text = str(caught.value)
     assert isinstance(caught.value, DeviceError) and caught.value.location.file == __file__

@@ -28,6 +28,9 @@ FILES = (operations_math, operations_nn, operations_rows)
 ROWS, COLUMNS = 7, 18  # one whole vector and a rest: each form of code that is emitted once more costs time
 OWN = {
     "sym",
+    "sole",  # test_truths.py
+    "select_backward",  # gradients/test_operations.py
+    "slice_backward",
     "compare",
     "accumulate",
     "halves",
@@ -225,12 +228,19 @@ def test_operations(group, monkeypatch):
 
 
 @pytest.mark.parametrize(("form", "names"), [("rolled", UNROLLED), ("padded", UNPADDED)])
-def test_forms_that_a_case_does_not_have_are_refused(form, names):
-    """A case that comes to work, or that is no case any more, leaves the list."""
+def test_forms_that_a_case_does_not_have_are_refused(form, names, caplog):
+    """A case that comes to work, or that is no case any more, leaves the list.
+
+    Where nothing can be visited in chunks the surplus entry is ignored, and said so.
+    """
     cases = {str(case): case for case in CASES}
     for name in names.split():
-        with pytest.raises(hl.exc.Error):
+        caplog.clear()
+        try:
             run(Group(form, cases[name].dtypes[0], (cases[name],)))
+        except hl.exc.Error:
+            continue
+        assert "reduction_loops has 1 entries, and the kernel has 0" in caplog.text, name
 
 
 def test_every_row_and_recipe_has_a_case():

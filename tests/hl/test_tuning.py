@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import subprocess
 import sys
+from concurrent.futures import Executor, Future
 
 import pytest
 import torch
 
 from tests.meta.sources import ROOT
 from tilewright import hl, knobs, testing
-from tilewright.compile import forks
 
 
 def scaled(x, factor):
@@ -90,15 +88,77 @@ def test_search_finds_something_that_works():
     assert bound.format_kernel_decorator() == f"@hl.kernel(config={config!r})"
 
 
-@pytest.mark.skipif(not testing.can_fork(), reason="nothing is compiled in processes")
-@pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(3)])
-def test_processes_that_die_lose_no_candidate(end, monkeypatch, capsys):
-    """What a dead process was to compile is compiled where it runs."""
-    monkeypatch.setattr(forks, "_outcome", lambda call: end())
+class Pickling(Executor):
+    """Runs tasks here, as another process would get them."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    def submit(self, fn, /, *args):
+        self.tasks += 1
+        fn, args = pickle.loads(pickle.dumps((fn, args)))
+        future = Future()
+        future.set_result(fn(*args))
+        return future
+
+
+def test_an_executor_gets_a_task_for_each_candidate(monkeypatch):
+    executor = Pickling()
+    monkeypatch.setattr(knobs.autotuning, "executor", executor)
+    total, x = torch.zeros(16, 16), torch.ones(16, 16)
+    kernel = hl.kernel(add_to, configs=[*CONFIGS, hl.Config(block_sizes=[16])], autotune_log_level=0)
+    kernel.autotune((total, x))
+    assert executor.tasks >= 2 and not total.any()
+
+
+def test_fresh_processes_where_none_can_be_forked(monkeypatch, capsys):
+    monkeypatch.setattr(testing, "can_fork", lambda: False)
     x = torch.randn(20, 30)
-    kernel = hl.kernel(scaled, configs=CONFIGS)
+    kernel = hl.kernel(scaled, configs=CONFIGS, autotune_precompile_jobs=1, autotune_baseline_fn=lambda x, f: x * f)
     torch.testing.assert_close(kernel(x, 2), x * 2)
     assert "2 configurations timed, 0 out" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not testing.can_fork(), reason="nothing is compiled in processes")
+def test_devices_that_share_a_search(capsys):
+    """As on a GPU: forked processes compile, and fresh ones measure, one for each device."""
+    x = torch.randn(20, 30)
+    configs = [hl.Config(block_sizes=[rows]) for rows in (1, 2, 4, 8)]
+    kernel = hl.kernel(scaled, configs=configs, autotune_precompile_jobs=2, autotune_devices=["cpu"])
+    torch.testing.assert_close(kernel(x, 2), x * 2)
+    assert "4 configurations timed, 0 out" in capsys.readouterr().err
+
+
+def test_what_cannot_be_sent_runs_here_and_that_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(testing, "can_fork", lambda: False)
+    grow = lambda x: x + 1
+
+    def grown(x):
+        out = torch.empty_like(grow(x))
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = x[rows, :] + 1
+        return out
+
+    x = torch.randn(20, 30)
+    torch.testing.assert_close(hl.kernel(grown, configs=CONFIGS)(x), x + 1)
+    said = capsys.readouterr().err
+    assert "candidates run in this process" in said and "2 configurations timed, 0 out" in said
+
+
+def test_searches_begin_with_what_was_best_for_another_shape_and_a_like_kernel():
+    best = hl.Config(block_sizes=[2])
+    kernel = hl.kernel(scaled, configs=[best], autotune_log_level=0)
+    kernel.autotune((torch.randn(20, 30), 2))
+
+    def shifted(x, offset):
+        out = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = x[rows, :] + offset
+        return out
+
+    for other, shape in ((scaled, (40, 30)), (shifted, (20, 30))):
+        bound = hl.kernel(other).bind((torch.randn(shape), 2))
+        assert [config["block_sizes"] for config in bound._driver((torch.randn(shape), 2))._starts] == [[2]]
 
 
 def test_wrong_results_are_out():

@@ -26,8 +26,8 @@ from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.emit.lower import emit_kernel
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
-from tilewright.backends.reference.memory import Memory
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import PointerType, dtype

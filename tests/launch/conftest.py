@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
 
 
 @pytest.fixture
 def untraced() -> Iterator[None]:
     """No tracer asks for launches; `tilewright.torch` has one, if a test of this process has imported it."""
-    with door.held_by(None):
+    with tracer_slot.held_by(None):
         yield

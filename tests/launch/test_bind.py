@@ -249,7 +249,7 @@ def test_unknown_keywords(kernel: Recorder) -> None:
     assert "did you mean BLOCK?" in str(caught.value)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("threads", [-1, 1.5, True, "2"])
 def test_bad_num_threads(kernel: Recorder, threads: Any) -> None:
     with pytest.raises(ArgumentError, match="num_threads must be a positive integer"):
         kernel[(1,)](X, Y, 5, num_threads=threads)
@@ -274,8 +274,6 @@ def test_missing_extra_and_doubled_arguments(kernel: Recorder, warm: bool) -> No
 def test_values_without_a_type(kernel: Recorder) -> None:
     with pytest.raises(ArgumentError, match="failed to specialize argument of type: str.*`n`"):
         kernel[(1,)](X, Y, "5")
-    with pytest.raises(ArgumentError, match="`BLOCK`.*not hashable"):
-        kernel[(1,)](X, Y, 5, BLOCK=[1])
     with pytest.raises(OverflowError):
         kernel[(1,)](X, Y, 2**64)
 

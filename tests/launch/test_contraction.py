@@ -71,7 +71,7 @@ def held(x_ptr, y_ptr, z_ptr, out_ptr, n, N: tl.constexpr):
     product = x * y
     total = product
     for _ in range(n):
-        total = total + z  # rounded: the first trip takes what the loop was given
+        total = total + z  # rounded: the first iteration takes what the loop was given
     tl.store(out_ptr + i, total)
     tl.store(out_ptr + N + i, product + z)  # rounded: a loop lies between
     again = x * y

@@ -101,7 +101,8 @@ def test_warmup_compiles_without_running() -> None:
 
 def test_every_stage_can_be_read(fresh_cache: Path) -> None:
     kernel = scale.warmup(*arrays(), 200, 2.0, grid=(4,))
-    assert list(kernel.asm) == ["ttir", "loops", "llir", "obj"]
+    assert list(kernel.asm) == ["ttir", "nest", "loops", "llir", "obj"]
+    assert "store arg1[64*program0 + i]" in kernel.asm["nest"]
     assert "tt.func public @scale" in kernel.asm["ttir"]
     assert "define" in kernel.asm["llir"]
     assert set(kernel.seconds) == set(kernel.asm)
@@ -152,7 +153,7 @@ def test_stages_are_dumped_and_overridden(fresh_cache: Path, tmp_path: Path, mon
     folders = [tmp_path / "dump" / hash for hash in hashes]
     for folder in folders:
         names = {path.name for path in folder.iterdir()}
-        assert names == {f"scale.{extension}" for extension in ("ttir", "loops", "llir", "obj", "json")}
+        assert names == {f"scale.{extension}" for extension in ("ttir", "nest", "loops", "llir", "obj", "json")}
     assert folders[0] != folders[1] and len(list((tmp_path / "dump").iterdir())) == 2
     for extension, change in (("ttir", ("arith.mulf", "arith.addf")), ("llir", ("fmul", "fadd"))):
         over = tmp_path / extension / hashes[0]
@@ -183,8 +184,10 @@ def test_the_file_of_any_stage_is_a_source(fresh_cache: Path, tmp_path: Path, mo
         assert np.array_equal(out, x * 2) and kernel.name == "scale"
     ptx = scale.warmup(x, out, 200, 2.0, target="cuda:90", grid=(1,)).asm["ptx"]
     (tmp_path / "alone.ptx").write_text(ptx)
+    assert tilewright.compile(tmp_path / "alone.ptx", target="cuda:90").name == "scale"  # its text says enough
+    (tmp_path / "alone.obj").write_bytes((folder / "scale.obj").read_bytes())
     with pytest.raises(ArgumentError, match=r"alone\.json beside it"):
-        tilewright.compile(tmp_path / "alone.ptx", target="cuda:90")
+        tilewright.compile(tmp_path / "alone.obj")
     with pytest.raises(UnsupportedError, match=r"cannot compile scale\.loops(.|\n)*\.ttir, \.llir, \.obj"):
         tilewright.compile(folder / "scale.loops")
 

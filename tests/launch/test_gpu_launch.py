@@ -91,7 +91,7 @@ def test_compiling_for_a_gpu_needs_none() -> None:
         signature = {"x_ptr": "*fp16", "y_ptr": "*fp16", "n": "i32", "factor": "fp32"}
         source = ASTSource(scale, signature, {"BLOCK": 128})
         made = tilewright.compile(source, GPUTarget("cuda", 120, 32), {"num_warps": 8})
-    assert list(made.asm) == ["ttir", "tgir", "llir", "ptx", "cubin"]
+    assert list(made.asm) == ["ttir", "nest", "tgir", "llir", "ptx", "cubin"]
     assert ".target sm_120a" in made.asm["ptx"] and made.packed_metadata == (8, 1, 0)
     assert made.n_regs == made.metadata.n_regs < 255 and 0 < made.occupancy <= 1 and made.n_max_threads == 256
     assert "sass" not in made.asm and "float" in kernel.asm["llir"]

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
 from tests.launch.warming import warm
 from tilewright.base.errors import GradientError
 from tilewright.devices import arrays
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
+
+torch = pytest.importorskip("torch")
 
 
 @tilewright.jit
@@ -27,7 +28,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if `tilewright.torch` had not been imported, and nothing had been said yet."""
     monkeypatch.setattr(arrays, "_left", [])
     monkeypatch.setattr(arrays, "_mentioned", [])
-    with door.held_by(None):
+    with tracer_slot.held_by(None):
         fill.clear()
         yield
     fill.clear()

@@ -13,7 +13,7 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tests.launch.warming import warm
-from tilewright.backends.cpu.device.memory import spare
+from tilewright.backends.cpu.device.arena import spare
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 torch = pytest.importorskip("torch")

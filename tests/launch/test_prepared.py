@@ -1,4 +1,4 @@
-"""Prepared launches, the door of the tracers, numbers of kernels, and host helpers that can be traced."""
+"""Prepared launches, the slot of the tracers, numbers of kernels, and host helpers that can be traced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
@@ -18,7 +17,9 @@ from tilewright.base.errors import ArgumentError, DeviceError, GridError
 from tilewright.compile.kinds import Described
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.frontend.hashing import GlobalsChangedError, content_hash, lasting_hash
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
+
+torch = pytest.importorskip("torch")
 
 SCALE = 3
 F = "*fp32"
@@ -117,7 +118,7 @@ def test_globals_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
         launch(1, 1, 1, o)
 
 
-# --- the door -------------------------------------------------------------------------------------------------
+# --- the slot --------------------------------------------------------------------------------------------------
 
 
 @tilewright.heuristics({"B": lambda args: 32})
@@ -140,12 +141,12 @@ def seen() -> Iterator[list[Any]]:
         found.append((kernel, grid))
         return kernel.launcher(grid)
 
-    with door.held_by(tracer):
+    with tracer_slot.held_by(tracer):
         yield found
 
 
 @pytest.mark.parametrize("kernel", [computed, tuned, computed.fn], ids=["heuristics", "autotuner", "kernel"])
-def test_the_door_sees_every_launch(kernel: Any, seen: list[Any]) -> None:
+def test_the_slot_sees_every_launch(kernel: Any, seen: list[Any]) -> None:
     o, options = torch.zeros(8), {} if kernel is not computed.fn else {"B": 32}
     kernel[(1,)](o, 8, **options)
     kernel.run(o, 8, grid=(1,), **options)

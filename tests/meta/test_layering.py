@@ -22,21 +22,24 @@ RANKS = {
     "frontend": 5,
     "analysis": 6,
     "passes": 7,
-    "backends": 8,
-    "backends.reference": 9,
-    "backends.null": 9,
-    "backends.llvm": 10,
-    "backends.cpu": 11,
-    "backends.nvidia": 11,
-    "devices": 12,
-    "compile": 13,
-    "launch": 14,
-    "tuning": 15,
-    "": 16,  # tilewright/__init__.py and the modules beside it: the public names
-    "hl": 17,
-    "torch": 18,
-    "triton_names": 18,
-    "tools": 19,
+    "loops": 8,
+    "backends": 9,
+    "backends.reference": 10,
+    "backends.null": 10,
+    "backends.llvm": 11,
+    "backends.cpu": 12,
+    "backends.nvidia": 12,
+    "devices": 13,
+    "compile": 14,
+    "launch": 15,
+    "tuning": 16,
+    "": 17,  # tilewright/__init__.py and the modules beside it: the public names
+    "hl": 18,
+    "torch": 19,
+    "triton_names": 19,
+    "sanitize": 20,
+    "helion_names": 20,
+    "tools": 21,
 }
 FACES = {"compiler", "runtime"}  # folders of re-exports beside tilewright/__init__.py, under the names of Triton
 TOOLS_ONLY = {"click"}
@@ -86,7 +89,7 @@ def violations(source: Source) -> list[str]:
                 found.append(f"{where}: {mine or 'the package'} may not import {theirs or 'the package'} ({name})")
         elif top in TOOLS_ONLY and mine != "tools":
             found.append(f"{where}: only tools may import {top}")
-        elif top in LATE and not inside and mine not in ("torch", "hl", "tools"):
+        elif top in LATE and not inside and mine not in ("torch", "hl", "helion_names", "tools"):
             found.append(f"{where}: {top} must be imported when it is first used")
     return found
 

@@ -18,7 +18,7 @@ EDITS = {
     "backends/llvm/elementwise.py": {
         '        "floor": _intrinsic': '        "cube": lambda f, x, **_: f.op("fmul", x, f.op("fmul", x, x)),\n',
     },
-    "language/__init__.py": {"    cos,\n": "    cube,\n", '    "cumprod",\n': '    "cube",\n'},
+    "language/names.py": {"    cos,\n": "    cube,\n", '    "cumprod",\n': '    "cube",\n'},
 }
 PROGRAM = """
 import numpy as np, tilewright, tilewright.language as tl

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright.language as tl
 from tests.language.kernel_runner import Held, build, run
-from tilewright.base.errors import CompilationError
+from tilewright.base.errors import CompilationError, InterpreterError
 from tilewright.ops.atomic import AtomicRMWOp
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -135,6 +135,84 @@ def test_compare_and_swap() -> None:
     assert old.tolist() == [0, 1, 7, 3, 10]
 
 
+def cas_of_constants(mem, old, NEW: tl.constexpr):
+    tl.store(old, tl.atomic_cas(mem, 0, NEW))
+    tl.store(old + 1, tl.atomic_cas(mem + 1, 0, NEW))
+
+
+@pytest.mark.parametrize("kind", ["int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("new", [1, -1, 2**16 - 1, 2**32 - 1, 2**64 - 1, True])
+def test_compare_and_swap_takes_constants_that_fit_the_elements(kind: str, new: int) -> None:
+    bits = np.dtype(kind).itemsize * 8
+    memory, old = np.array([0, 3], kind), np.full(2, 9, kind)
+    if "int" in kind and new >= 2**bits:
+        with pytest.raises((CompilationError, InterpreterError), match=f"does not fit in {bits} bits"):
+            run(cas_of_constants, memory, old, NEW=new)
+        return
+    run(cas_of_constants, memory, old, NEW=new)
+    wanted = np.array([new % 2**bits], f"uint{bits}").view(kind)[0] if "int" in kind else np.dtype(kind).type(new)
+    assert memory.tolist() == [wanted, 3] and old.tolist() == [0, 3]
+
+
+def cas_of_the_other_sign(mem, values, old, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(values + i)
+    tl.store(old + i, tl.atomic_cas(mem + i, v, (v + 1)))
+    tl.store(old + N + i, tl.atomic_cas(mem + i, 6, v))
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("sign", ["", "u"])
+def test_compare_and_swap_reads_integers_of_the_same_width_as_the_elements(bits: int, sign: str) -> None:
+    mine, other = f"{sign}int{bits}", f"{'' if sign else 'u'}int{bits}"
+    memory = np.array([5, 2**bits - 3, 6, 8], f"uint{bits}").view(mine)
+    values = np.array([5, 2**bits - 3, 0, 8], f"uint{bits}").view(other)
+    old = np.zeros(8, mine)
+    run(cas_of_the_other_sign, memory, values, old, N=4)
+    assert memory.view(f"uint{bits}").tolist() == [5, 2**bits - 2, 0, 9]
+    assert old.view(f"uint{bits}").tolist() == [5, 2**bits - 3, 6, 8, 6, 2**bits - 2, 6, 9]
+
+
+def all_of_constants(mem, old):
+    tl.store(old + 0, tl.atomic_add(mem + 0, 7))
+    tl.store(old + 1, tl.atomic_max(mem + 1, 7))
+    tl.store(old + 2, tl.atomic_min(mem + 2, 7))
+    tl.store(old + 3, tl.atomic_xchg(mem + 3, 7))
+    tl.atomic_store(mem + 4, 7)
+
+
+def bits_of_constants(mem, old):
+    tl.store(old + 5, tl.atomic_and(mem + 5, 7))
+    tl.store(old + 6, tl.atomic_or(mem + 6, 7))
+    tl.store(old + 7, tl.atomic_xor(mem + 7, 7))
+
+
+@pytest.mark.parametrize("kind", ["int32", "uint32", "int64", "uint64", "float32", "float64"])
+def test_every_atomic_takes_integer_constants(kind: str) -> None:
+    memory, old = np.arange(8, 16).astype(kind), np.zeros(8, kind)
+    run(all_of_constants, memory, old)
+    if "int" in kind:
+        run(bits_of_constants, memory, old)
+        assert memory.tolist() == [15, 9, 7, 7, 7, 5, 15, 8] and old.tolist() == [8, 9, 10, 11, 0, 13, 14, 15]
+    else:
+        assert memory.tolist() == [15, 9, 7, 7, 7, 13, 14, 15] and old.tolist() == [8, 9, 10, 11, 0, 0, 0, 0]
+
+
+def spin_with(lock, count):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(count, tl.load(count) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@pytest.mark.parametrize("kind", ["int32", "uint32", "int64", "uint64"])
+def test_locks_of_every_kind_of_integer(kind: str) -> None:
+    lock, count = np.zeros(1, kind), np.zeros(1, np.int32)
+    run(spin_with, lock, count, grid=(8,))
+    assert (lock[0], count[0]) == (0, 8)
+
+
 def load_store_kernel(mem, out, n):
     i = tl.arange(0, 4)
     v = tl.atomic_load(mem + i, mask=i < n, sem="relaxed")
@@ -183,6 +261,10 @@ def cas_of_another_type(x):
     tl.atomic_cas(x, 0.0, 1.0)
 
 
+def cas_of_another_width(x):
+    tl.atomic_cas(x, tl.program_id(0).to(tl.int64), 1)
+
+
 def poll_with_a_clock(x):
     tl.atomic_poll(x, 1, timeout_ns=1000)
 
@@ -216,6 +298,7 @@ def test_poll_waits_for_the_values_of_another_program() -> None:
         (small_integers, "atomic_add does not support int16"),
         (small_maximum, "atomic_max does not support int16"),
         (cas_of_another_type, "cmp of atomic_cas has type fp32 where int32 is needed"),
+        (cas_of_another_width, "cmp of atomic_cas has type int64 where int32 is needed"),
         (poll_with_a_clock, "timeout_ns is None or 0"),
         (poll_floats, "atomic_poll takes pointers to integers"),
     ],

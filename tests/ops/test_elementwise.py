@@ -302,7 +302,7 @@ def test_tables_cover_the_operators_of_the_language() -> None:
 
 
 def test_python_operators_run_on_the_active_emitter() -> None:
-    from tilewright.ops.builtin import pop_emitter, push_emitter
+    from tilewright.base.builtin import pop_emitter, push_emitter
 
     b = Evaluator()
     push_emitter(b)

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright.language as tl
 from tests.ops.emitters import Evaluator, array_of
-from tilewright.ops.builtin import Builtin, pop_emitter, push_emitter
+from tilewright.base.builtin import Builtin, pop_emitter, push_emitter
 from tilewright.ops.values import tensor, unwrap
 
 
@@ -38,7 +38,7 @@ def examples(function: Builtin) -> list[tuple[str, str]]:
     return out
 
 
-FUNCTIONS = {name: value for name, value in vars(tl).items() if isinstance(value, Builtin)}
+FUNCTIONS = {name: getattr(tl, name) for name in dir(tl) if isinstance(getattr(tl, name), Builtin)}
 CASES = [(name, *case) for name, function in FUNCTIONS.items() for case in examples(function)]
 
 

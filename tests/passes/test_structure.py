@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
-from tilewright.backends.reference.memory import Memory
 from tilewright.base.errors import UnsupportedError
 from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module

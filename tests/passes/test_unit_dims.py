@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import re
+
 import numpy as np
 import pytest
 
 import tilewright
 import tilewright.language as tl
 from tests.backends.nvidia.laying import tile_ir
+from tests.backends.nvidia.whole import whole
 from tilewright.ir.types import shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp
@@ -149,3 +153,94 @@ def test_what_is_shown_keeps_its_dims(capfd):
     a, c = np.ones((K, K), np.float32), np.ones((K, K), np.float32)
     an_element_that_is_shown[(1,)](a, a, c, K, K=K)
     assert not c[0].any() and c[1:].all() and "(0, 0)" in capfd.readouterr().out
+
+
+# --- the code of one batch is that of matrices ------------------------------------------------------------------
+
+
+@tilewright.jit
+def attended(q_ptr, k_ptr, v_ptr, o_ptr, n, scale, D: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    b, m, d = tl.program_id(1), tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, D)
+    q = tl.load(q_ptr + (b * n * D + m[:, None] * D + d[None, :]), (m < n)[:, None], 0.0)
+    largest, total = tl.full([M], float("-inf"), tl.float32), tl.full([M], 1.0, tl.float32)
+    acc = tl.full([M, D], 0.0, tl.float32)
+    for start in tl.range(0, n, N):
+        c = start + tl.arange(0, N)
+        k = tl.load(k_ptr + (b * n * D + c[None, :] * D + d[:, None]), (c < n)[None, :], 0.0)
+        scores = tl.where((c < n)[None, :], tl.dot(q, k), float("-inf"))
+        new = tl.maximum(largest, tl.max(scores, 1) * scale)
+        weights = tl.exp2(scores * scale - new[:, None])
+        kept = tl.exp2(largest - new)
+        total = total * kept + tl.sum(weights, 1)
+        v = tl.load(v_ptr + (b * n * D + c[:, None] * D + d[None, :]), (c < n)[:, None], 0.0)
+        acc = tl.dot(weights.to(tl.float16), v, acc * kept[:, None])
+        largest = new
+    tl.store(o_ptr + (b * n * D + m[:, None] * D + d[None, :]), (acc / total[:, None]).to(tl.float16), (m < n)[:, None])
+
+
+@tilewright.jit
+def attended_batch(q_ptr, k_ptr, v_ptr, o_ptr, n, scale, D: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    """As languages of tensors write it: every tile has the dim of the batch, products are reshaped to matrices."""
+    b = (tl.program_id(1) + tl.arange(0, 1))[:, None, None]
+    m, d = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, D)
+    q = tl.load(q_ptr + (b * n * D + m[None, :, None] * D + d[None, None, :]), (m < n)[None, :, None], 0.0)
+    largest, total = tl.full([1, M], float("-inf"), tl.float32), tl.full([1, M], 1.0, tl.float32)
+    acc = tl.full([1, M, D], 0.0, tl.float32)
+    for start in tl.range(0, n, N):
+        c = start + tl.arange(0, N)
+        k = tl.load(k_ptr + (b * n * D + c[None, None, :] * D + d[None, :, None]), (c < n)[None, None, :], 0.0)
+        scores = tl.reshape(tl.dot(tl.reshape(q, [M, D]), tl.reshape(k, [D, N])), [1, M, N])
+        scores = tl.where((c < n)[None, None, :], scores, float("-inf"))
+        new = tl.maximum(largest, tl.max(scores, 2) * scale)
+        weights = tl.exp2(scores * scale - new[:, :, None])
+        kept = tl.exp2(largest - new)
+        total = total * kept + tl.sum(weights, 2)
+        v = tl.load(v_ptr + (b * n * D + c[None, :, None] * D + d[None, None, :]), (c < n)[None, :, None], 0.0)
+        acc = tl.dot(weights.to(tl.float16), v, acc * kept[:, :, None])
+        largest = new
+    out = (acc / total[:, :, None]).to(tl.float16)
+    tl.store(o_ptr + (b * n * D + m[None, :, None] * D + d[None, None, :]), out, (m < n)[None, :, None])
+
+
+@tilewright.jit
+def multiplied(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z = tl.program_id(2)
+    rows, columns = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
+    acc = tl.full([M, N], 0.0, tl.float32)
+    for start in tl.range(0, k, K):
+        depth = start + tl.arange(0, K)
+        x = tl.load(a_ptr + (z * (m * k) + rows[:, None] * k + depth[None, :]))
+        acc = tl.dot(x, tl.load(b_ptr + (z * (k * n) + depth[:, None] * n + columns[None, :])), acc)
+    tl.store(c_ptr + (z * (m * n) + rows[:, None] * n + columns[None, :]), acc.to(tl.float16))
+
+
+@tilewright.jit
+def multiplied_batch(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    z = (tl.program_id(2) + tl.arange(0, 1))[:, None, None]
+    rows, columns = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
+    acc = tl.full([1, M, N], 0.0, tl.float32)
+    for start in tl.range(0, k, K):
+        depth = start + tl.arange(0, K)
+        x = tl.load(a_ptr + (z * (m * k) + rows[None, :, None] * k + depth[None, None, :]))
+        acc = tl.dot(x, tl.load(b_ptr + (z * (k * n) + depth[None, :, None] * n + columns[None, None, :])), acc)
+    tl.store(c_ptr + (z * (m * n) + rows[None, :, None] * n + columns[None, None, :]), acc.to(tl.float16))
+
+
+@pytest.mark.parametrize(
+    ("plain", "batched", "types", "sizes"),
+    [
+        (attended, attended_batch, "*fp16! *fp16! *fp16! *fp16! i32! fp32", {"D": 64, "M": 128, "N": 64}),
+        (multiplied, multiplied_batch, "*fp16! *fp16! *fp16! i32! i32! i32!", {"M": 128, "N": 128, "K": 64}),
+    ],
+    ids=["attention", "product"],
+)
+def test_a_batch_of_one_has_the_code_of_matrices(plain, batched, types, sizes):
+    """The same instructions with the same immediates as often, wgmma and its rings among them."""
+    codes = []
+    for fn in (plain, batched):
+        names = dict(zip(fn.signature.parameters, types.split()))
+        ptx, _ = whole(fn, names, sizes, 90, num_warps=8, num_stages=3).assembled()
+        assert ptx.count("wgmma.mma_async") and "cp.async.cg" in ptx
+        lines = [re.sub(r"%\w+|\$L__\w+|\w*(multiplied|attended)\w*", "_", line) for line in ptx.splitlines()]
+        codes.append(collections.Counter(line for line in lines if line.endswith(";") and ".loc" not in line))
+    assert codes[0] == codes[1]

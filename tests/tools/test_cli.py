@@ -135,6 +135,19 @@ def test_doctor_shows_machine_and_knobs(cache, tmp_path):
     assert doctor.version("no-such-package") == "not installed"
 
 
+def test_a_report_for_an_issue_has_the_facts_and_the_settings_and_no_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(knobs.cache, "dir", tmp_path / "kernels")
+    monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", "3")
+    monkeypatch.delenv("TILEWRIGHT_DUMP_DIR", raising=False)
+    lines = _invoke("doctor", "--report").output.splitlines()
+    assert lines[0] == lines[-1] == "```"
+    assert f"Tilewright: {__version__}" in lines
+    assert any(line.startswith("disk cache: ~/kernels: ") for line in lines)
+    assert any(line.startswith("TILEWRIGHT_NUM_THREADS (cpu.num_threads): ") for line in lines)
+    assert not any(str(tmp_path) in line or "DUMP_DIR" in line for line in lines)
+
+
 def test_doctor_tells_of_gpus(cache):
     with installed(FakeCuda(devices=1, version=12080)):
         facts = doctor.facts()
@@ -170,7 +183,7 @@ def test_compile_for_this_machine(cache, file, tmp_path):
     for told in ("ms", "from the disk cache"):
         output = _invoke("compile", f"{file}:add", "-s", "*fp32:16, *fp32:16, i32, 64", "-o", str(out)).output
         assert "add" in output and "cpu:" in output and told in output
-        assert {path.suffix for path in out.iterdir()} == {".ttir", ".loops", ".llir", ".obj", ".h"}
+        assert {path.suffix for path in out.iterdir()} == {".ttir", ".nest", ".loops", ".llir", ".obj", ".h"}
         for path in out.iterdir():
             path.unlink()
 
@@ -183,6 +196,7 @@ def test_compile_for_a_gpu_that_is_not_here(cache, file, tmp_path, capability):
     assert target in result.output and "registers" in result.output
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {
         ".ttir",
+        ".nest",
         ".tgir",
         ".llir",
         ".ptx",
@@ -206,7 +220,7 @@ def test_compile_finds_modules_beside_the_file(cache, file, tmp_path):
 @pytest.mark.parametrize(
     ("kernel", "signature", "said"),
     [
-        ("nowhere.py:add", "i32", "no file nowhere.py"),
+        ("dummy_address.py:add", "i32", "no file dummy_address.py"),
         ("add", "i32", "FILE.py:KERNEL"),
         ("{file}:sub", "i32", "no kernel 'sub'\nhint: it has add"),
         ("{file}:add", "i32", "1 entries, add has 4 parameters"),
@@ -223,10 +237,10 @@ def test_compile_says_what_is_wrong(cache, file, kernel, signature, said):
     [
         (
             "cpu:x86-64-v4",
-            ["yes  stores past the caches", "yes  chunks past the end: left out", "4 yes, 0 no"],
+            ["yes  non-temporal stores", "yes  tail chunks: left out", "4 yes, 0 no"],
             ["wgmma"],
         ),
-        ("cpu:x86-64-v3", ["no   stores past the caches: the target has no stores of whole lines"], []),
+        ("cpu:x86-64-v3", ["no   non-temporal stores: the target has no stores of whole lines"], []),
         ("cuda:90", ["yes  no barrier"], ["chunks"]),
     ],
 )
@@ -243,6 +257,9 @@ def test_bundle_writes_every_combination(cache, file, tmp_path):
     done = _invoke(*arguments, "*fp32, *fp32, i32|i32:16, 64|128")
     assert done.exit_code == 0 and done.output.count("add for cpu:") == 4 == done.output.count("add for cuda:90")
     assert len(tilewright.load_bundle(out)["add"].variants()) == 8
+    shown = [line.split(": ", 1)[1] for line in done.output.splitlines() if line.startswith("add for cuda:90")]
+    kinds = [f"x_ptr: *fp32, y_ptr: *fp32, n: {n}, BLOCK: {block}" for n in ("i32", "i32:16") for block in (64, 128)]
+    assert sorted(shown) == sorted(kinds)
     for signature, said in (("*fp32, *fp32, i32", "3 entries"), ("*fp32, *fp32, i32, word", "neither a type")):
         assert said in _invoke(*arguments, signature).output
 

@@ -128,3 +128,8 @@ def test_a_third_party_kernel_that_fails_fails_the_tour(monkeypatch, tmp_path):
     console = _console()
     assert not show.tour(console, quick=True, only=TITLE)
     assert "✗ ValueError: no such luck" in console.file.getvalue()
+
+
+def test_times_of_compiling_are_what_the_kernels_say():
+    results = [run(case, True, lambda step: None) for case in CASES[:3]]
+    assert all(result.passed and result.cold > 0 and result.warm > 0 for result in results)

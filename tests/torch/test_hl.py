@@ -18,7 +18,7 @@ from tests.torch.hl_kernels import PROGRAMS, doubled, pair
 from tests.torch.observers import Seen
 from tilewright import hl
 from tilewright.base.errors import ArgumentError
-from tilewright.hl.runtime import door
+from tilewright.hl.runtime import tracer_slot
 from tilewright.torch import hl_operators, triton_op
 
 Program = Callable[..., Any]
@@ -126,8 +126,8 @@ def test_fake_tensors() -> None:
     assert out.shape == (1000,) and out.dtype == torch.float16
 
 
-def test_nobody_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "_tracer", None)
+def test_nobody_in_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer_slot, "_tracer", None)
     with FakeTensorMode():
         x = torch.empty(10)
     with pytest.raises(hl.exc.TracerNeeded, match=r"import tilewright\.torch"):

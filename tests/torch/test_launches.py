@@ -20,6 +20,7 @@ import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import FUNCTIONS, pair
 from tests.torch.observers import Seen, SeenFunctions
+from tests.tuning import descriptor_programs as programs
 from tilewright.base.errors import ArgumentError, CompilationError, GridError, LanguageValueError
 from tilewright.torch import operators
 
@@ -84,6 +85,35 @@ def test_a_changed_size_does_not_recompile(f: Function) -> None:
     agree(f, compiled)
     with torch._dynamo.config.patch(error_on_recompile=True):
         agree(f, compiled, (301, 512, 77))
+
+
+def test_hooks_that_set_blocks_of_descriptors_under_a_tracer() -> None:
+    by_tiles = tilewright.autotune(programs.TILES, key=[], restore_value=["C"], **programs.QUICK)(
+        programs.add_up_in_place
+    )
+
+    def f(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        by_tiles[lambda meta: (64 // meta["BM"], 96 // meta["BN"])](programs.whole(a), programs.whole(c))
+        return c + 1
+
+    a, c = torch.randn(64, 96), torch.randn(64, 96)
+    expected = c + 2 * a + 1
+    torch.testing.assert_close(torch.compile(f, backend="aot_eager", fullgraph=True)(a, c), expected)
+    assert not by_tiles.failures
+
+
+@pytest.mark.filterwarnings("ignore:option")
+def test_options_of_other_back_ends_under_a_tracer() -> None:
+    configs = [tilewright.Config({"B": 64, "kpack": 2}), tilewright.Config({"B": 256, "num_threads": 2})]
+    tuned = tilewright.autotune(configs, key=["n"], warmup=1, rep=1)(kernels.doubled.fn)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        o, n = torch.empty_like(x), x.numel()
+        tuned[lambda meta: (tilewright.cdiv(n, meta["B"]),)](x, o, n)
+        kernels.increase[(tilewright.cdiv(n, 64),)](o, n, 2.0, waves_per_eu=2)
+        return o + y
+
+    agree(f, torch.compile(f, backend="aot_eager", fullgraph=True))
 
 
 def test_fake_tensors_are_never_launched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +204,7 @@ def test_guards_are_few() -> None:
     hook = {"guard_filter_fn": lambda guards: found.extend(guards) or [True] * len(guards)}
     torch.compile(f, backend="eager", fullgraph=True, options=hook)(*pair())
     ours = [guard for guard in found if "tilewright" in guard.name or "kernels" in guard.name]
-    # The kernel, its number, the door for tracers, and one for each class of a kernel that Dynamo looks through.
+    # The kernel, its number, the tracer slot, and one for each class of a kernel that Dynamo looks through.
     assert 0 < len(ours) <= 7 + 6, [guard.name for guard in ours]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.effects import _get_effect
+from torch._library.effects import EffectType
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import tilewright.torch as tt
@@ -118,7 +120,7 @@ def test_vmap_loops() -> None:
     assert torch.equal(torch.vmap(add2)(x, y), add2(x, y))
 
 
-# --- export --------------------------------------------------------------------------------------------------------
+# --- export -------------------------------------------------------------------------------------------------
 
 
 class Module(torch.nn.Module):
@@ -146,7 +148,7 @@ def test_export(strict: bool) -> None:
     assert torch.equal(opened.module()(x, y), Module()(x, y))
 
 
-# --- the short cut ---------------------------------------------------------------------------------------------------
+# --- the short cut ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["object", "name", "overload"])
@@ -216,3 +218,86 @@ def test_another_implementation_for_a_device() -> None:
     replaced.register_kernel("cpu", lambda x: x - 1)
     for f in (replaced, torch.ops.twtest.replaced, torch.compile(replaced, backend="eager", fullgraph=True)):
         assert torch.equal(f(torch.ones(3)), torch.zeros(3))
+
+
+# --- PyTorch's own functions take an operator where they take a `CustomOpDef` ------
+
+
+def an_operator(name: str) -> TileOp:
+    @tt.triton_op(f"twtest::{name}", mutates_args=())
+    def times_four(x: torch.Tensor) -> torch.Tensor:
+        return kernels.plain(x, x)
+
+    return times_four
+
+
+def test_opcheck_takes_the_operator_itself() -> None:
+    for op, args in ((add2, (torch.randn(5), torch.randn(5))), (raise_by, (torch.randn(5), 2.0))):
+        assert set(torch.library.opcheck(op, args).values()) == {"SUCCESS"}
+
+
+WAYS: dict[str, Callable[[TileOp], Any]] = {"object": lambda op: op, "name": lambda op: op.name}
+WAYS["overload"] = lambda op: op.overload
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_everything_is_registered_by_every_way(way: str) -> None:
+    op = an_operator(f"registered_by_{way}")
+    it, x = WAYS[way](op), torch.arange(3.0)
+    reached = (op, op.overload, torch.compile(op, backend="aot_eager", fullgraph=True))
+
+    torch.library.register_autograd(it, lambda ctx, grad: grad * 7)
+    for f in reached:
+        y = x.clone().requires_grad_()
+        f(y).sum().backward()
+        assert torch.equal(y.grad, torch.full((3,), 7.0))
+
+    @torch.library.register_vmap(it)
+    def rule(info: Any, dims: Any, x: torch.Tensor) -> Any:
+        return x * 5, dims[0]
+
+    assert torch.equal(torch.vmap(op)(x.reshape(3, 1)), 5 * x.reshape(3, 1))
+
+    torch.library.register_autocast(it, "cpu", torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert op(x).dtype is torch.bfloat16
+    assert op(x).dtype is torch.float32
+
+    class Counting(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return f(*args, **(kwargs or {}))
+
+    @torch.library.register_torch_dispatch(it, Counting)
+    def counted(mode: Any, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return torch.full((3,), -1.0)
+
+    with Counting():
+        assert torch.equal(op(x), torch.full((3,), -1.0))
+
+    @torch.library.register_kernel(it, "cpu")
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x - 1
+
+    torch._dynamo.reset()
+    for f in reached:
+        assert torch.equal(f(x), x - 1)
+    with op.set_kernel_enabled("cpu", enabled=False):
+        assert torch.equal(op(x), 4 * x)
+    assert torch.equal(op(x), x - 1)
+
+    @torch.library.register_fake(it)
+    def smaller(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty(1)
+
+    assert op(torch.empty(3, device="meta")).shape == (1,)
+    assert torch.library.get_kernel(op.overload, "CPU") is not None
+
+
+def test_an_effect_and_a_kernel_for_all_devices() -> None:
+    op = an_operator("with_effect")
+    assert _get_effect(op) is None
+    op.register_effect(EffectType.ORDERED)
+    assert _get_effect(op) is EffectType.ORDERED
+    op.register_kernel(None, lambda x: x * 9)
+    assert torch.equal(op(torch.ones(3)), torch.full((3,), 9.0))
+    assert torch.equal(op.overload(torch.ones(3)), torch.full((3,), 9.0))

@@ -84,3 +84,9 @@ def test_compile_workers_and_a_warm_cache(tmp_path):
     program.write_text(WORKERS)
     assert posing(tmp_path, str(program)).split() == ["0", "1"]
     assert posing(tmp_path, str(program)).split() == ["1", "0"]  # another process, and nothing is compiled
+
+
+@pytest.mark.slow
+def test_what_packages_of_aot_inductor_hold(tmp_path):
+    pytest.importorskip("torch")
+    posing(tmp_path, "-m", "tests.triton_names.packing_rules")

@@ -124,8 +124,9 @@ def test_modules_and_members_that_programs_reach_for():
             exec(f"import triton.language.extra.{vendor}.libdevice")
             assert again.tanh is plain.tanh, vendor
         import triton.compiler, triton.backends.compiler, sys
-        for module in (triton.compiler, triton.compiler.compiler, triton.backends.compiler):
+        for module in (triton.compiler.compiler, triton.backends.compiler):
             assert not hasattr(module, "AttrsDescriptor")  # torch would write code for Triton 3.1
+        assert triton.compiler.AttrsDescriptor({0}).divisible_by_16 == {0}  # where torch does not look
         assert "torch" not in sys.modules  # mxfp loads it when a tensor is made
     """
     )
@@ -333,3 +334,101 @@ def test_a_torch_that_was_not_tested_is_told_once(tmp_path):
             importlib.metadata.version = lambda name, version=version: f"{version}.1+cpu"
             assert unknown_torch() == ""
     """, FIRST=str(tmp_path))  # fmt: skip
+
+
+NAMES = """
+import dataclasses
+import tilewright
+import tilewright.language as tl
+from tilewright.language.extra import libdevice
+from tilewright.tools.tensor_descriptor import TensorDescriptor
+
+KIND: tl.constexpr = tl.constexpr(tl.float16)
+POINTER = tl.pointer_type(tl.float32)
+
+@dataclasses.dataclass
+class Two:
+    a: tl.constexpr
+    b: tl.tensor
+
+@tl.constexpr_function
+def half(n):
+    return n // 2
+
+@tilewright.jit
+def inner(v, K: tl.constexpr):
+    return libdevice.tanh(v.to(tl.float32)).to(K) + tl.softmax(v).to(K)
+
+@tilewright.jit
+def kernel(x, F: tl.constexpr = tl.maximum, K: tl.constexpr = tl.float32, G: tl.constexpr = tl.sum):
+    i = tl.arange(0, half(32))
+    pair = Two(K, tl.load(x + i))
+    p = x.to(tl.int64).to(POINTER)
+    tl.store(p + i, inner(F(pair.b, 1.0).to(KIND), pair.a) + G(pair.b))
+"""
+
+
+def test_hashes_of_kernels_and_places_in_the_disk_cache_are_those_without_posing(tmp_path):
+    (tmp_path / "kernels.py").write_text(NAMES)
+    look = """if 1:
+        import numpy
+        from kernels import kernel
+        from tilewright.frontend.hashing import lasting_hash
+        x = numpy.ones(16, numpy.float32)
+        made = kernel[(1,)](x)
+        print(kernel.cache_key, lasting_hash(kernel), made.hash, x[0])
+    """
+    environment = {"FIRST": str(tmp_path), "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+    assert run(POSE + look, **environment) == run("import tilewright\n" + look, **environment)
+
+
+def test_names_of_things_are_tritons_where_it_poses_and_nowhere_else():
+    look = """if 1:
+        import pickle
+        from {name}.language.extra import libdevice
+        things = [{name}.Config, {name}.cdiv, {name}.JITFunction, tl.constexpr, tl.block_type, tl.load, tl.softmax,
+                  tl.exp, tl.core.get_int_dtype, libdevice.atan2, tl.tensor, {name}.CompilationError]
+        print(*[f"{{thing.__module__}}.{{thing.__name__}}" for thing in things])
+        print(repr(tl.float32), repr(tl.load), repr(tl.softmax), repr(tl.pointer_type(tl.int8)))
+        for value in (*things[:5], tl.float16, tl.constexpr(3), {name}.Config({{"A": 1}}), tl.pointer_type(tl.float32)):
+            again = pickle.loads(pickle.dumps(value))
+            assert type(again) is type(value) and repr(again) == repr(value), value
+        assert pickle.loads(pickle.dumps({name}.CompilationError)) is {name}.CompilationError
+    """
+    posing = run(POSE + "import triton, triton.language as tl\n" + look.format(name="triton"))
+    plain = run("import tilewright, tilewright.language as tl\n" + look.format(name="tilewright"))
+    assert "tilewright" not in posing and "triton.language.core.constexpr triton.language.core.block_type" in posing
+    assert "triton" not in plain.replace("tilewright", "") and "tilewright.ops.values.constexpr" in plain
+    assert "tilewright.base.dtypes.BlockType" in plain and plain.splitlines()[1].startswith(
+        "tilewright.language.float32"
+    )
+
+
+def test_kernels_run_and_mistakes_are_told_as_without_posing(tmp_path):
+    (tmp_path / "library.py").write_text("""
+import triton
+import triton.language as tl
+
+@triton.jit
+def changes(x):
+    v = tl.load(x)
+    for k in range(3):
+        v = v.to(tl.float64)
+    tl.store(x, v)
+
+@triton.jit
+def plain(x):
+    tl.store(x, triton.Config({}))
+""")
+    said = run(POSE + """if 1:
+        import numpy, triton
+        import library
+        for kernel in (library.changes, library.plain):
+            try:
+                kernel[(1,)](numpy.zeros(1, numpy.float32))
+            except triton.CompilationError as error:
+                print(error)
+            else:
+                raise AssertionError(kernel)
+    """, FIRST=str(tmp_path))  # fmt: skip
+    assert ".to(tl.float32)" in said and "tilewright" not in said

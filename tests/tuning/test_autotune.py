@@ -337,7 +337,7 @@ def test_a_configuration_is_a_value():
     assert config.all_kwargs() == {"BLOCK": 4, "num_warps": 2, "num_ctas": 1, "num_stages": 5}
     assert config == pickle.loads(pickle.dumps(config)) and len({config, Config({"BLOCK": 4}, 2, 5)}) == 1
     assert config != Config({"BLOCK": 8}, 2, 5)
-    assert str(config) == "BLOCK: 4, num_warps: 2, num_ctas: 1, num_stages: 5, maxnreg: None"
+    assert str(config) == "BLOCK: 4, num_warps: 2, num_ctas: 1, num_stages: 5, maxnreg: None, ir_override: None"
 
 
 # --- timing in turns ----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tests.tuning import tuned_kernels as kernels
 from tilewright.base.errors import ArgumentError, CompilationError
 from tilewright.compile import build, forks, sources
 from tilewright.compile.forks import ForkExecutor
-from tilewright.tuning import away
+from tilewright.tuning import remote
 from tilewright.tuning.report import Failure, TuningResults
 from tilewright.tuning.search import Candidate, time_in_turns
 
@@ -245,7 +245,7 @@ def test_times_of_other_machines_count_relative_to_the_reference():
             return future
 
     answers = iter([([1.0, 1.0, 1.0], [1.0] * 3), ([10.0, 10.0, 10.0], [5.0] * 3), ([1.0, 2.0, 4.0], [2.0, 4.0, 8.0])])
-    times, refused = away.measure_away(Machines(), dict.fromkeys("abc"), 1, 1, (), lambda name: None)
+    times, refused = remote.measure_remotely(Machines(), dict.fromkeys("abc"), 1, 1, (), lambda name: None)
     assert not refused and [times[name][0] for name in "abc"] == [2.0, 1.0, 4.0]
 
 

@@ -24,7 +24,7 @@ from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, 
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_pointer, pointee_bytes
-from tilewright.ir.values import is_tile, operands_of, owner_of, property_int
+from tilewright.ir.values import defining_op, is_tile, operands_of, property_int
 from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import (
@@ -200,11 +200,11 @@ def expanded(poly: Poly) -> Poly:
     known: dict[SSAValue, Poly] = {}
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
-        op = owner_of(value)
+        op = defining_op(value)
         return operands_of(op) if isinstance(op, _SUMS) else ()
 
     def made_of(value: SSAValue) -> Poly:
-        number, op = constant_of(value), owner_of(value)
+        number, op = constant_of(value), defining_op(value)
         if isinstance(number, int):
             return Poly.of(number)
         if not isinstance(op, _SUMS):
@@ -244,6 +244,11 @@ class AffineAnalysis:
         self._pointers: dict[tuple[SSAValue, Index], PointerForm] = {}
         self._looked_at: set[SSAValue] = set()
 
+    def is_opaque(self, value: SSAValue) -> bool:
+        """Whether a value is read from scratch; told when it is `moved`."""
+        self._looked_at.add(value)
+        return self._opaque(value)
+
     def forget(self) -> None:
         """Drop what was derived: the IR has changed."""
         self._ints.clear()
@@ -277,7 +282,7 @@ class AffineAnalysis:
 
     def _rule(self, value: SSAValue) -> Rule | None:
         """How the form of a tile follows from those of its operands."""
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None or not is_tile(value) or self._opaque(value):
             return None
         rule = _taken_for if value in self.taken_for else _RULES.get(type(op)) or (_view if is_view(op) else None)
@@ -334,7 +339,7 @@ class AffineAnalysis:
     def _bases(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
-        op = owner_of(value)
+        op = defining_op(value)
         if (
             op is None
             or not is_tile(value)
@@ -349,7 +354,7 @@ class AffineAnalysis:
     def _pointer(self, value: SSAValue, index: Index) -> PointerForm:
         if not is_tile(value):
             return _scalar_pointer(value)
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None or self._opaque(value):
             return PointerForm(None, Form(), (value, index))
         if isinstance(op, AddPtrOp):
@@ -378,18 +383,15 @@ class AffineAnalysis:
         return PointerForm(left.base, left.offset.plus(Form(coords={bit: further.constant})), left.tile)
 
 
-_BITCASTS = (BitcastOp, ArithBitcastOp)
-
-
 def _moves_pointers(op: Operation) -> bool:
     """Whether pointers that `op` gives are those that it takes, in other places or by another type."""
-    return isinstance(op, _BITCASTS) or is_view(op)
+    return isinstance(op, BitcastOp | ArithBitcastOp) or is_view(op)
 
 
 def _scalar_pointer(value: SSAValue) -> PointerForm:
     """A scalar pointer as another one, that no offset is added to, plus all offsets that are."""
     offset = ZERO
-    while isinstance(op := owner_of(value), AddPtrOp):
+    while isinstance(op := defining_op(value), AddPtrOp):
         value, moved = operands_of(op)
         offset = offset + Poly.atom(moved) * Poly.of(pointee_bytes(value.type))
     return PointerForm(value, Form(offset))

@@ -18,8 +18,8 @@ from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded, zer
 from tilewright.analysis.elements import is_ragged, operand_indices
 from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import spoken
-from tilewright.ir.values import owner_of
+from tilewright.ir.decisions import describe_op
+from tilewright.ir.values import defining_op
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.shape import ReshapeOp, TransOp
@@ -33,7 +33,26 @@ def is_conjunction(op: Operation) -> bool:
     return isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)) and not is_ragged(op)
 
 
-def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead: str) -> Answer[Form]:
+def are_bounds(mask: SSAValue, index: Index, analysis: AffineAnalysis, most: int) -> bool:
+    """Whether a mask is a conjunction of at most so many bounds, which look at places of elements alone."""
+    parts, stack = 0, [(mask, index)]
+    while stack:
+        value, at = stack.pop()
+        op = defining_op(value)
+        if op is None or analysis.is_opaque(value):
+            return False
+        if is_conjunction(op):
+            stack += operand_indices(value, at)
+        elif parts == most or not isinstance(below_zero(value, at, analysis, ""), Yes):
+            return False
+        else:
+            parts += 1
+    return True
+
+
+def below_zero(
+    value: SSAValue, index: Index, analysis: AffineAnalysis, instead: str, *, of_rows: bool = False
+) -> Answer[Form]:
     """The form that is negative where a part of a mask is true; the form -1 where it is always true.
 
     Args:
@@ -41,11 +60,12 @@ def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead:
         index: at which it is wanted.
         analysis: of the function.
         instead: what to write, if it is nothing of the kind.
+        of_rows: whether values that are not affine may be in the form, as those that a mask has of each row.
     """
-    op = owner_of(value)
+    op = defining_op(value)
     assert op is not None
     if not isinstance(op, CmpIOp):
-        return No(f"a part of the mask is {spoken(op)}, no comparison of integers", op, instead)
+        return No(f"a part of the mask is {describe_op(op)}, no comparison of integers", op, instead)
     predicate = op.attr_values()["predicate"]
     if predicate in ("eq", "ne"):
         return No("the mask compares for equality", op, instead)
@@ -57,6 +77,8 @@ def below_zero(value: SSAValue, index: Index, analysis: AffineAnalysis, instead:
     if predicate in _OR_EQUAL:
         form = form.plus(Form(Poly.of(-1)))
     if form.residual:
+        if of_rows:
+            return Yes(form)
         return No("what the mask compares is not affine in the element's place", op)
     form = _scaled_down(form)
     return Yes(Form(Poly.of(-1)) if _always_negative(form) else form)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.ir.effects import may_write
-from tilewright.ir.values import is_tile, operands_of, owner_of
+from tilewright.ir.effect_traits import may_write
+from tilewright.ir.values import defining_op, is_tile, operands_of
 from tilewright.ir.walk import operations
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.function import CallOp
@@ -46,7 +46,7 @@ class Captured:
         """Tell every operation around `op`, up to those that define its operands, that it uses them."""
         around = op.parent_op()
         for value in operands_of(op):
-            owner = owner_of(value)
+            owner = defining_op(value)
             block = value.owner if owner is None else owner.parent
             home = block.parent_op() if block is not None else None
             user = around

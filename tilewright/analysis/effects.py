@@ -5,7 +5,7 @@ An address is followed from the parameter that it comes from through arithmetic,
     edges: value -> value (operand to result, initial to carried, yielded to carried and result, argument to parameter)
     origins[v] = all parameters, and all operations that read memory, from which v can be reached
 
-Operations say themselves which operand they access (`ir/effects.py`). Where an address was read from memory, or
+Operations say themselves which operand they access (`ir/effect_traits.py`). Where an address was read from memory, or
 computed from an integer argument, no parameter is known to be its home: such an access is *unsure* and keeps its place.
 """
 
@@ -23,7 +23,7 @@ from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind
 from tilewright.analysis.flow import sources_of
 from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
-from tilewright.ir.effects import effects
+from tilewright.ir.effect_traits import effects
 from tilewright.ir.op import location_of
 from tilewright.ir.values import operands_of
 from tilewright.ir.walk import walk
@@ -138,8 +138,9 @@ def _describe(origin: Origin | None) -> str:
 def _origins(
     kernel: FuncOp, operations: Sequence[Operation], accesses: Accesses, functions: Mapping[str, FuncOp]
 ) -> Mapping[SSAValue, set[Origin]]:
-    """The origins of every value that has any."""
+    """The origins of the accessed addresses, and of the values of which these are made, that have any."""
     following: defaultdict[SSAValue, list[SSAValue]] = defaultdict(list)
+    made_of: defaultdict[SSAValue, list[SSAValue]] = defaultdict(list)
     found: defaultdict[SSAValue, set[Origin]] = defaultdict(set)
     for number, argument in enumerate(kernel.body.blocks[0].args):
         found[argument].add(number)
@@ -149,7 +150,17 @@ def _origins(
                 found[result].add(op)
     for op in operations:
         for source, target in _edges(op, accesses, functions):
+            made_of[target].append(source)
+    # Data has as many origins as loads are in a sum; nobody asks for them.
+    wanted = {effect.value for there in accesses.values() for effect in there if isinstance(effect.value, SSAValue)}
+    todo = list(wanted)
+    while todo:
+        target = todo.pop()
+        for source in made_of[target]:
             following[source].append(target)
+            if source not in wanted:
+                wanted.add(source)
+                todo.append(source)
     pending = list(found)
     while pending:
         source = pending.pop()

@@ -17,9 +17,9 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import spoken
+from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.shape import TransOp
@@ -52,7 +52,7 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
     """The value under a chain of 2-d transpositions, and whether it is transposed."""
     flipped = False
     while True:
-        op = owner_of(value)
+        op = defining_op(value)
         if not isinstance(op, TransOp) or len(shape_of(value.type)) != 2:
             return value, flipped
         order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
@@ -63,12 +63,12 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
 def memory_operand(value: SSAValue, scratch: Container[SSAValue], analysis: AffineAnalysis) -> Answer[MemoryOperand]:
     """`value` as an operand in memory, if it need not be computed first; nor has been, to `scratch`."""
     source, flipped = strip_views(value)
-    load = owner_of(source)
+    load = defining_op(source)
     shape = shape_of(source.type)
     if source in scratch or load is None:
         return No("it has been computed to scratch before")
     if not isinstance(load, LoadOp):
-        return No(f"it is computed, by {spoken(load)}", load, "arithmetic after the product, where that is the same")
+        return No(f"it is computed, by {describe_op(load)}", load, "arithmetic after the dot, where that is the same")
     if len(shape) != 2:
         return No("it has a batch dimension", instead="a program, or a loop, for each matrix")
     elem = ir_name(element_type(source.type))
@@ -144,7 +144,7 @@ class _Mask:
         if not is_tile(value):
             self.conditions.append(value)
             return None
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None or value in scratch:
             return No("its mask has been computed to scratch before")
         if isinstance(op, SplatOp) or is_conjunction(op):

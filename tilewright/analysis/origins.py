@@ -2,13 +2,18 @@
 
 An address is moved by its offsets, not made of them: it comes from the addresses that an operation takes, through
 loops, branches and tiles. One that was read from memory is reached through the argument that leads to that memory.
+
+Arguments of which a launch knows that they overlap say so, and count as one here:
+
+    tt.func @move(%x: !tt.ptr<f32>, %out: !tt.ptr<f32> {tilewright.meets = 0 : i32})      what comes from %out is of %x
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 
 from tilewright.analysis.flow import sources_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
@@ -16,18 +21,39 @@ from tilewright.ir.types import element_type, is_pointer
 from tilewright.ops.descriptor import TensorDescType
 from tilewright.ops.function import CallOp, FuncOp
 
+MEETS = "tilewright.meets"
+"""Attribute of an argument: the number of an earlier one through which the same memory may be reached."""
+
 
 def origins_of(address: SSAValue) -> frozenset[SSAValue] | None:
     """The arguments of a kernel that an address may be computed from; None if they are not known.
 
+    Of arguments that overlap the first stands for all.
+
     Args:
         address: a pointer, a tile of pointers, a tensor descriptor, or a number that becomes one.
     """
+    found = _parameters_of(address)
+    return None if found is None else frozenset(map(_first_that_meets, found))
+
+
+def _first_that_meets(parameter: SSAValue) -> SSAValue:
+    block = parameter.owner
+    assert isinstance(parameter, BlockArgument)
+    assert isinstance(block, Block)
+    function = block.parent_op()
+    assert isinstance(function, FuncOp)
+    first = function.arg_attributes(parameter.index).get(MEETS)
+    return block.args[first.value.data] if isinstance(first, IntegerAttr) else parameter
+
+
+def _parameters_of(address: SSAValue) -> frozenset[SSAValue] | None:
+    """The parameters that an address may be computed from; None if they are not known."""
     found: set[SSAValue] = set()
     todo, seen = [address], {address}
     while todo:
         value = todo.pop()
-        if _is_parameter(value):
+        if is_parameter(value):
             found.add(value)
             continue
         sources = _sources(value)
@@ -50,7 +76,7 @@ def parameters_apart(one: SSAValue, other: SSAValue) -> list[tuple[SSAValue, SSA
     Addresses that do not meet (`may_meet`) may still be of one array in a kernel that works in place: then two of these
     pointers are equal.
     """
-    mine, theirs = origins_of(one) or (), origins_of(other) or ()
+    mine, theirs = _parameters_of(one) or (), _parameters_of(other) or ()
     return [(a, b) for a in mine for b in theirs if is_pointer(a.type) and is_pointer(b.type)]
 
 
@@ -71,7 +97,7 @@ def _sources(value: SSAValue) -> Sequence[SSAValue]:
     return op.operands if isinstance(op, CallOp) else addresses or op.operands
 
 
-def _is_parameter(value: SSAValue) -> bool:
+def is_parameter(value: SSAValue) -> bool:
     """Whether a value is an argument of a kernel; those of a function that it calls may be anything of the caller's."""
     block = value.owner
     function = block.parent_op() if isinstance(block, Block) else None

@@ -3,7 +3,7 @@
 ::
 
     head = what enters the loop
-    repeat: walk the body from head;  head = join(head, what the next trip begins with)   until nothing changes
+    repeat: walk the body from head;  head = join(head, what the next iteration begins with)   until nothing changes
 
 `solver.py` finds facts of values; here a state of the whole program passes through the operations.
 """
@@ -33,11 +33,11 @@ class StateWalk(ABC, Generic[_S]):
         """What may be the case where two ways meet."""
 
     def entering(self, loop: Loop, state: _S) -> _S:
-        """What the first trip of a loop begins with."""
+        """What the first iteration of a loop begins with."""
         return state
 
-    def next_trip(self, loop: Loop, state: _S) -> _S:
-        """What a further trip begins with, from the end of a trip."""
+    def next_iteration(self, loop: Loop, state: _S) -> _S:
+        """What a further iteration begins with, from the end of an iteration."""
         return state
 
     def leaving(self, loop: Loop, state: _S) -> _S:
@@ -64,7 +64,7 @@ class StateWalk(ABC, Generic[_S]):
             else:
                 last = self.block(loop.before.block, head)  # which decides to end
                 end = self.block(loop.after.block, last)
-            joined = self.join(head, self.next_trip(loop, end))
+            joined = self.join(head, self.next_iteration(loop, end))
             if joined == head:
                 return self.leaving(loop, last)
             head = joined

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xdsl.ir import Block, SSAValue
 
 from tilewright.analysis.constants import constant_of
-from tilewright.ir.effects import access_of
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.effect_traits import access_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.program import GetProgramIdOp
@@ -17,7 +17,7 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
     seen = {} if seen is None else seen
     found = seen.get(value)
     if found is None:
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None:
             function = value.owner.parent_op() if isinstance(value.owner, Block) else None
             found = isinstance(function, FuncOp) and function.is_kernel and value.owner is function.body.blocks[0]
@@ -31,10 +31,10 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
 
 def scalar_of(value: SSAValue) -> SSAValue | int | None:
     """The scalar, or the number, that every element of a tile is; None if it is not known."""
-    op = owner_of(value)
+    op = defining_op(value)
     while isinstance(op, (BroadcastOp, ExpandDimsOp)):
         value = op.operands[0]
-        op = owner_of(value)
+        op = defining_op(value)
     known = constant_of(value)
     if isinstance(known, int):
         return known

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from tilewright.base.errors import LanguageValueError
 from tilewright.base.refusal import Refusal
 
 _CACHE_BYTES = 256 << 20  # more than any last-level cache that is near
+_FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
 _NO_C = "launchers are machine code made by LLVM, not C; `CompiledKernel.run` is the launch"
 
 
@@ -20,7 +22,27 @@ class DriverBase:
 
     benchmarker: ClassVar[Callable[..., Any]]
     launcher_cls = Refusal("driver.active.launcher_cls", _NO_C)
-    map_python_to_cpp_type = Refusal("driver.active.map_python_to_cpp_type", _NO_C)
+    pointer_in_c: ClassVar[str] = "void*"
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The type in C of a launch's parameter.
+
+        Args:
+            ty: signature type: `"*fp32"`, `"i32"`, `"tensordesc<fp16[64, 64]>"`.
+
+        Raises:
+            LanguageValueError: there is no such type.
+        """
+        if ty.startswith("*"):
+            return self.pointer_in_c
+        if ty.startswith("tensordesc") or ty == "nvTmaDesc":
+            return "CUtensorMap"
+        if ty in _FLOATS:
+            return "double"  # as Python has it; the launcher narrows it
+        bits = ty[1:]
+        if ty in ("u1", "i1") or (ty[:1] in "iu" and bits in ("8", "16", "32", "64")):
+            return f"{'u' if ty[0] == 'u' else ''}int{8 if bits == '1' else bits}_t"
+        raise LanguageValueError(f"there is no type {ty!r} of parameters", hint="as *fp32, i32, u1, fp16, constexpr")
 
     def get_active_torch_device(self) -> Any:
         """torch's object for the device in use."""

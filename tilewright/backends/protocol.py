@@ -9,16 +9,15 @@ A back end is a folder with two modules, and a line in `devices/registry.py`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from xdsl.ir import Operation
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.base.target import Placement, Target
-from tilewright.ops.spec import REGISTRY
-from tilewright.passes.rewriting import REWRITTEN
 from tilewright.passes.stages import Stage
+
+if TYPE_CHECKING:
+    from tilewright.backends.lowering import Lowering
 
 Launch = Callable[..., None]
 
@@ -62,38 +61,6 @@ class Packing:
     streams: tuple[int, int] = (0, 0)
     mark: tuple[int, int] = (0, 0)
     scratch: tuple[int, int, Callable[[int], int]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """How a back end makes code for an operation.
-
-    Args:
-        how: "lane by lane", by the table of elementwise instructions; "own code"; "rewritten", by a pass before
-            any back end sees it; "refused".
-        reason: of a refusal, for the user.
-    """
-
-    how: str
-    reason: str = ""
-
-
-def lowering_of(name: str, own: Collection[type[Operation]], refused: Mapping[type[Operation], str]) -> Lowering | None:
-    """How a back end makes operation `name`; None if it says nothing, which is a bug of the back end.
-
-    Args:
-        name: of the operation.
-        own: the operations for which it has code of its own.
-        refused: reasons, by operation.
-    """
-    kind = REGISTRY[name].op
-    if kind in refused:
-        return Lowering("refused", refused[kind])
-    if REGISTRY[name].elementwise:
-        return Lowering("lane by lane")
-    if kind in REWRITTEN:
-        return Lowering("rewritten")
-    return Lowering("own code") if kind in own else None
 
 
 class ByteCache(Protocol):

@@ -12,9 +12,18 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from tilewright.base.errors import OutsideKernelError
+from tilewright.base.naming import name_at_home
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec as ParamSpecWithDefault
+
+    P = ParamSpecWithDefault("P", default=...)
+else:
+    P = ParamSpec("P")
+"""Parameters of a function, in classes whose objects are called like one: `Builtin[P]`; without brackets, any."""
 
 _numbers = itertools.count()
 _numbered: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -33,6 +42,11 @@ def give_number(thing: Any) -> str:
 def by_number(number: str) -> Any:
     """The kernel or function with this number; KeyError if it is gone."""
     return _numbered[number]
+
+
+def take_back(number: str) -> None:
+    """Forget what could not be made after all: whoever asks for all of them gets only whole ones."""
+    _numbered.pop(number, None)
 
 
 def every_block_function() -> list[BlockFunction]:
@@ -65,8 +79,12 @@ class BlockFunction:
         """Outside a kernel there is nothing to run; the eager interpreter calls `fn` itself."""
         return call_outside_kernel(self, args, kwargs)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Itself, as functions of Python are theirs: copies of constants that hold it mean the same kernel."""
+        return self
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.fn.__module__}.{self.fn.__qualname__})"
+        return f"{type(self).__name__}({self.__module__}:{name_at_home(self)})"
 
 
 Run = Callable[[BlockFunction, tuple[Any, ...], dict[str, Any]], Any]

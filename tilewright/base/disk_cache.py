@@ -17,7 +17,6 @@ import os
 import stat
 import struct
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -97,6 +96,8 @@ class DiskCache:
         """Keep an entry under `key`; False when that is not possible (which is no error)."""
         if self.max_bytes <= 0:
             return False
+        import tempfile  # not needed to import the package
+
         path = self._path(key)
         data = encode(key, payload, metadata or {})
         temporary = ""

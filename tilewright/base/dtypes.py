@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright.base.errors import LanguageValueError
+from tilewright.base.naming import package
 
 MAX_TILE_NUMEL = 1 << 20
 
@@ -129,7 +130,7 @@ class dtype(Type):
         return (dtype, (self.name,))
 
     def __repr__(self) -> str:
-        return f"tilewright.language.{_PUBLIC.get(self.name, self.name)}"
+        return f"{package()}.language.{_PUBLIC.get(self.name, self.name)}"
 
     # -- widths -----------------------------------------------------------------------------
 

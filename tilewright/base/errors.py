@@ -9,6 +9,10 @@ by wrapping them in :class:`CompilationError` with the original as ``__cause__``
 from __future__ import annotations
 
 import ast
+import pickle
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
 
 from tilewright.base.location import Location as Location  # a public name: `tilewright.errors.Location`
 
@@ -36,6 +40,10 @@ class KnobError(TilewrightError, ValueError):
 
 class InternalError(TilewrightError):
     """A bug of Tilewright itself; the message says what to report."""
+
+
+class CodeLoadError(InternalError):
+    """Compiled code needs something that this process does not have, such as an exported function."""
 
 
 class UnsupportedError(TilewrightError, NotImplementedError):
@@ -84,7 +92,39 @@ class OutsideKernelError(TilewrightError, RuntimeError):
 # --- located compile errors -----------------------------------------------------------------
 
 
-class CompilationError(TilewrightError):
+class LocatedError(TilewrightError):
+    """An error that says where it is in a kernel, around what another one found there: its `__cause__`."""
+
+    _folded: BaseException | None = None
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        """The mistake as it was found."""
+        return _CAUSE.__get__(self) or self._folded
+
+    @__cause__.setter
+    def __cause__(self, cause: BaseException | None) -> None:
+        _CAUSE.__set__(self, cause)
+
+    def says_all(self, cause: BaseException) -> bool:
+        """Whether the message has all that the one of the cause would say: an error of Tilewright is quoted."""
+        return isinstance(cause, TilewrightError) and not isinstance(cause, InternalError)
+
+    def fold_cause(self) -> TracebackType | None:
+        """Have Python show this error alone, if it says all; gives the traceback that the cause had."""
+        cause: BaseException | None = _CAUSE.__get__(self)
+        if cause is None or not self.says_all(cause):
+            return None
+        traceback, cause.__traceback__ = cause.__traceback__, None
+        self._folded = cause
+        _CAUSE.__set__(self, None)
+        return traceback
+
+
+_CAUSE: Any = BaseException.__dict__["__cause__"]
+
+
+class CompilationError(LocatedError):
     """A kernel could not be compiled.
 
     Args:
@@ -165,6 +205,10 @@ class CompileTimeAssertionFailure(CompilationError):
     """``tl.static_assert`` did not hold."""
 
 
+class MissingPackageError(TilewrightError, ImportError):
+    """A part of Tilewright needs a package that is not installed; the message says how to get it."""
+
+
 class PosingError(TilewrightError, ImportError):
     """Tilewright cannot stand in for a module of Triton's, or the real Triton is in its way."""
 
@@ -206,6 +250,14 @@ class BundleError(LaunchError):
     """A bundle of compiled kernels is no bundle, is damaged, or was made for another version or target."""
 
 
+class NotPickledError(LaunchError, pickle.PicklingError, TypeError):
+    """Something was pickled that lives in one process; the message says what to send instead."""
+
+
+class OutOfMemoryError(LaunchError, MemoryError):
+    """This process may have no more memory: its limit, or the machine's, is reached."""
+
+
 class IntegerRangeError(ArgumentError, OverflowError):
     """A whole number was passed that 64 bits do not hold."""
 
@@ -228,6 +280,19 @@ class ReadOnlyError(LaunchError, ValueError):
 
 class DeviceAssertionError(LaunchError, RuntimeError):
     """A `tl.device_assert` did not hold."""
+
+
+class SanitizerError(LaunchError, RuntimeError):
+    """Checks of a launch found faults of its kernel.
+
+    Args:
+        message: the faults, as people read them.
+        faults: what was found (`tilewright.sanitize.Fault`).
+    """
+
+    def __init__(self, message: str, faults: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)
 
 
 class DriverError(LaunchError, RuntimeError):
@@ -276,5 +341,5 @@ class AutotunerError(LaunchError):
     """An autotuner was left without a configuration to try."""
 
 
-class InterpreterError(TilewrightError):
+class InterpreterError(LocatedError):
     """A kernel failed while it was interpreted."""

@@ -7,6 +7,7 @@ moment that nobody asked for costs one test.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import KnobError
@@ -100,15 +101,37 @@ settings_changed = HookChain()
 """Called when a knob or a chain of launch hooks changes: what a launch remembers may depend on it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch, the subject of what hooks around it are given.
+
+    Args:
+        fn: the kernel.
+        kernel: the variant that is launched.
+        arguments: what was passed, by parameter name.
+        grid: numbers of programs, as the user gave them.
+    """
+
+    fn: Any
+    kernel: Any
+    arguments: dict[str, Any]
+    grid: Any
+
+
 class LazyDict:
     """Facts of which some are computed only if a hook asks.
 
     Args:
         data: facts that are known.
+        device: number of the GPU that a launch goes to, or None for the CPU.
+
+    Attributes:
+        subject: the launch, for tools of this package; None where a library tells hooks of a launch of its own.
     """
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        self.data = dict(data)
+    def __init__(self, data: Mapping[str, Any], device: int | None = None) -> None:
+        self.data, self.device = dict(data), device
+        self.subject: Launched | None = None
         self._pending: list[tuple[Callable[..., Mapping[str, Any]], tuple[Any, ...]]] = []
 
     def add(self, compute: Callable[..., Mapping[str, Any]], args: tuple[Any, ...]) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import os
-import tempfile
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -18,19 +16,21 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self, cast
 
-from tilewright.base.errors import KnobError
+from tilewright.base import environment
+from tilewright.base.checks import parse_checks
+from tilewright.base.environment import FALSE, TRUE, user_cache
+from tilewright.base.errors import ArgumentError, KnobError
+from tilewright.base.foreign_knobs import AMD, PROTON, ForeignKnobs
 from tilewright.base.hooks import HookChain, settings_changed
 from tilewright.base.nvidia_knobs import NvidiaKnobs
 from tilewright.base.refusal import OneValue, Refusal
 
-_TRUE, _FALSE = {"1", "true", "yes", "y", "on"}, {"0", "false", "no", "n", "off"}
-
 
 def _bool(text: str) -> bool:
     word = text.strip().lower()
-    if word not in _TRUE | _FALSE:
+    if word not in TRUE | FALSE:
         raise ValueError("is neither 1 nor 0")
-    return word in _TRUE
+    return word in TRUE
 
 
 def _whole(least: int) -> Callable[[str], int]:
@@ -59,25 +59,47 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def _user_cache() -> Path:
-    """The folder for caches of this user; one for temporary files where the user has no home."""
+def _checks(text: str) -> str:
+    """Names of checks, separated by commas."""
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright"
-    except RuntimeError:
-        return Path(tempfile.gettempdir()) / f"tilewright-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+        return ",".join(parse_checks(text))
+    except ArgumentError as error:
+        raise ValueError(f"names a check that there is not: {error.hint}") from None
+
+
+ALL_KERNELS = "1"
+
+
+def _kernels(text: str) -> str | None:
+    """Which kernels a knob is about: all, one by its name, or None."""
+    try:
+        return ALL_KERNELS if _bool(text) else None
+    except ValueError:
+        return text
+
+
+def _stage(text: str) -> str | None:
+    """A stage of tile IR, under its name or Triton's; 1 is the one with layouts."""
+    named = {"ttir": "ttir", "tgir": "tgir", "ttgir": "tgir"}
+    if text in named:
+        return named[text]
+    try:
+        return "tgir" if _bool(text) else None
+    except ValueError:
+        raise ValueError("is neither ttir nor tgir") from None
 
 
 def _knob(env: str, default: Any, parse: Callable[[str], Any], help_text: str) -> Any:
     """A dataclass field whose default is the environment variable `env` when it is set."""
 
     def read() -> Any:
-        text = os.environ.get(env)
-        if text is None or text == "":
+        name, text = environment.read(env)
+        if text == "":
             return default
         try:
             return parse(text)
         except ValueError as error:
-            raise KnobError(f"the environment variable {env}={text!r} {error}", hint=help_text) from None
+            raise KnobError(f"the environment variable {name}={text!r} {error}", hint=help_text) from None
 
     return field(default_factory=read, metadata={"env": env, "help": help_text, "parse": parse})
 
@@ -164,6 +186,7 @@ class _Group:
                 setattr(self, knob.name, value)
 
 
+NO_C_COMPILER = "launchers need no C compiler"
 SHARED_CACHE = "a shared cache is a folder or an fsspec URL: the knob `cache.shared`"
 
 
@@ -171,7 +194,7 @@ SHARED_CACHE = "a shared cache is a folder or an fsspec URL: the knob `cache.sha
 class CacheKnobs(_Group):
     dir: Path = _knob(
         "TILEWRIGHT_CACHE_DIR",
-        _user_cache(),
+        user_cache(),
         Path,
         "folder of the disk cache",
     )
@@ -254,13 +277,30 @@ class CompilationKnobs(_Group):
         "TILEWRIGHT_OVERRIDE_DIR", None, Path, "read stages from this folder instead of computing them"
     )
     explain: bool = _knob("TILEWRIGHT_EXPLAIN", False, _bool, "print what is done to each kernel, and why")
+    print_passes: str | None = _knob(
+        "TILEWRIGHT_PRINT_PASSES",
+        None,
+        _kernels,
+        "print tile IR after each pass over all kernels (1), or over the one that is named",
+    )
+    print_llvm: str | None = _knob(
+        "TILEWRIGHT_PRINT_LLVM",
+        None,
+        _kernels,
+        "print LLVM IR after each pass of LLVM, likewise, from the first kernel on that is compiled",
+    )
+    use_ir_loc: str | None = _knob(
+        "TILEWRIGHT_USE_IR_LOC",
+        None,
+        _stage,
+        "lines in machine code are those of the text of this stage, ttir or tgir, which is written beside the cache",
+    )
     verify: bool = _knob("TILEWRIGHT_VERIFY", False, _bool, "verify the IR against its level after every pass")
     listener: Callable[..., Any] | None = None  # called after each compilation
 
     dump_ir_extract_di_local_variables = OneValue(False, "stages are written as they are")
     store_binary_only = OneValue(True, "texts are made of the source when somebody asks for them")
-    use_ir_loc = OneValue(None, "lines are those of the Python file")
-    enable_asan = OneValue(False, "the interpreter and `tilewright sanitize` find accesses out of bounds")
+    enable_asan = OneValue(False, "TILEWRIGHT_SANITIZE, or `tilewright sanitize`, finds accesses out of bounds")
     disable_line_info = OneValue(False, "machine code says which line it is of in any case")
     front_end_debugging = OneValue(False, "`__cause__` of an error is what the front end met")
     allow_non_constexpr_globals = OneValue(False, "annotate them: `NAME: tl.constexpr = ...`")
@@ -299,10 +339,19 @@ class CompilationKnobs(_Group):
 class RuntimeKnobs(_Group):
     interpret: bool = _knob("TILEWRIGHT_INTERPRET", False, _bool, "run kernels as Python through the reference")
     debug: bool = _knob("TILEWRIGHT_DEBUG", False, _bool, "default of the `debug` option")
+    sanitize: str = _knob(
+        "TILEWRIGHT_SANITIZE",
+        "",
+        _checks,
+        "run kernels with checks, on the CPU: bounds,races,overflow,uninitialised, or all, or 1 for the first two",
+    )
     explain_variants: bool = _knob(
         "TILEWRIGHT_EXPLAIN_VARIANTS", False, _bool, "print in a line why each variant of a kernel is compiled"
     )
     no_jit: bool = _knob("TILEWRIGHT_NO_JIT", False, _bool, "raise at a launch that would compile")
+    full_traceback: bool = _knob(
+        "TILEWRIGHT_FULL_TRACEBACK", False, _bool, "show frames of Tilewright, and causes, in errors of launches"
+    )
     default_backend: str = _knob(
         "TILEWRIGHT_DEFAULT_BACKEND",
         "auto",
@@ -310,6 +359,7 @@ class RuntimeKnobs(_Group):
         "device that is active at the start: cpu, cuda, or auto: a GPU if any",
     )
     as_triton: bool = _knob("TILEWRIGHT_AS_TRITON", False, _bool, "pose as `triton` from the import of tilewright on")
+    as_helion: bool = _knob("TILEWRIGHT_AS_HELION", False, _bool, "pose as `helion` from the import of tilewright on")
     jit_cache_hook: Callable[..., Any] | None = None  # before a kernel is compiled
     jit_post_compile_hook: Callable[..., Any] | None = None
     launch_enter_hook: HookChain = field(default_factory=lambda: HookChain(on_change=settings_changed))
@@ -363,6 +413,17 @@ class TorchKnobs(_Group):
 
 
 @dataclass(slots=True)
+class BuildKnobs(_Group):
+    """How Triton calls a C compiler, which nothing here does."""
+
+    cc = OneValue(None, NO_C_COMPILER)
+    cudacrt_path = OneValue(None, NO_C_COMPILER)
+    cudart_path = OneValue(None, NO_C_COMPILER)
+    impl = OneValue(None, NO_C_COMPILER)
+    backend_dirs = OneValue(frozenset(), NO_C_COMPILER)
+
+
+@dataclass(slots=True)
 class Knobs:
     """All knobs, in groups."""
 
@@ -374,11 +435,11 @@ class Knobs:
     autotuning: AutotuningKnobs = field(default_factory=AutotuningKnobs)
     language: LanguageKnobs = field(default_factory=LanguageKnobs)
     torch: TorchKnobs = field(default_factory=TorchKnobs)
+    build: BuildKnobs = field(default_factory=BuildKnobs)
 
-    build = Refusal("knobs.build", "launchers need no C compiler")
     redis = Refusal("knobs.redis", SHARED_CACHE)
-    amd = Refusal("knobs.amd", "there is no back end for AMD's GPUs")
-    proton = Refusal("knobs.proton", "Proton is a profiler of Triton's")
+    amd = ForeignKnobs(AMD)
+    proton = ForeignKnobs(PROTON)
 
     @property
     def nvidia(self) -> NvidiaKnobs:
@@ -417,3 +478,26 @@ class Knobs:
 
 
 knobs = Knobs()
+_followed: list[tuple[dict[str, str], Knobs]] = []
+
+
+def follow_triton_variables() -> None:
+    """Take what Triton's variables say now, in a process that poses; values set in Python stay.
+
+    Programs set them before they import Triton, and this process has done that already.
+    """
+    said = environment.triton_variables()
+    if said == (_followed[-1][0] if _followed else {}):
+        return
+    before, now = _followed[-1][1] if _followed else _unfollowed, Knobs()
+    for group in fields(Knobs):
+        mine, old, new = (getattr(every, group.name) for every in (knobs, before, now))
+        for knob in fields(mine):
+            if not knob.metadata or knob.metadata["env"] not in environment.TRITON_NAMES:
+                continue
+            if getattr(mine, knob.name) == getattr(old, knob.name) != getattr(new, knob.name):
+                setattr(mine, knob.name, getattr(new, knob.name))
+    _followed[:] = [(said, now)]
+
+
+_unfollowed = Knobs()

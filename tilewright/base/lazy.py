@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
+
+from tilewright.base.errors import MissingPackageError
 
 
 class LazyModule:
@@ -43,6 +46,30 @@ def lazy_module(name: str, prepare: Callable[[Any], None] | None = None) -> Any:
     return LazyModule(name, prepare)
 
 
+def rest_on_first_use(names: dict[str, Any], module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a module that takes over the `__all__` of another one at a first use.
+
+    Args:
+        names: `globals()` of the module; its `__all__` lists what is there at once.
+        module: dotted name of the other.
+    """
+    own, first = names["__name__"], names.pop("__all__")
+
+    def find(name: str) -> Any:
+        if name == "__all__" or not name.startswith("__"):  # which many ask of every module
+            rest = importlib.import_module(module)
+            public = getattr(rest, "__all__", None)  # none while it is being imported
+            if public is not None:
+                for other in public:
+                    names.setdefault(other, getattr(rest, other))
+                names["__all__"] = sorted([*first, *public])
+        if name in names:
+            return names[name]
+        raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=sys.modules.get(own))
+
+    return find, lambda: sorted({*find("__all__"), *names})
+
+
 def names_on_first_use(names: dict[str, Any], where: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """A `__getattr__` for a module, which finds a name where it is defined when it is first used, and keeps it.
 
@@ -63,3 +90,24 @@ def names_on_first_use(names: dict[str, Any], where: Mapping[str, Sequence[str]]
         return found
 
     return find
+
+
+@contextmanager
+def torch_needed(by: str) -> Iterator[None]:
+    """Around imports of torch, and of what imports it.
+
+    Args:
+        by: what needs it, as a user calls it.
+
+    Raises:
+        MissingPackageError: torch is not installed. That it is broken is told by torch itself.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingPackageError(
+            f"{by} needs PyTorch, which is not installed here",
+            hint="pip install 'tilewright[torch]'; kernels of tilewright.language run without it",
+        ) from None

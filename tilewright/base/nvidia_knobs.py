@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,8 @@ class NvidiaTool:
         Raises:
             KnobError: it does not run, or says nothing of the kind.
         """
+        import subprocess  # not needed to import the package
+
         try:
             said = subprocess.run([self.path, "--version"], capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError) as error:
@@ -98,4 +98,6 @@ class NvidiaKnobs:
 
 def _tool(name: str, chosen: Path | None = None) -> NvidiaTool:
     """The chosen one, or the one on the PATH; where there is none it has no version."""
+    import shutil  # not needed to import the package
+
     return NvidiaTool(str(chosen or shutil.which(name) or name))

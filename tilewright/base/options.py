@@ -6,12 +6,48 @@ concern a target is accepted in a launch for it, and is no part of the key there
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tilewright.base.errors import ArgumentError
 
 INPUT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 """What a product of f32 may mean."""
+
+
+class ExternLibrary(NamedTuple):
+    """A library that a kernel calls.
+
+    Args:
+        name: as the launch calls it.
+        path: of the file.
+        stamp: size and time of the file, for keys.
+    """
+
+    name: str
+    path: str
+    stamp: str
+
+
+def extern_libraries(given: Any) -> tuple[ExternLibrary, ...]:
+    """The libraries that an option `extern_libs` names.
+
+    Args:
+        given: path by name, or pairs of both, or None.
+
+    Raises:
+        ArgumentError: a path is no file.
+    """
+    rows = given.items() if isinstance(given, Mapping) else (row[:2] for row in given or ())
+    made = []
+    for name, path in sorted((str(name), str(path)) for name, path in rows):
+        if not Path(path).is_file():
+            raise ArgumentError(f"extern_libs: {name} is to be read from {path}, which is no file")
+        status = Path(path).stat()
+        made.append(ExternLibrary(name, path, f"{status.st_size}:{status.st_mtime_ns}"))
+    return tuple(made)
 
 
 @dataclass(frozen=True, slots=True)

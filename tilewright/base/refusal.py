@@ -6,6 +6,7 @@ until it is used: then it raises, with the reason and what to write instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from tilewright.base.errors import RefusedNameError
@@ -57,6 +58,22 @@ def refusals(module: str, rows: dict[str, str]) -> dict[str, Refusal]:
         rows: reason by name.
     """
     return {name: Refusal(f"{module}.{name}", why) for name, why in rows.items()}
+
+
+def absent(module: str, rows: Mapping[str, str]) -> Callable[[str], NoReturn]:
+    """A `__getattr__` for a module: names by whose absence programs tell versions apart, with the reason for who asks.
+
+    Args:
+        module: its name.
+        rows: reason by name.
+    """
+
+    def __getattr__(name: str) -> NoReturn:
+        if name in rows:
+            raise RefusedNameError(f"{module}.{name} is not there: {rows[name]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return __getattr__
 
 
 class OneValue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class Target:
     warp_size: int = 1
     features: str = ""
     triple: str = ""
+
+    def __repr__(self) -> str:
+        """Its name is fixed: keys of caches are made of it, and the class has another where it poses as Triton's."""
+        return f"Target({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in fields(self))})"
 
     def __str__(self) -> str:
         return f"{self.backend}:{self.arch}"

@@ -17,7 +17,7 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target
 from tilewright.compile.request import fingerprint
-from tilewright.compile.specialize import ALIGNMENT, DIVISIBLE
+from tilewright.compile.specialize import ALIGNMENT, DIVISIBILITY, DIVISIBLE, VALUE, KeyOfInteger
 from tilewright.devices.registry import USUAL, options_for
 
 
@@ -85,8 +85,9 @@ class BaseBackend:
         return _divisibility(arg.data_ptr(), kwargs)
 
     def parse_attr(self, text: str) -> list[list[Any]]:
-        """Facts that a key of an argument stands for."""
-        return [["tt.divisibility", ALIGNMENT]] if DIVISIBLE in text else []
+        """Facts that a key of an argument stands for: its divisor; an integer, if the key remembers one."""
+        facts: list[list[Any]] = [[DIVISIBILITY, ALIGNMENT]] if DIVISIBLE in text else []
+        return [*facts, [VALUE, text.value]] if isinstance(text, KeyOfInteger) else facts
 
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
         """Functions that the front end would ask the back end for: none."""

@@ -2,8 +2,8 @@
 
 ::
 
-    key -> disk (machine code) -> stages: ttir, loops, llir, obj (CPU)
-                                          ttir, tgir, llir, ptx, cubin (GPU)
+    key -> disk (machine code) -> stages: ttir, nest, loops, llir, obj (CPU)
+                                          ttir, nest, tgir, llir, ptx, cubin (GPU)
 
 A damaged cache entry is a miss: the kernel is compiled anew.
 """
@@ -24,7 +24,9 @@ from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
+from tilewright.base.memory import memory_may_end
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.lazy_compiler import shared_objects
 from tilewright.compile.listening import tell_compiled
 from tilewright.compile.loading import load_code
 from tilewright.compile.metadata import StageTexts, describe_kernel
@@ -108,8 +110,17 @@ def compile_request(
         request.check()
         return _run(request, key, until).asm
 
-    names = ("ttir", *backend.EXTENSIONS)
-    kernel.asm = StageTexts(kernel.asm, texts, names[names.index(request.source.ext) :], backend.texts)
+    names = ("ttir", "nest", *backend.EXTENSIONS)
+    first = lambda: request.source.before_passes(request)  # noqa: E731
+
+    def derive(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str | bytes]]:
+        linked: dict[str, Callable[[], bytes]] = {
+            "so": lambda: shared_objects.kernel_object(kernel),
+            "launcher.so": lambda: shared_objects.launcher_object(kernel),
+        }
+        return {**backend.texts(asm), **(linked if request.target.backend == "cpu" else {}), "source": first}
+
+    kernel.asm = StageTexts(kernel.asm, texts, names[names.index(request.source.ext) :], derive)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
     kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
     if knobs.compilation.explain:
@@ -163,7 +174,8 @@ def _on_disk(request: Request) -> bool:
 def _bypass_cache() -> bool:
     """Dumps and overrides need the stages to run."""
     wanted = knobs.compilation
-    return knobs.cache.disabled or wanted.dump_dir is not None or wanted.override_dir is not None
+    asked = (wanted.dump_dir, wanted.override_dir, wanted.print_passes, wanted.print_llvm, wanted.use_ir_loc)
+    return knobs.cache.disabled or any(setting is not None for setting in asked)
 
 
 def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) -> CompiledKernel | None:
@@ -187,8 +199,8 @@ def _run(request: Request, key: str, until: str | None = None) -> CompiledKernel
     """
     name, types = request.name, list(request.specialization.runtime_types)
     metadata: dict[str, Any] = {"name": name, "types": types}
-    stages = request.source.stages(request, backend_of(request.target).stages(request.options, request.target))
-    with uncollected():
+    with uncollected(), memory_may_end(f"compiling kernel `{name}`"):
+        stages = request.source.stages(request, backend_of(request.target).stages(request.options, request.target))
         outcome = run_stages(stages, request.source, metadata, name, knobs.compilation, key, until)
     request.check()
     return CompiledKernel(name, request.target, metadata, key, outcome.texts, outcome.seconds)

@@ -10,11 +10,11 @@ without running what the parent has registered for its end.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import selectors
 import signal
-import statistics
 import struct
 import sys
 import threading
@@ -45,10 +45,19 @@ class ForkExecutor(Executor):
         workers: children at a time.
         patience: once half of the calls that were started together have ended, one that takes longer than so many times
             their median, and than some seconds, is ended with a `TimeoutError`; None: none is.
+        deadline: the `time.monotonic()` at which all that has not ended gets a `TimeoutError`.
+        lost: the error of a call whose child has died; whoever waits for a compilation takes a `BrokenExecutor` as a
+            reason to compile in its own process.
     """
 
-    def __init__(self, workers: int, patience: float | None = None) -> None:
-        self._workers, self._patience = workers, patience
+    def __init__(
+        self,
+        workers: int,
+        patience: float | None = None,
+        deadline: float = math.inf,
+        lost: type[Exception] = BrokenExecutor,
+    ) -> None:
+        self._workers, self._patience, self._deadline, self._lost = workers, patience, deadline, lost
         self._lock = threading.RLock()
         self._waiting: list[_Task] = []
         self._running = selectors.DefaultSelector()
@@ -80,7 +89,7 @@ class ForkExecutor(Executor):
             for child in self._heard(timeout):
                 if not child.receive():
                     self._running.unregister(child.replies)
-                    child.end()
+                    child.end(self._lost)
                     if not self._running.get_map():  # what is left of the batch, if all children have died
                         self._waiting[:0] = [task for task in child.batch.tasks if not task.future.done()]
             return True
@@ -94,7 +103,13 @@ class ForkExecutor(Executor):
         if limit is not None and busy:
             left = max(0.0, min(child.began for child in busy) + limit - time.monotonic())
             timeout = left if timeout is None else min(timeout, left)
+        if self._deadline < math.inf and busy:
+            left = max(0.0, self._deadline - time.monotonic())
+            timeout = left if timeout is None else min(timeout, left)
         heard: list[_Child] = [key.data for key, _ in self._running.select(timeout)]
+        if time.monotonic() >= self._deadline:
+            for child in busy:
+                child.stop("stopped: there was no more time")
         if limit is not None and not heard:
             for child in busy:
                 child.stop_after(limit)
@@ -104,6 +119,10 @@ class ForkExecutor(Executor):
         """Fork children off for the calls that wait."""
         batch = _Batch([task for task in self._waiting[:_MOST] if task.begins()])
         del self._waiting[:_MOST]
+        if time.monotonic() >= self._deadline:
+            for task in batch.tasks:
+                task.future.set_exception(TimeoutError("not begun: there was no more time"))
+            return bool(self._waiting)
         if not batch.tasks:
             return bool(self._waiting)
         calls, end = os.pipe()
@@ -162,11 +181,18 @@ class _Batch:
     tasks: Sequence[_Task]
     seconds: list[float] = field(default_factory=list)
 
+    @property
+    def median(self) -> float:
+        """Of the seconds that calls took which have ended."""
+        import statistics  # not needed to import the package
+
+        return statistics.median(self.seconds)
+
     def limit(self, patience: float | None) -> float | None:
         """Seconds that a call may take; None while too few have ended to tell."""
         if patience is None or len(self.seconds) < max(_FEW, len(self.tasks) // 2):
             return None
-        return max(_SECONDS_ANYWAY, patience * statistics.median(self.seconds))
+        return max(_SECONDS_ANYWAY, patience * self.median)
 
 
 @dataclass(eq=False)
@@ -225,18 +251,22 @@ class _Child:
         """End it if the call that it has taken takes longer than `limit` seconds."""
         if time.monotonic() - self.began >= limit:
             ended = self.batch.seconds
-            self.late = (
+            self.stop(
                 f"stopped after {limit:.1f} s, when {len(ended)} of {len(self.batch.tasks)} had ended, half of them "
-                f"within {statistics.median(ended):.2f} s"
+                f"within {self.batch.median:.2f} s"
             )
-            os.kill(self.pid, signal.SIGKILL)
 
-    def end(self) -> None:
+    def stop(self, late: str) -> None:
+        """End it, and say that of the call that it has taken."""
+        self.late = late
+        os.kill(self.pid, signal.SIGKILL)
+
+    def end(self, lost: type[Exception]) -> None:
         """It has closed its pipe: a call that it has taken and not answered is lost."""
         os.close(self.replies)
         _, status = os.waitpid(self.pid, 0)
         if self.taken is not None:
-            died = BrokenExecutor(f"a process that compiled ended with status {status}")
+            died = lost(f"a process that compiled ended with status {status}")
             self.taken.future.set_exception(TimeoutError(self.late) if self.late else died)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tilewright.base.callable import BlockFunction
+from tilewright.base.callable import BlockFunction, take_back
 from tilewright.compile.introspection import Introspection
 from tilewright.compile.specialize import parse_params
 from tilewright.frontend.hashing import content_hash
@@ -34,8 +34,12 @@ class KernelFunction(Introspection, BlockFunction):
         do_not_specialize_on_alignment: Iterable[int | str] | None = None,
     ) -> None:
         super().__init__(fn, noinline=bool(noinline))
-        source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
-        self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
+        try:
+            source_of(self)  # the text is taken now: a later edit of the file must not change the kernel
+            self.params = parse_params(self.signature, do_not_specialize, do_not_specialize_on_alignment)
+        except BaseException:
+            take_back(self.number)
+            raise
 
     @property
     def arg_names(self) -> list[str]:

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 from tilewright.base.errors import GridError
+from tilewright.base.tracebacks import shorten_traceback
 
 MAX_DIMENSION = 2**31 - 1
 MAX_PROGRAMS = 2**62
@@ -28,7 +29,11 @@ def grid3(grid: Any) -> tuple[int, int, int]:
         integers = rank < 4 and x.__class__ is y.__class__ is z.__class__ is int
         if integers and 0 <= x < 0x8000_0000 and 0 <= y < 0x10000 and 0 <= z < 0x8000:
             return x, y, z
-    return _checked(grid)
+    try:
+        return _checked(grid)
+    except Exception as error:
+        shorten_traceback(error)
+        raise
 
 
 def _checked(grid: Any) -> tuple[int, int, int]:

@@ -12,31 +12,27 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Attribute
-
-from tilewright.base.errors import ArgumentError, TilewrightError, UnsupportedError
-from tilewright.compile.late import ordered, pipeline
+from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.compile.lazy_compiler import ir_text, pipeline, stage_facts, text, united
 from tilewright.compile.request import Request
-from tilewright.compile.sources import simplify
+from tilewright.compile.sources import nest_stage, simplify
 from tilewright.compile.specialize import Specialization
-from tilewright.ir.types import TilePointerType, dtype_of
-from tilewright.ir.walk import walk
-from tilewright.ops.function import FuncOp
-from tilewright.ops.reduce import ReduceOp
-from tilewright.ops.scan import ScanOp
-from tilewright.ops.text import parse_module, print_module
 from tilewright.passes.stages import Stage
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+_BINARY = ("obj", "cubin")
 
 
 class IRSource:
     """A kernel as the file of a stage.
 
     Args:
-        path: the file. It ends in `.ttir`, or like another stage of the target; of those the file of facts that is
-            written with the stages, `.json`, must lie beside it.
+        path: the file. It ends in `.ttir`, or like another stage of the target. Beside those the file of facts must lie
+            that is written with the stages, `.json`, unless their text says as much.
         context, backend: of Triton, without a meaning here.
 
     Attributes:
@@ -56,11 +52,9 @@ class IRSource:
             raise ArgumentError(f"there is no file {self.path}", hint="TILEWRIGHT_DUMP_DIR has every stage written")
         self.contents, self._facts = self.path.read_bytes(), {}
         if self.ext == "ttir":
-            kernel = _public_function(parse_module(self.contents.decode(), str(path)))
-            self.name = kernel.sym_name.data
-            types = [_signature(kind) for kind in kernel.function_type.inputs]
+            self.name, types = ir_text.name_and_types(self.contents.decode(), str(path))
         else:
-            self._facts = _facts_beside(self.path)
+            self._facts = _facts_beside(self.path) or _facts_in(self.path, self.contents)
             self.name, types = self._facts["name"], self._facts["types"]
         self.signature = {f"arg{i}": kind for i, kind in enumerate(types)}
 
@@ -79,6 +73,15 @@ class IRSource:
 
     hash = content  # as programs for Triton call it
 
+    def before_passes(self, request: Request) -> str | bytes:
+        """The file."""
+        return self.contents if self.ext in _BINARY else self.contents.decode()
+
+    def parse_options(self) -> dict[str, Any]:
+        """Options that the text itself names: the warps for which its tiles are laid out."""
+        warps = stage_facts.warps_of_tiles(self.contents.decode()) if self.ext == "tgir" else None
+        return {} if warps is None else {"num_warps": warps}
+
     def check(self) -> None:
         """The text is what it was."""
 
@@ -96,11 +99,13 @@ class IRSource:
 
             def run(source: IRSource, metadata: dict[str, Any]) -> ModuleOp:
                 metadata["params"] = list(request.specialization.names)
-                module = parse_module(source.contents.decode(), str(source.path))
-                _refuse_effects(module)
+                module = text.parse_module(source.contents.decode(), str(source.path))
+                ir_text.refuse_effects(module)
+                united.note_shared_memory(module, request.specialization)
                 return simplify(module, metadata, request, pipeline.SIMPLIFY_TEXT)
 
-            return {"ttir": Stage(run, print_module), **later}
+            first = Stage(run, text.print_module, lambda contents: text.parse_module(contents.decode()))
+            return {"ttir": first, "nest": nest_stage(), **later}
         parse = later[self.ext].parse if self.ext in later else None
         if parse is None:
             known = ["ttir", *(extension for extension, stage in later.items() if stage.parse is not None)]
@@ -118,43 +123,33 @@ class IRSource:
 
 
 def _facts_beside(path: Path) -> dict[str, Any]:
-    """What the stages before a file have found out.
-
-    Raises:
-        ArgumentError: there is no such file, or it has other things in it.
-    """
-    file = path.with_suffix(".json")
+    """What the stages before a file have found out; nothing where there is no file that says so."""
     try:
-        facts = json.loads(file.read_bytes())
+        facts = json.loads(path.with_suffix(".json").read_bytes())
         if isinstance(facts["name"], str) and isinstance(facts["types"], list):
             return dict(facts)
     except (OSError, ValueError, TypeError, KeyError):
         pass
+    return {}
+
+
+def _facts_in(path: Path, contents: bytes) -> dict[str, Any]:
+    """What a file says of its kernel by itself.
+
+    Raises:
+        ArgumentError: not enough.
+    """
+    ext = path.suffix.removeprefix(".")
+    try:
+        said = contents.decode()
+        if ext != "tgir":
+            return stage_facts.facts_of(ext, said)
+        name, types = ir_text.name_and_types(stage_facts.head_of_tiles(said), str(path))
+        params = [f"arg{index}" for index in range(len(types))]
+        return {"name": name, "types": types, "params": params, **stage_facts.ANYWHERE}
+    except (UnicodeDecodeError, stage_facts.NotEnough) as error:
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
     raise ArgumentError(
-        f"{path.name} alone does not say what its kernel takes: {file.name} beside it is no file of facts",
+        f"{path.name} alone does not say what its kernel takes: {why}; {path.stem}.json beside it is no file of facts",
         hint="TILEWRIGHT_DUMP_DIR writes it with the stages; a .ttir needs none",
     )
-
-
-def _public_function(module: ModuleOp) -> FuncOp:
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    public = [op for op in functions if op.sym_visibility is None or op.sym_visibility == StringAttr("public")]
-    if len(public) != 1:
-        raise TilewrightError(f"a module to compile has one public tt.func, this one has {len(public)}")
-    return public[0]
-
-
-def _refuse_effects(module: ModuleOp) -> None:
-    """Raise UnsupportedError for reductions and scans that print or assert: the front end makes loops of these."""
-    for op in walk(module):
-        if isinstance(op, (ReduceOp, ScanOp)) and ordered.has_effects(op.regions[0]):
-            raise UnsupportedError(
-                f"{op.name} with a function that prints or asserts is not compiled from text",
-                hint="compile the kernel from its Python source, or take the print out of the text",
-            )
-
-
-def _signature(kind: Attribute) -> str:
-    if isinstance(kind, TilePointerType):
-        return f"*{_signature(kind.pointee)}"
-    return dtype_of(kind).signature

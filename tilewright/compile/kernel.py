@@ -9,16 +9,16 @@ from typing import Any, cast
 
 from tilewright.backends.protocol import Launch
 from tilewright.base.decision import Decision, from_records
-from tilewright.base.errors import ArgumentError, PosingError
-from tilewright.base.hooks import LazyDict
+from tilewright.base.errors import ArgumentError, NotPickledError, PosingError
+from tilewright.base.hooks import Launched, LazyDict, settings_changed
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
 from tilewright.compile.loading import files_of, load_code
 from tilewright.compile.metadata import Metadata
-from tilewright.compile.run import Unsaved, make_call, make_run
+from tilewright.compile.run import Unsaved, make_call, make_run, older_run
 from tilewright.compile.slots import plain_values, slot_values
-from tilewright.compile.specialize import Specialization
+from tilewright.compile.specialize import CONSTEXPR, Specialization
 from tilewright.devices.arrays import HOST, read
 from tilewright.devices.places import place_of
 from tilewright.devices.registry import backend_of
@@ -34,6 +34,11 @@ def _chain(name: str, where: str) -> property:
         setattr(knobs.runtime, name, hook)
 
     return property(read, write, doc=f"The chain of hooks {where}, which is the knob's.")
+
+
+def _fact(name: str, doc: str) -> property:
+    """An entry of the metadata as an attribute."""
+    return property(lambda kernel: kernel.metadata[name], doc=doc)
 
 
 class _HooksOfLaunches(type):
@@ -52,10 +57,11 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         target: what it was compiled for.
         metadata: facts about the code: signature, scratch or shared bytes, stored parameters, options.
         hash: key in the disk cache.
-        asm: text of each stage ("ttir", "loops", "llir"; on a GPU "ttir", "tgir", "llir", "ptx") and the bytes of the
+        asm: text of each stage ("ttir", "nest", "loops", "llir"; on a GPU "ttir", "nest", "tgir", "llir",
+            "ptx") and the bytes of the
             last ("obj", "cubin"). What is not there (texts of modules; after a load from the disk cache all but the
             last) is made when it is asked for, by running the stages. "sass" is made of the cubin where nvdisasm is
-            found.
+            found; "source" is what the first stage starts with, and "ttgir" stands for "tgir".
         seconds: compile time per stage; empty when loaded from disk.
         total_seconds: time from the request to loaded code.
         from_disk: whether the disk cache had it.
@@ -94,25 +100,15 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         assert isinstance(image, bytes)
         return image
 
-    @property
-    def n_regs(self) -> int:
-        """Registers per GPU thread; 0 on a CPU."""
-        return int(self.metadata["n_regs"])
-
-    @property
-    def n_spills(self) -> int:
-        """Bytes spilled per GPU thread; 0 on a CPU."""
-        return int(self.metadata["n_spills"])
-
-    @property
-    def n_max_threads(self) -> int:
-        """GPU threads of a program; 1 on a CPU."""
-        return int(self.metadata["n_max_threads"])
-
-    @property
-    def occupancy(self) -> float:
-        """Share of a GPU multiprocessor's warps that the kernel keeps busy; 1 on a CPU."""
-        return float(self.metadata["occupancy"])
+    n_regs = _fact("n_regs", "Registers per GPU thread; 0 on a CPU.")
+    n_spills = _fact("n_spills", "Bytes spilled per GPU thread; 0 on a CPU.")
+    n_max_threads = _fact("n_max_threads", "GPU threads of a program; 1 on a CPU.")
+    occupancy = _fact("occupancy", "Share of a GPU multiprocessor's warps that the kernel keeps busy; 1 on a CPU.")
+    num_warps = _fact("num_warps", "The option.")
+    num_stages = _fact("num_stages", "The option.")
+    num_ctas = _fact("num_ctas", "The option.")
+    shared = _fact("shared", "Bytes of shared memory of a program; 0 on a CPU.")
+    clusterDims = _fact("cluster_dims", "Blocks that Triton would share a program out to, along x, y and z.")
 
     @property
     def packed_metadata(self) -> tuple[int, int, int]:
@@ -123,7 +119,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         call: Callable[..., Any] | None = self._launchers.get("call")
         if call is None:
             call = self._launchers["call"] = make_call(self, self._launch)
-        return MethodType(call, grid)
+        return MethodType(self._launch_watched if _are_watched else call, grid)
 
     def _launch(self, grid: Any, *args: Any, stream: Any = None) -> Launch:
         """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored, and may
@@ -152,6 +148,26 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         gx, gy, gz = grid3(grid)
         if gx * gy * gz:
             launch(gx, gy, gz, *slot_values(arguments, self.specialization.runtime_paths))
+        return launch
+
+    @property
+    def _launch_watched(self) -> Callable[..., None]:
+        """A launch between the launch hooks, `(grid, *args, stream=None)`."""
+
+        def launch(grid: Any, *args: Any, stream: Any = None) -> None:
+            assert self.specialization is not None
+            given = args if len(args) == len(self.specialization.names) else self._with_constants(args)
+            constants = {name: key for name, _, kind, key in self.specialization.leaves() if kind == CONSTEXPR}
+            facts = LazyDict({"name": self.name, "function": self.module, "stream": stream or 0, "grid": grid})
+            arguments = {**dict(zip(self.specialization.names, given, strict=True)), **constants}
+            fn = self.src if hasattr(self.src, "params") else getattr(self.src, "fn", None)  # or an `ASTSource`
+            facts.subject = Launched(fn, self, arguments, grid)
+            knobs.runtime.launch_enter_hook(facts)
+            try:
+                self._launch(grid, *args, stream=stream)
+            finally:
+                knobs.runtime.launch_exit_hook(facts)
+
         return launch
 
     def _with_constants(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -183,6 +199,11 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         return run
 
     @property
+    def c_wrapper(self) -> Callable[..., None]:
+        """`run` as Triton 2.x has it: grid, resources, stream, function, hooks, the kernel, and the arguments."""
+        return older_run(self)
+
+    @property
     def kernel(self) -> bytes:
         """The last stage: the object file, or the cubin."""
         return self.binary
@@ -191,6 +212,8 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
     def function(self) -> Any:
         """The loaded code, as launch hooks are given it."""
         return self.module
+
+    cu_function = cu_module = function  # as Triton 2.x calls it
 
     @property
     def metadata_group(self) -> dict[str, str]:
@@ -219,5 +242,31 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
             )
         self.__dict__.update(state)
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self.module is None:  # let go, as tools do that take kernels from one process to another
+            return self.__dict__
+        raise NotPickledError(
+            f"the compiled kernel {self.name} is code in the memory of this process and cannot be pickled",
+            hint="send the kernel itself, whose code another process finds on disk, or write a bundle with "
+            "tilewright.write_bundle",
+        )
+
+    def __copy__(self) -> CompiledKernel:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> CompiledKernel:
+        return self
+
     def __repr__(self) -> str:
         return f"<CompiledKernel {self.name} for {self.target}>"
+
+
+_are_watched = False  # whether there are launch hooks
+
+
+def _see_hooks() -> None:
+    global _are_watched
+    _are_watched = bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
+
+
+settings_changed.add(_see_hooks)

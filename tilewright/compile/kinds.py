@@ -19,7 +19,7 @@ from typing import Any
 from tilewright.base.errors import ArgumentError
 from tilewright.compile.specialize import CONSTEXPR, Param, Path, Specialization, constant_of
 from tilewright.devices.host_descriptor import TensorDescriptor
-from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 
 INT, FLOAT, BOOL = "int", "float", "bool"
 _TYPES = {FLOAT: "fp32", BOOL: "u1"}

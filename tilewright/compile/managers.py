@@ -79,8 +79,11 @@ class FileCacheManager(CacheManager):
 
     def get_file(self, filename: str) -> str | None:
         """As `CacheManager.get_file`."""
-        path = self._folder / _plain(filename)
-        return str(path) if path.is_file() else None
+        path = self._make_path(filename)
+        return path if os.path.isfile(path) else None
+
+    def _make_path(self, filename: str) -> str:
+        return str(self._folder / _plain(filename))
 
     def put(self, data: bytes | str | Any, filename: str, binary: bool = True) -> str:
         """As `CacheManager.put`; what is neither bytes nor text is kept as its text."""

@@ -14,6 +14,7 @@ from tilewright.devices.registry import USUAL
 _NONE_ON_CPU = (
     "shared", "tmem_size", "global_scratch_size", "profile_scratch_size", "n_regs", "n_spills"
 )  # fmt: skip
+_OTHER_NAMES = {"ttgir": "tgir"}
 _ONE_ON_CPU = ("n_max_threads", "occupancy")
 
 
@@ -61,7 +62,7 @@ class StageTexts(Mapping[str, str | bytes]):
         known: Mapping[str, str | bytes],
         make: Callable[[str], Mapping[str, str | bytes]],
         names: Sequence[str],
-        derive: Callable[[Mapping[str, str | bytes]], Mapping[str, Callable[[], str]]],
+        derive: Callable[[Mapping[str, str | bytes]], Mapping[str, Callable[[], str | bytes]]],
     ) -> None:
         self._known, self._make, self._names, self._derived = dict(known), make, tuple(names), derive(self)
 
@@ -70,6 +71,7 @@ class StageTexts(Mapping[str, str | bytes]):
         return StageTexts, (self._known, dict, tuple(self._known), _derive_nothing)
 
     def __getitem__(self, name: str) -> str | bytes:
+        name = self._here(name)
         if name not in self._known:
             if name in self._derived:
                 self._known[name] = self._derived[name]()
@@ -79,6 +81,10 @@ class StageTexts(Mapping[str, str | bytes]):
                 raise KeyError(name)
         return self._known[name]
 
+    def made_anew(self, until: str) -> Mapping[str, str | bytes]:
+        """Artifacts of the stages up to one, which are run for it whatever is known already."""
+        return self._make(until)
+
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._names, *self._known)))
 
@@ -86,7 +92,11 @@ class StageTexts(Mapping[str, str | bytes]):
         return len({*self._names, *self._known})
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names or name in self._known
+        return self._here(name) in (*self._names, *self._known) or (name == "source" and name in self._derived)
+
+    def _here(self, name: Any) -> Any:
+        """The name here of a stage that may be asked for by Triton's."""
+        return _OTHER_NAMES.get(name, name) if name not in self._known else name
 
 
 def _derive_nothing(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilewright.base.dtypes import scalar_from_signature
-from tilewright.compile.late import entry
+from tilewright.compile.lazy_compiler import entry
 from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE, Specialization
-from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import constexpr
 
 

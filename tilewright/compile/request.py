@@ -1,4 +1,4 @@
-"""The one door to compiled code: a request says what is compiled, for which arguments, how, and for what.
+"""The one entry point to compiled code: a request says what is compiled, for which arguments, how, and for what.
 
 ::
 
@@ -13,7 +13,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,6 +52,9 @@ class Source(Protocol):
     def has_content(self) -> bool:
         """Whether `content` says everything, also to another process."""
 
+    def before_passes(self, request: Request) -> str | bytes:
+        """What the first stage starts with: tile IR before any pass, or the file."""
+
     def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
         """All stages of this source by extension: the back end's, which are `later`, and those before them."""
 
@@ -79,6 +82,11 @@ class Request:
     def name(self) -> str:
         """Name of the compiled function."""
         return self.source.name_for(self.specialization)
+
+    def settled(self) -> Request:
+        """The same, which nothing changes that happens to the arguments later."""
+        settled = self.specialization.settled()
+        return self if settled is self.specialization else replace(self, specialization=settled)
 
     def check(self) -> None:
         """Raise GlobalsChangedError if the source, or a function among the constants, is no longer what was hashed."""

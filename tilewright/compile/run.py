@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.errors import ArgumentError
+from tilewright.base.hooks import LazyDict
 from tilewright.base.target import Placement
 
 Launch = Callable[..., None]
@@ -44,6 +46,32 @@ def make_call(kernel: Any, in_python: Callable[..., Launch]) -> Callable[..., An
     return in_python if _native_call is None else _native_call(kernel, in_python)
 
 
+def older_run(kernel: Any) -> Callable[..., None]:
+    """The `c_wrapper` of a compiled kernel::
+
+        c_wrapper(gx, gy, gz, num_warps, shared, stream, function, enter, exit, kernel, *arguments)                2.0
+        c_wrapper(gx, gy, gz, num_warps, num_ctas, cluster x3, shared, stream, function, enter, exit, kernel, ...) 2.1
+
+    Compile-time constants are left out of the arguments. What is known of the kernel is taken from it.
+    """
+
+    def run(gx: int, gy: int, gz: int, *rest: Any) -> None:
+        at = next((at for at in (3, 7) if len(rest) > at + 2 and rest[at] is kernel.function), None)
+        if at is None:
+            raise ArgumentError(f"{kernel.name}: c_wrapper takes kernel.cu_function behind the stream")
+        stream, enter, leave, arguments = rest[at - 1], *rest[at + 1 : at + 3], rest[at + 4 :]
+        facts = LazyDict({"name": kernel.name, "function": kernel.function, "stream": stream, "grid": (gx, gy, gz)})
+        if enter:
+            enter(facts)
+        try:
+            kernel[gx, gy, gz](*arguments, stream=stream or None)
+        finally:
+            if leave:
+                leave(facts)
+
+    return run
+
+
 _native_run: Callable[[Any, Launch], Launch] | None = None
 _native_call: Callable[[Any, Callable[..., Launch]], Launch] | None = None
 
@@ -66,20 +94,22 @@ def _in_python(kernel: Any) -> Launch:
 def run(gx, gy, gz, stream, function, packed, facts, enter, exit, {", ".join(parameters)}):
     if enter:
         enter(facts)
-    if gx > 0 and gy > 0 and gz > 0:
-        try:
-            {launch}({", ".join(["gx", "gy", "gz", *slots])})
-        except AttributeError:  # an address, or an array of another library than torch
-            general[gx, gy, gz]({", ".join(parameters)}, stream=stream or None)
-    if exit:
-        exit(facts)
+    try:
+        if gx > 0 and gy > 0 and gz > 0:
+            try:
+                {launch}({", ".join(["gx", "gy", "gz", *slots])})
+            except AttributeError:  # an address, or an array of another library than torch
+                general[gx, gy, gz]({", ".join(parameters)}, stream=stream or None)
+    finally:
+        if exit:
+            exit(facts)
 """
     scope = {
         "launch": kernel.launcher(Placement(None)) if launch == "launch" else None,
         "launch_on": lambda stream: kernel.launcher(Placement(None, stream)),
         "general": kernel,
     }
-    exec(text, scope)
+    exec(compile(text, "<tilewright run>", "exec"), scope)
     made: Launch = scope["run"]
     return made
 
@@ -91,8 +121,10 @@ def _watched(launch: Launch) -> Launch:
         _, _, facts, enter, exit, *args = rest
         if enter:
             enter(facts)
-        launch(gx, gy, gz, stream, *args)
-        if exit:
-            exit(facts)
+        try:
+            launch(gx, gy, gz, stream, *args)
+        finally:
+            if exit:
+                exit(facts)
 
     return run

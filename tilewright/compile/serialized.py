@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
+from tilewright.base.options import Options
+from tilewright.base.target import Target
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.request import Request, make_request
 from tilewright.compile.sources import FunctionSource
-from tilewright.compile.specialize import Specialization
+from tilewright.compile.specialize import Path, Specialization, from_paths
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import parse_target
 from tilewright.ops.values import constexpr
 
 _PLAIN = (type(None), bool, int, float, str)
+_SEQUENCES: dict[str, Callable[[Iterable[Any]], Any]] = {kind.__name__: kind for kind in (tuple, list, set, frozenset)}
 
 
 def serialize(fn: BlockFunction, request: Request) -> str:
@@ -29,18 +32,45 @@ def serialize(fn: BlockFunction, request: Request) -> str:
         fn: the kernel.
         request: what is compiled.
     """
-    specialization = request.specialization
+    options = {**asdict(request.options), **request.asked}
     try:
-        rows = {
-            "name": full_name(fn),
-            "target": str(request.target),
-            "names": list(specialization.names),
-            "types": [_written(kind) for kind in specialization.types],
-            "keys": [_written(key) for key in specialization.keys],
-            "options": {name: _written(value) for name, value in {**asdict(request.options), **request.asked}.items()},
-        }
+        return _as_text(full_name(fn), request.target, request.specialization, options)
     except ArgumentError:
         return ""
+
+
+def serialize_specialization_data(
+    name: str, signature: Mapping[str, Any], constants: Mapping[Path, Any], attrs: Mapping[Path, list[list[Any]]],
+    options: Any, key: Any, target: Target,
+) -> str:  # fmt: skip
+    """What is compiled as the text that `kernel.preload` takes, from the parts that Triton has of it.
+
+    Args:
+        name: module and qualified name of the kernel.
+        signature: type by parameter name, "constexpr" for constants.
+        constants: value of each constant by path.
+        attrs: facts by path, as `{(0,): [["tt.divisibility", 16]]}`.
+        options: complete options, as a mapping or as attributes.
+        key: taken as Triton takes it; the rest says what it would.
+        target: what to compile for.
+
+    Raises:
+        ArgumentError: no text stands for a constant.
+    """
+    found = from_paths(signature, constants, attrs)
+    given = asdict(options) if isinstance(options, Options) else options
+    return _as_text(name, target, found, given if isinstance(given, Mapping) else vars(given))
+
+
+def _as_text(name: str, target: Target, specialization: Specialization, options: Mapping[str, Any]) -> str:
+    rows = {
+        "name": name,
+        "target": str(target),
+        "names": list(specialization.names),
+        "types": [_written(kind) for kind in specialization.types],
+        "keys": [_written(key) for key in specialization.keys],
+        "options": {option: _written(value) for option, value in options.items()},
+    }
     return json.dumps(rows)
 
 
@@ -91,6 +121,8 @@ def _written(value: Any) -> Any:
         return {"dict": [[_written(key), _written(item)] for key, item in value.items()]}
     if isinstance(value, dtype):
         return {"dtype": value.signature}
+    if type(value) is list or isinstance(value, (set, frozenset)):
+        return {type(value).__name__: [_written(item) for item in value]}
     if isinstance(value, BlockFunction):
         return {"jit_function": [value.fn.__module__, value.fn.__qualname__]}
     raise ArgumentError(f"no text stands for a constant of type {type(value).__name__}")
@@ -100,8 +132,8 @@ def _read(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
-    if kind == "tuple":
-        return tuple(_read(item) for item in content)
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind](_read(item) for item in content)
     if kind == "dict":
         return {_read(key): _read(item) for key, item in content}
     if kind == "dtype":

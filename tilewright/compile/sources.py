@@ -11,22 +11,23 @@ import types
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from xdsl.dialects.builtin import ModuleOp
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import ArgumentError, MissingKernelSourceError
 from tilewright.base.knobs import knobs
 from tilewright.compile.function import KernelFunction
-from tilewright.compile.late import effects, entry, levels, pipeline
+from tilewright.compile.lazy_compiler import effects, entry, levels, nests, pipeline, text, united
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.registry import backend_of
 from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
-from tilewright.ops.text import parse_module, print_module
+from tilewright.passes import printing
 from tilewright.passes.stages import Stage
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +97,23 @@ class FunctionSource:
         """Front end and simplification, and the back end's stages."""
 
         def run(source: FunctionSource, metadata: dict[str, Any]) -> ModuleOp:
-            specs = parameter_specs(request.specialization)
-            built = entry.build_module(source.fn, specs, request.options, request.target, request.name)
+            built = source._built(request)
             for message in built.warnings:
                 warnings.warn(message, stacklevel=2)
             metadata["params"] = [param.name for param in built.params]
+            united.note_shared_memory(built.module, request.specialization)
             return simplify(built.module, metadata, request)
 
-        first = Stage(run, print_module, lambda contents: parse_module(contents.decode()))
-        return {"ttir": first, **later}
+        first = Stage(run, text.print_module, lambda contents: text.parse_module(contents.decode()))
+        return {"ttir": first, "nest": nest_stage(), **later}
+
+    def before_passes(self, request: Request) -> str:
+        """Tile IR as the front end makes it."""
+        return text.print_module(self._built(request).module)
+
+    def _built(self, request: Request) -> entry.BuiltKernel:
+        specs = parameter_specs(request.specialization)
+        return entry.build_module(self.fn, specs, request.options, request.target, request.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         module, name = self.fn.fn.__module__, self.fn.fn.__qualname__
@@ -179,8 +188,14 @@ def _execute(text: str) -> types.ModuleType:
     return sys.modules[name]
 
 
+def nest_stage() -> Stage:
+    """The nest of loops, a text for people and tests, made where somebody asks for it; the module passes on."""
+    return Stage(lambda module, _: module, lambda module: nests.nest_of_module(module))
+
+
 def simplify(module: ModuleOp, metadata: dict[str, Any], request: Request, passes: Any = None) -> ModuleOp:
-    """Run the passes over tile IR; with the knob `compilation.verify`, hold the level's rules after each of them.
+    """Run the passes over tile IR; with the knob `compilation.verify`, hold the level's rules after each of
+    them, and with `compilation.print_passes` show it.
 
     Args:
         module: tile IR, changed in place.
@@ -191,6 +206,9 @@ def simplify(module: ModuleOp, metadata: dict[str, Any], request: Request, passe
     fuses = request.options.enable_fp_fusion and backend_of(request.target).fuses(request.target)
     passes = pipeline.passes_for(fuses, pipeline.SIMPLIFY if passes is None else passes)
     after = (lambda _, changed: levels.verify(changed)) if knobs.compilation.verify else None
-    pipeline.run_passes(module, passes, after)
+    told = printing.printer(request.name, text.print_module)
+    if told is not None:
+        told("the front end", module, True)
+    pipeline.run_passes(module, passes, after, told)
     metadata.update(effects.stores_of(module))
     return module

@@ -7,6 +7,7 @@ library: `args.py` says what an array is. The rules are Triton's (its 3.9 surfac
 
 from __future__ import annotations
 
+import copy
 import enum
 import inspect
 import warnings
@@ -21,10 +22,14 @@ from tilewright.base.dtypes import PointerType, dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError, IntegerRangeError
 from tilewright.devices.arrays import Array
 from tilewright.frontend.content import digest_of, is_immutable
-from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 
 CONSTEXPR = "constexpr"
 DIVISIBLE = "D"
+DIVISIBILITY, VALUE = "tt.divisibility", "tilewright.value"
+"""Facts of a written signature: a divisor of the argument; the integer that was passed, where torch asks."""
+STAND_IN = 2
+"""What torch passes instead of a symbolic size when it asks for the effects of a kernel."""
 ALIGNMENT = 16
 
 Path = tuple[int, ...]
@@ -44,7 +49,7 @@ class Param:
         name: as written.
         kind: `inspect.Parameter.kind`.
         default: `inspect.Parameter.empty` when there is none.
-        annotation: as written.
+        annotation: as text: the signature type or the name that it stands for ("fp32", "constexpr"), or "".
         is_constexpr: annotated `tl.constexpr`.
         is_const: a pointer that the kernel may not store through.
         fixed_type: signature type that the annotation fixes, or "".
@@ -56,7 +61,7 @@ class Param:
     name: str
     kind: inspect._ParameterKind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     default: Any = inspect.Parameter.empty
-    annotation: Any = inspect.Parameter.empty
+    annotation: str = ""
     is_constexpr: bool = False
     is_const: bool = False
     fixed_type: str = ""
@@ -122,7 +127,7 @@ def parse_params(
                 name,
                 param.kind,
                 param.default,
-                param.annotation,
+                CONSTEXPR if is_constexpr else fixed or _unqualified(text),
                 is_constexpr,
                 is_const,
                 fixed,
@@ -143,10 +148,15 @@ def _annotation_text(annotation: Any) -> str:
     return str(getattr(annotation, "__name__", "") or getattr(type(annotation), "__name__", ""))
 
 
-def _fixed_type(text: str) -> str:
-    """Signature type named by an annotation, or "" when it names none."""
+def _unqualified(text: str) -> str:
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
+    return text
+
+
+def _fixed_type(text: str) -> str:
+    """Signature type named by an annotation, or "" when it names none."""
+    text = _unqualified(text)
     if text in PYTHON_TYPES:
         return PYTHON_TYPES[text]
     if text.endswith("*"):  # the C spelling: "const float*"
@@ -193,17 +203,12 @@ def constant_key(value: Any, name: str) -> Any:
     themselves, if they can be.
 
     Raises:
-        ArgumentError: a list or dictionary, or an object that has neither content nor a hash.
+        ArgumentError: an object that has neither content nor a hash.
     """
     if isinstance(value, float):
         return (type(value), value.hex())
     if isinstance(value, tuple):
         return (type(value), *(constant_key(item, name) for item in value))
-    if isinstance(value, (list, dict, set)):
-        raise ArgumentError(
-            f"constexpr argument `{name}` of type {type(value).__name__} is not hashable",
-            hint="pass a number, a string, a dtype, a jit function, a dataclass, or a tuple of these",
-        )
     if is_immutable(value):
         return (type(value), value)
     digest, missing = digest_of(value)
@@ -228,6 +233,22 @@ def constant_key(value: Any, name: str) -> Any:
 # --- one argument ---------------------------------------------------------------------------------
 
 
+class KeyOfInteger(str):
+    """The key of an integer, which remembers the number.
+
+    Args:
+        key: the key itself, to which it is equal.
+        value: the number.
+    """
+
+    value: int
+
+    def __new__(cls, key: str, value: int) -> KeyOfInteger:
+        made = super().__new__(cls, key)
+        made.value = value
+        return made
+
+
 def specialize(value: Any, param: Param) -> tuple[SlotType, Key]:
     """Signature type and key of one argument.
 
@@ -244,7 +265,7 @@ def specialize(value: Any, param: Param) -> tuple[SlotType, Key]:
         OverflowError: an integer that fits no 64-bit type.
     """
     if param.is_constexpr:
-        return CONSTEXPR, constant_of(value)[1]
+        return CONSTEXPR, _as_it_is_now(constant_of(value)[1])
     if value is None:
         return CONSTEXPR, None
     if isinstance(value, Array):
@@ -269,6 +290,13 @@ def specialize(value: Any, param: Param) -> tuple[SlotType, Key]:
         f"failed to specialize argument of type: {type(value).__name__} (parameter `{param.name}`)",
         hint=f"pass an array or a Python number, or annotate it `{param.name}: tl.constexpr`",
     )
+
+
+def _as_it_is_now(value: Any) -> Any:
+    """A constant that its owner cannot change any more by changing a list, set or dictionary."""
+    if type(value) in (list, set, tuple):
+        return type(value)(map(_as_it_is_now, value))
+    return {key: _as_it_is_now(part) for key, part in value.items()} if type(value) is dict else value
 
 
 def _specialize_pointer(element: str, address: int, param: Param) -> tuple[str, str | None]:
@@ -370,11 +398,15 @@ class Specialization:
         names: of the parameters.
         types: signature type of each, nested as tuples where a tuple was passed.
         keys: key of each, nested alike.
+        same: numbers of run-time parameters, each with that of one that has its address.
+        meeting: the same for others that may reach each other's memory.
     """
 
     names: tuple[str, ...]
     types: tuple[SlotType, ...]
     keys: tuple[Key, ...]
+    same: tuple[tuple[int, int], ...] = ()
+    meeting: tuple[tuple[int, int], ...] = ()
     identity: Any = field(init=False, repr=False)
     _rows: tuple[tuple[str, Path, str, Key], ...] = field(init=False, repr=False)
 
@@ -386,7 +418,7 @@ class Specialization:
         )
         keyed = [(kind, constant_key(key, name) if kind == CONSTEXPR else key) for name, _, kind, key in rows]
         object.__setattr__(self, "_rows", rows)
-        object.__setattr__(self, "identity", (self.names, _shape(self.types), tuple(keyed)))
+        object.__setattr__(self, "identity", (self.names, _shape(self.types), tuple(keyed), self.same, self.meeting))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Specialization) and self.identity == other.identity
@@ -411,7 +443,7 @@ class Specialization:
     @property
     def attributes(self) -> dict[Path, list[list[Any]]]:
         """Facts by path, as `[["tt.divisibility", 16]]`."""
-        return {path: [["tt.divisibility", ALIGNMENT]] for _, path, _, key in self.leaves() if key == DIVISIBLE}
+        return {path: [[DIVISIBILITY, ALIGNMENT]] for _, path, _, key in self.leaves() if key == DIVISIBLE}
 
     @property
     def runtime_types(self) -> tuple[str, ...]:
@@ -429,15 +461,34 @@ class Specialization:
         for name, path, kind, key in self.leaves():
             shown = f"{type(key).__name__}:{digest_of(key)[0]}" if kind == CONSTEXPR else repr(key)
             rows.append(f"{name}{list(path[1:]) or ''}:{kind}={shown}")
-        return ";".join(rows) + f"|{_shape(self.types)}"
+        shared = f"|same {self.same}, meeting {self.meeting}" if self.same or self.meeting else ""
+        return ";".join(rows) + f"|{_shape(self.types)}" + shared
 
     def without_content(self) -> str:
         """The first part of the constants that has no content, in words; "" if all have."""
         return next(filter(None, (digest_of(value)[1] for value in self.constants.values())), "")
 
+    def settled(self) -> Specialization:
+        """The same with copies of the constants that may change in place: for a compilation that comes later."""
+        if all(is_immutable(value) for value in self.constants.values()):
+            return self
+        made = replace(self, keys=tuple(map(_settled, self.types, self.keys)))
+        return made if made == self else self
+
     def functions(self) -> list[BlockFunction]:
         """The block functions among the constants."""
         return [value for value in self.constants.values() if isinstance(value, BlockFunction)]
+
+
+def _settled(kind: SlotType, key: Key) -> Key:
+    if isinstance(kind, tuple):
+        return _tuple_like(key, list(map(_settled, kind, key)))
+    if kind != CONSTEXPR or is_immutable(key):
+        return key
+    try:
+        return copy.deepcopy(key)
+    except Exception:  # a lock or an open file in it: such constants are told apart by identity
+        return key
 
 
 def specialize_call(params: Iterable[Param], values: Iterable[Any]) -> Specialization:
@@ -494,12 +545,26 @@ def from_signature(
     return Specialization(tuple(names), tuple(types), tuple(keys))
 
 
+def from_paths(
+    signature: Mapping[str, SlotType], constants: Mapping[Path, Any], attributes: Mapping[Path, list[list[Any]]]
+) -> Specialization:
+    """The specialisation whose `signature`, `constants` and `attributes` these are."""
+
+    def key(kind: SlotType, path: Path) -> Key:
+        if isinstance(kind, tuple):
+            return tuple(key(item, (*path, index)) for index, item in enumerate(kind))
+        return constant_of(constants[path])[1] if kind == CONSTEXPR else _written_key(kind, path, attributes)
+
+    keys = tuple(key(kind, (index,)) for index, kind in enumerate(signature.values()))
+    return Specialization(tuple(signature), tuple(signature.values()), keys)
+
+
 def _written_key(kind: SlotType, path: Path, facts: Mapping[Path, list[list[Any]]]) -> Key:
     if isinstance(kind, tuple):
         return tuple(_written_key(item, (*path, index), facts) for index, item in enumerate(kind))
     if kind == "u1" or not kind.startswith(("*", "i", "u")):
         return None
-    return DIVISIBLE if path in facts else ""
+    return DIVISIBLE if any(fact == DIVISIBILITY for fact, _ in facts.get(path, ())) else ""
 
 
 def _leaves(path: Path, kind: SlotType, key: Key) -> list[tuple[Path, str, Key]]:

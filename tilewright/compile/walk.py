@@ -3,20 +3,22 @@
 torch finds out what a kernel of a user mutates by walking Triton's IR from its stores back to parameters. It gets a
 function that says the same in as few operations as possible, made of the effects that Tilewright has found::
 
-    tt.func(p0, p1, ...) { tt.load p0; tt.store p1; ... }
+    tt.func(p0, p1, ...) { tt.load p0; tt.store p1; ...; tt.return }
 
-Every operand is a parameter, so there is nothing to follow, and nothing that torch would not understand.
+Every operand is a parameter, so there is nothing to follow, and nothing that torch would not understand. Integers whose
+values torch has are constants, so that stores which these rule out do not count.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tilewright.base.errors import UnsupportedError
-from tilewright.ops.function import FuncOp
+from tilewright.base.errors import CompilationError, UnsupportedError
+from tilewright.ops.function import FuncOp, ReturnOp
 from tilewright.ops.memory import LoadOp, StoreOp
 
 _numbers = count(1)
@@ -112,19 +114,22 @@ class Walk:
             visit(op)
 
 
-def walk_of(fn: Any, signature: Mapping[str, Any], constants: Mapping[str, Any]) -> Walk:
+def walk_of(
+    fn: Any, signature: Mapping[str, Any], constants: Mapping[str, Any], integers: Mapping[str, int] | None = None
+) -> Walk:
     """The effects of a kernel as a walk.
 
     Args:
         fn: the kernel.
         signature: type by parameter name, "constexpr" for constants.
         constants: value by name.
+        integers: values, by name, of integers that are no constants of the kernel.
 
     Raises:
         UnsupportedError: an argument that is a tuple or a descriptor.
     """
     types = {name: _kind(kind, name) for name, kind in signature.items() if name not in constants}
-    found = fn.effects(types, dict(constants))
+    found = _effects(fn, types, dict(constants), integers or {})
     pointers = [name for name, kind in types.items() if kind.startswith("*")]
     touched = {side: {fn.arg_names[path[0]] for path in getattr(found, side)} for side in ("reads", "writes")}
     if found.unsure_write is not None:
@@ -133,8 +138,18 @@ def walk_of(fn: Any, signature: Mapping[str, Any], constants: Mapping[str, Any])
     body = Block(list(values.values()))
     loads = [Op(LoadOp.name, [values[n]], [Numbered()], block=body) for n in pointers if n in touched["reads"]]
     stores = [Op(StoreOp.name, [values[n]], block=body) for n in pointers if n in touched["writes"]]
+    end = Op(ReturnOp.name, block=body)  # of a kernel that does nothing the body would be unknown without it
     function = Op(FuncOp.name, regions=[body.region], symbol=fn.fn.__name__)
-    return Walk([*loads, *stores, function, Op("builtin.module")])
+    return Walk([*loads, *stores, end, function, Op("builtin.module")])
+
+
+def _effects(fn: Any, types: Mapping[str, str], constants: Mapping[str, Any], integers: Mapping[str, int]) -> Any:
+    """The effects with integers as constants, or of any value where the kernel does not compile with those."""
+    if integers:
+        with contextlib.suppress(CompilationError):
+            rest = {name: kind for name, kind in types.items() if name not in integers}
+            return fn.effects(rest, {**constants, **integers})
+    return fn.effects(types, constants)
 
 
 def _kind(kind: Any, name: str) -> str:

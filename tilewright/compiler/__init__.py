@@ -2,7 +2,7 @@
 
 from tilewright.base.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from tilewright.base.hooks import LazyDict
-from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.ast_source import ASTSource, AttrsDescriptor, compile
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compiler import code_generator, errors
@@ -11,6 +11,7 @@ from tilewright.compiler.compiler import get_cache_key, max_shared_mem
 
 __all__ = [
     "ASTSource",
+    "AttrsDescriptor",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tilewright.base.hooks import LazyDict
+from tilewright.base.refusal import absent
 from tilewright.base.target import Target as GPUTarget
-from tilewright.compile.ast_source import ASTSource, compile
+from tilewright.compile.ast_source import NO_DESCRIPTOR_HERE, ASTSource, compile
 from tilewright.compile.ir_source import IRSource
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.managers import get_cache_key
@@ -18,6 +19,8 @@ def max_shared_mem(device: int) -> int:
     properties = driver.active.utils.get_device_properties(device)
     return int(properties["max_shared_mem"])
 
+
+__getattr__ = absent("triton.compiler.compiler", {"AttrsDescriptor": NO_DESCRIPTOR_HERE})
 
 __all__ = [
     "ASTSource", "BaseBackend", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile",

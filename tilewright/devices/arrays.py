@@ -18,15 +18,16 @@ import numpy as np
 
 from tilewright.base.dtypes import dtype
 from tilewright.base.errors import ArgumentError, DeviceError, GradientError
+from tilewright.base.host_map import read_map
 from tilewright.base.knobs import knobs
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.devices.registry import gpu
 from tilewright.frontend.records import taken_apart
-from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import constexpr
 
 # Names as torch, numpy and ml_dtypes print them: signature type.
-_NAMES = {
+ELEMENT_TYPES = {
     "bool": "u1",
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
@@ -83,11 +84,11 @@ def element_type(kind: Any, name: str) -> str:
     if isinstance(kind, dtype):
         found = kind.signature
     else:
-        found = _NAMES.get(str(getattr(kind, "name", kind)).removeprefix("torch."), "")
+        found = ELEMENT_TYPES.get(str(getattr(kind, "name", kind)).removeprefix("torch."), "")
     if not found or (isinstance(kind, np.dtype) and not kind.isnative):
         raise ArgumentError(
             f"argument `{name}` has elements of type {kind}, which the language does not have",
-            hint=f"convert it to one of {', '.join(sorted(_NAMES))} in native byte order",
+            hint=f"convert it to one of {', '.join(sorted(ELEMENT_TYPES))} in native byte order",
         )
     _names_of[kind] = found
     return found
@@ -109,6 +110,8 @@ def read(value: Any, name: str) -> Any:
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, TensorDescriptor):
         return _read_descriptor(value, name)
+    if hasattr(value, "tma_desc_cpu_ptr"):
+        return _read_map(value, name)
     if isinstance(value, tuple):
         items = [read(item, f"{name}[{index}]") for index, item in enumerate(value)]
         return value._make(items) if hasattr(value, "_make") else tuple(items)
@@ -130,6 +133,26 @@ def _read_descriptor(value: TensorDescriptor, name: str) -> tensor_descriptor:
     strides = (*map(int, value.strides[:-1]), constexpr(1))
     parts = [read(value.base, f"{name}.base"), tuple(map(int, value.shape)), strides, block]
     return tensor_descriptor._make([*parts, constexpr(value.padding), constexpr(bool(value.round_f32_to_tf32))])
+
+
+def _read_map(value: Any, name: str) -> tensor_descriptor:
+    """A tensor map that the host wrote into memory of its own, as a descriptor of integers of the elements' width.
+
+    Raises:
+        ArgumentError: somebody else wrote it, and its bytes do not say where the tensor lies.
+    """
+    found = read_map(int(value.tma_desc_cpu_ptr()))
+    if found is None:
+        raise ArgumentError(
+            f"argument `{name}` is a tensor map that CUDA's driver has encoded: it does not tell a kernel its tensor",
+            hint="pass TensorDescriptor.from_tensor(tensor, block), or have driver.active.utils.fill_2d_tma_descriptor "
+            "write the map",
+        )
+    device = gpu.owner_of(found.address, HOST) if gpu.device_count() else HOST
+    base = Array(f"u{8 * found.element_bytes}", found.address, True, found, device)
+    strides = (*found.shape[1:], constexpr(1))
+    block = tuple(map(constexpr, found.block))
+    return tensor_descriptor._make([base, found.shape, strides, block, constexpr("zero"), constexpr(False)])
 
 
 def _wrong_device(name: str, device: object) -> DeviceError:
@@ -337,16 +360,22 @@ def dlpack_layout(capsule: Any, name: str) -> tuple[int, list[int], list[int], i
 def _probe_numpy_data() -> int:
     """Offset of the data pointer in a numpy array object, or -1.
 
-    `PyArrayObject` begins with the object head and then the data pointer. The offset is tried on live arrays, and
-    not used on interpreters where `id` is not an address.
+    `PyArrayObject` begins with the object head and then the data pointer, the rank, and the addresses of shape and
+    strides. The offset is tried on live arrays, and not used on interpreters where `id` is not an address.
     """
     if sys.implementation.name != "cpython":
         return -1
     offset = object.__basicsize__
     for size in (1, 7, 1000):
         array = np.empty(size)
-        for view in (array, array[size // 2 :]):
-            if ctypes.c_size_t.from_address(id(view) + offset).value != view.__array_interface__["data"][0]:
+        for view in (array, array[size // 2 :], array[::-1, None]):
+            interface, fields = view.__array_interface__, id(view) + offset
+            address, shape, strides = (ctypes.c_size_t.from_address(fields + 8 * word).value for word in (0, 2, 3))
+            rank = ctypes.c_int32.from_address(fields + 8).value
+            if (address, rank) != (interface["data"][0], view.ndim):
+                return -1
+            laid_out = [tuple((ctypes.c_ssize_t * rank).from_address(words)) for words in (shape, strides)]
+            if laid_out != [view.shape, view.strides]:
                 return -1
     return offset
 

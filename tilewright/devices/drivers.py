@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.builtin import answer_on_host_by
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Target
@@ -86,6 +87,7 @@ def _made(name: str) -> Any:
 
 
 driver = DriverConfig()
+answer_on_host_by(lambda: driver.active.get_current_target())
 
 
 def target_at(device: int | None) -> Target:

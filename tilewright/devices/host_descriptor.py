@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ArgumentError
-from tilewright.ops.functions.tensor_descriptor import ALIGNMENT, MAX_RANK
+from tilewright.ops.tensor_descriptor import ALIGNMENT, MAX_RANK
 
 
 @dataclass

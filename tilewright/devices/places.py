@@ -142,6 +142,11 @@ def gpu_of(values: Iterable[Any]) -> int | None:
         values: as the user passed them.
     """
     for value in values:
+        if isinstance(value, tuple):
+            ordinal = gpu_of(value)
+            if ordinal is not None:
+                return ordinal
+            continue
         inner = value.base if isinstance(value, TensorDescriptor) else value
         on_gpu = getattr(inner, "is_cuda", None)
         if on_gpu or (on_gpu is None and hasattr(inner, "__cuda_array_interface__")):

@@ -6,7 +6,6 @@ rest of it, which is most of Tilewright, loads at the first compile or launch fo
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from tilewright.backends.nvidia import options as nvidia_options
 from tilewright.backends.protocol import Backend
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.errors import ArgumentError, UnknownOptionError, UnsupportedError
+from tilewright.base.foreign_options import FOREIGN, tell_of
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -80,7 +80,8 @@ def backend_of(target: Target) -> Backend:
 
 
 def options_for(target: Target, given: Mapping[str, Any]) -> Options:
-    """The options of a target's back end; those that only concern other back ends are checked and left out.
+    """The options of a target's back end; those that only concern other back ends are checked and left out, those of
+    other compilers' back ends told of once.
 
     Args:
         target: what is compiled for.
@@ -90,8 +91,11 @@ def options_for(target: Target, given: Mapping[str, Any]) -> Options:
         UnknownOptionError: no back end has such an option.
         ArgumentError: a value that an option cannot have.
     """
+    tell_of(given)
     for name in given:
-        if name not in OPTION_NAMES:
+        if name not in OPTION_NAMES and name not in FOREIGN:
+            import difflib  # not needed to import the package
+
             close = difflib.get_close_matches(name, OPTION_NAMES, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UnknownOptionError(

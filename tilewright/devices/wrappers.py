@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.base.dtypes import dtype as TileType
 from tilewright.base.errors import ArgumentError
 
 
 class TensorWrapper:
-    """A tensor whose bits a kernel reads as elements of another type of the same width.
+    """A tensor whose bits a kernel reads as elements of another type. Shape and strides stay those of the tensor.
 
     Args:
         base: the tensor.
@@ -40,8 +39,13 @@ class TensorWrapper:
         return int(self.base.numel())
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element of the tensor."""
         return int(self.base.element_size())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self.base.nbytes)
 
     def cpu(self) -> TensorWrapper:
         """The same on the CPU."""
@@ -68,7 +72,7 @@ class TensorWrapper:
 
 
 def reinterpret(tensor: Any, dtype: Any) -> Any:
-    """See the elements of `tensor` as another type of the same width.
+    """See the memory of `tensor` as elements of another type, of any width.
 
     Args:
         tensor: a torch tensor, or what an earlier call returned.
@@ -78,15 +82,13 @@ def reinterpret(tensor: Any, dtype: Any) -> Any:
         A `TensorWrapper`; the tensor itself if it already has that type.
 
     Raises:
-        ArgumentError: not a tensor, or the widths differ.
+        ArgumentError: not a tensor.
     """
     base = tensor.base if isinstance(tensor, TensorWrapper) else tensor
     if not hasattr(base, "data_ptr"):
         raise ArgumentError(f"Cannot reinterpret a {type(tensor).__name__}.", hint="pass a torch tensor")
     if isinstance(tensor, TensorWrapper) and dtype == base.dtype:
         return base
-    if isinstance(dtype, TileType) and max(dtype.primitive_bitwidth, 8) != 8 * base.element_size():
-        raise ArgumentError(f"Cannot reinterpret elements of {base.dtype} as {dtype}: their widths differ")
     return TensorWrapper(base, dtype)
 
 

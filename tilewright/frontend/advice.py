@@ -45,7 +45,7 @@ def function_hint(name: str) -> str | None:
 
 def attribute_hint(value: Any, name: str) -> str | None:
     """What to write instead of ``value.name``, which does not exist."""
-    if value is language and name not in vars(language):
+    if value is language and not hasattr(language, name):
         return function_hint(name) or close_name(name, dir(language))
     if isinstance(value, tuple) and name in _LIST_METHODS:
         return "tuples and lists of a kernel do not change: make a new one, x = x + (value,), or store to memory"

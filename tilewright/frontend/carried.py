@@ -15,6 +15,7 @@ from typing import Any
 from xdsl.ir import Attribute, Block, SSAValue
 
 from tilewright.base.errors import CompilationError
+from tilewright.base.naming import package
 from tilewright.frontend.exits import HIDDEN, UNDEFINED, Exit
 from tilewright.frontend.expressions import decay
 from tilewright.frontend.frame import Frame
@@ -164,7 +165,7 @@ def _way_back(before: tensor, after: tensor) -> str:
     if before.dtype.is_ptr() or after.dtype.is_ptr():
         return "use another name for the new value"
     shape = " and keep its shape" if _dims(before) != _dims(after) else ""
-    return f"convert the new value with .to({repr(before.dtype).replace('tilewright.language.', 'tl.')}){shape}"
+    return f"convert the new value with .to({repr(before.dtype).replace(f'{package()}.language.', 'tl.')}){shape}"
 
 
 @dataclass(frozen=True, slots=True)

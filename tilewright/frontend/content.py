@@ -24,13 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.builtin import Builtin
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import TilewrightError
+from tilewright.base.naming import home_of, name_at_home
+from tilewright.base.stack import deep_calls
 from tilewright.frontend.names import references
-from tilewright.frontend.source import Cells, KernelSource, source_of
+from tilewright.frontend.source import Cells, Scope, source_of
 from tilewright.language.library import ConstexprFunction
-from tilewright.ops.builtin import Builtin
 from tilewright.ops.values import constexpr
 
 Chain = tuple[str, ...]
@@ -117,6 +119,9 @@ def digest_of(value: Any) -> tuple[str, str]:
     return content.hexdigest(), content.missing
 
 
+ConstexprFunction.digest_of = staticmethod(digest_of)
+
+
 @functools.cache
 def is_library(module: str) -> bool:
     """Whether a module is of the standard library, numpy, torch or Tilewright: its parts count by name."""
@@ -156,6 +161,13 @@ def hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...] = ()) -> 
     if fn in active:  # recursion: the function's text is already being hashed
         name = f"recursive:{fn.fn.__qualname__}"
         return FunctionHash(name, name, unfinished=frozenset({fn}))
+    if not active:
+        with deep_calls():
+            return _hash_function(fn, ())
+    return _hash_function(fn, active)
+
+
+def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> FunctionHash:
     source = source_of(fn)
     walk = Content((*active, fn))
     own = (fn.fn.__module__ or "").startswith("tilewright.")  # code made by `exec` may have no module
@@ -177,7 +189,7 @@ def hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...] = ()) -> 
     return result
 
 
-def resolve_name(source: KernelSource, name: str) -> tuple[Mapping[str, Any], Any] | None:
+def resolve_name(source: Scope, name: str) -> tuple[Mapping[str, Any], Any] | None:
     """The namespace that holds a free name of a function and its value; closures come before globals."""
     for namespace in (source.closure, source.globals):
         if name in namespace:
@@ -268,7 +280,7 @@ class Content:
         for entry in inner.used.values():
             self.use(entry)
 
-    def reference(self, source: KernelSource, chain: Chain) -> None:
+    def reference(self, source: Scope, chain: Chain) -> None:
         """Feed what a dotted name in a block function leads to; local names and Python's own lead nowhere."""
         found = resolve_name(source, chain[0])
         if found is None:
@@ -283,7 +295,7 @@ class Content:
     def function(self, value: types.FunctionType) -> None:
         """Feed a Python function: its code, defaults and closure, and the globals that it reads."""
         library = is_library(value.__globals__.get("__name__") or "")
-        name = f"{value.__module__}.{value.__qualname__}"
+        name = f"{home_of(value)}.{name_at_home(value)}"
         self.text(name, name if library else value.__qualname__)
         if library:
             return
@@ -328,16 +340,17 @@ class Content:
         """
         before = self.used.setdefault((entry.name, id(entry.namespace)), entry)
         if before is not entry and before.differs_from(entry):
+            compiled = self._active[-1].fn.__qualname__ if self._active else "a kernel"
             raise GlobalsChangedError(
                 f"Global variable {entry.name} has value {before.value!r} when compiling "
-                f"{self._active[-1].fn.__qualname__}, but an inner kernel has conflicting value {entry.value!r} "
+                f"{compiled}, but an inner kernel has conflicting value {entry.value!r} "
                 "from when it was first compiled",
                 hint="do not change globals between the compilations of kernels that share them",
             )
 
     def a_class(self, cls: type) -> None:
         """Feed what a kernel can reach of a class: its fields, constants, methods and properties, and its bases."""
-        library, name = is_library(cls.__module__), f"{cls.__module__}.{cls.__qualname__}"
+        library, name = is_library(home_of(cls)), f"{home_of(cls)}.{name_at_home(cls)}"
         self.text(name, name if library else cls.__qualname__)
         if library:
             return
@@ -362,7 +375,7 @@ class Content:
         attributes = _attributes(value)
         if hasattr(value, "data_ptr"):  # the memory of an array is no constant
             self.has_none(f"a {cls.__module__}.{cls.__qualname__}")
-        elif attributes or not is_library(cls.__module__):
+        elif attributes or not is_library(home_of(cls)):
             self.value(attributes)
         else:
             self._pickled(value)
@@ -384,7 +397,13 @@ class Content:
 
 
 def _feed_type(content: Content, value: Type) -> None:
-    content.text(f"{type(value).__qualname__}:{value!r}")
+    fields = getattr(value, "__dataclass_fields__", ())
+    if fields:  # their text would have the name of the class in it, which is another one in a process that poses
+        content.text(f"{name_at_home(type(value))}")
+        for name in fields:
+            content.value(getattr(value, name))
+    else:
+        content.text(f"{name_at_home(type(value))}:{value.name}")
     if hasattr(value, "value") and not callable(value.value):  # the type of a constant
         content.value(value.value if value.value is not value else None)
 
@@ -421,7 +440,7 @@ def _feed_parts(kind: str, parts: Callable[[Any], Any]) -> Callable[[Content, An
     def feed(content: Content, value: Any) -> None:
         items = list(parts(value))
         content.text(f"{kind} {len(items)}")
-        if not is_library(type(value).__module__):
+        if not is_library(home_of(type(value))):
             content.value(type(value))
         for item in items:
             content.value(item)
@@ -432,7 +451,7 @@ def _feed_parts(kind: str, parts: Callable[[Any], Any]) -> Callable[[Content, An
 def _feed_sequence(content: Content, value: tuple[Any, ...] | list[Any]) -> None:
     fields = getattr(type(value), "_fields", None)
     content.text(f"{type(value).__qualname__} {len(value)} {fields or ''}")
-    if not is_library(type(value).__module__):  # a named tuple has methods
+    if not is_library(home_of(type(value))):  # a named tuple has methods
         content.value(type(value))
     for part in value:
         content.value(part)
@@ -541,7 +560,7 @@ def follow(chain: Chain, space: Mapping[str, Any]) -> tuple[Mapping[str, Any], s
     namespace, name, rest = space, chain[0], list(chain[1:])
     value = space.get(name)
     while isinstance(value, (types.ModuleType, type)):
-        home = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+        home = value.__name__ if isinstance(value, types.ModuleType) else home_of(value)
         if home.partition(".")[0] == "tilewright":
             return namespace, name, value, True
         if not rest:

@@ -1,4 +1,4 @@
-"""The door of the front end: a block function and the types of its parameters become a module of tile IR.
+"""The entry point of the front end: a block function and the types of its parameters become a module of tile IR.
 
     @jit                              module {
 def add(x, y, n, B: constexpr)      tt.func public @add(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) { ... }
@@ -31,7 +31,7 @@ from tilewright.frontend.records import RecordParts
 from tilewright.frontend.source import source_of
 from tilewright.frontend.structure import type_text
 from tilewright.ir.types import i32
-from tilewright.ops import families  # noqa: F401  (register the operations and functions)
+from tilewright.language import names as _language  # noqa: F401  (defines functions and methods)
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 

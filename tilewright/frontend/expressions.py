@@ -21,10 +21,12 @@ import numpy as np
 from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.base.naming import home_of
 from tilewright.frontend.advice import attribute_hint, close_name, function_hint, power_hint
 from tilewright.frontend.frame import Frame, visit, visits
+from tilewright.frontend.records import record_fields
 from tilewright.frontend.scopes import lookup
-from tilewright.frontend.structure import leaves, name_leaves, parts_of, record_fields, same_constant, type_text
+from tilewright.frontend.structure import leaves, name_leaves, parts_of, same_constant, type_text
 from tilewright.ops.builtin import BUILTINS, METHODS, Builtin, to_tensor
 from tilewright.ops.control import range as run_time_range
 from tilewright.ops.control import static_range
@@ -73,18 +75,34 @@ def _sequence(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     return tile_tuple(parts)
 
 
+_MOST = 100_000  # items of a loop that is unrolled: each takes about a millisecond
+
+
+def _listed(items: builtins.range) -> builtins.range:
+    """`items`, if they can be gone through while a kernel is compiled."""
+    if items[_MOST:]:
+        raise LanguageValueError(
+            f"{items} has more than {_MOST:,} values, which would be unrolled one by one",
+            hint="a `for` over range(n) or tl.range(n) counts at run time",
+        )
+    return items
+
+
 def static_items(value: Any, *, counted: bool = False) -> Iterable[Any] | None:
     """The items of a compile-time sequence; `None` for what is none.
 
     Args:
         value: a kernel value.
         counted: take ``range(...)`` of constants, which a `for` statement runs over at run time.
+
+    Raises:
+        LanguageValueError: a range of very many items.
     """
     if isinstance(value, static_range):
-        return builtins.range(value.start, value.end, value.step)
+        return _listed(builtins.range(value.start, value.end, value.step))
     if isinstance(value, run_time_range):
         bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
-        return builtins.range(*bounds) if counted and all(isinstance(v, int) for v in bounds) else None
+        return _listed(builtins.range(*bounds)) if counted and all(isinstance(v, int) for v in bounds) else None
     if isinstance(value, builtins.tuple):
         return value
     held = unwrap(value)
@@ -369,7 +387,7 @@ def _member(value: Any, name: str) -> Any:
     if isinstance(found, BlockFunction) and cls is not value:
         return found
     has_parts = _is_record_class(cls) if cls is value else parts_of(value) is not None
-    if cls.__module__.startswith(("tilewright.", "builtins")) or not has_parts:
+    if home_of(cls).startswith(("tilewright.", "builtins")) or not has_parts:
         return None
     if isinstance(found, (staticmethod, classmethod)):
         return found if isinstance(found.__func__, (types.FunctionType, BlockFunction)) else None

@@ -8,6 +8,7 @@ value must not be launched with another.
 from __future__ import annotations
 
 from tilewright.base.callable import BlockFunction
+from tilewright.base.tracebacks import shorten_traceback
 from tilewright.frontend.content import Content, GlobalsChangedError, UsedGlobal, hash_function
 
 
@@ -51,10 +52,14 @@ def used_globals(fn: BlockFunction) -> list[UsedGlobal]:
 
 def check_globals(fn: BlockFunction) -> None:
     """Raise `GlobalsChangedError` if a variable used by `fn` has changed since it was hashed."""
-    for entry in hash_function(fn).used.values():
-        if (entry.namespace.get(entry.name) is not entry.held or entry.digest) and entry.changed():
-            raise GlobalsChangedError(
-                f"Global variable {entry.name} has changed since we compiled this kernel, "
-                f"from {entry.value!r} to {entry.namespace.get(entry.name)!r}",
-                hint="pass a value that changes as a tl.constexpr parameter",
-            )
+    try:
+        for entry in hash_function(fn).used.values():
+            if (entry.namespace.get(entry.name) is not entry.held or entry.digest) and entry.changed():
+                raise GlobalsChangedError(
+                    f"Global variable {entry.name} has changed since we compiled this kernel, "
+                    f"from {entry.value!r} to {entry.namespace.get(entry.name)!r}",
+                    hint="pass a value that changes as a tl.constexpr parameter",
+                )
+    except Exception as error:
+        shorten_traceback(error)
+        raise

@@ -4,7 +4,7 @@
     %r = scf.while (%x = %x0) { %c = ...; scf.condition(%c) %x } do { ^bb0(%x): ...; scf.yield %x1 }
 
 `continue` ends an iteration as an early `return` ends a function. A loop that `break` or `return` leaves carries a
-flag, and what is returned, beside its variables; `return` goes on behind the loop under that flag:
+flag, and what is returned, beside its variables; `return` goes on after the loop under that flag:
 
     for i in range(n): A; if c: break; B    =>    scf.while (%i, %x, %go) { %c = %i < %n and %go; scf.condition(%c) .. }
                                                   do { A; %x1, %go1 = scf.if %c { yield %x, false } else { B; .. } .. }
@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import BoolAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import Pure
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import dtype
-from tilewright.base.errors import LanguageTypeError
 from tilewright.frontend.builder import Position
 from tilewright.frontend.carried import Carried, Kept, Retry, collect, drop_unchanged, erase_args, next_values
 from tilewright.frontend.control import branch, close_exits, open_if, truth
@@ -32,14 +30,13 @@ from tilewright.frontend.exits import HIDDEN, UNDEFINED, YES, Exit, LoopContext,
 from tilewright.frontend.expressions import bind_target, static_items, wrap
 from tilewright.frontend.frame import Frame, OpenIf, visit, visit_all, visits
 from tilewright.frontend.names import assigned_names, is_read_behind
+from tilewright.frontend.ranges import Limits, read_range
 from tilewright.frontend.scopes import Scope
-from tilewright.frontend.structure import leaves, name_leaves, rebuild, type_text
-from tilewright.ir.types import i32
+from tilewright.frontend.structure import leaves, rebuild, type_text
 from tilewright.ops.builtin import BUILTINS, to_tensor
-from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp, condition
+from tilewright.ops.control import ANY_STEP, ConditionOp, ForOp, IfOp, WhileOp, YieldOp, condition
 from tilewright.ops.control import range as run_time_range
 from tilewright.ops.elementwise import DivFOp, DivSIOp, DivUIOp, RemFOp, RemSIOp, RemUIOp
-from tilewright.ops.functions.operators import BINARY, COMPARE
 from tilewright.ops.values import constexpr, tensor, unwrap
 
 
@@ -62,9 +59,9 @@ def _behind(frame: Frame, node: ast.For | ast.While, way: Exit, *, ends: bool = 
     """What follows a loop that was left on `way`: a `return`, then `else`; tells whether control ends here.
 
     Args:
-        frame: at the place behind the loop.
+        frame: at the place after the loop.
         node: the loop.
-        way: how it was left; flags and values are those behind the loop.
+        way: how it was left; flags and values are those after the loop.
         ends: whether the loop is left by `return` only.
     """
     if is_yes(way.returned) or ends:
@@ -81,7 +78,7 @@ def _behind(frame: Frame, node: ast.For | ast.While, way: Exit, *, ends: bool = 
     return branch(frame, without_break, way.go)
 
 
-_MANY = 1000  # trips of an unrolled loop that are worth a warning
+_MANY = 1000  # iterations of an unrolled loop that are worth a warning
 
 
 # --- unrolled -----------------------------------------------------------------------------------------------
@@ -193,7 +190,7 @@ def _visit_body(
 ) -> _Body:
     """Visit a loop body and join all ways out of it; on a retry, everything built for it is taken back.
 
-    `fresh` are names that only the body gives a value, wanted behind the loop.
+    `fresh` are names that only the body gives a value, wanted after the loop.
     """
     outside, opens = frame.loop, frame.opens
     loop = frame.loop = LoopContext(node, [*carried.initial, *fresh], fixed=True, fresh=len(fresh))
@@ -222,7 +219,7 @@ def _retried(frame: Frame, attempt: Callable[[set[str]], bool]) -> bool:
 
 
 def _leave(frame: Frame, carried: Carried, kept: Kept, results: Sequence[SSAValue], after: Scope) -> None:
-    """Variables behind the loop: results for what changed; what only the body assigns is hidden."""
+    """Variables after the loop: results for what changed; what only the body assigns is hidden."""
     handles: list[Any] = [leaf.handle for leaf in carried.flat]
     for index, result in zip(kept.indices, results, strict=True):
         handles[index] = result
@@ -270,7 +267,7 @@ class _Flags:
         return [leaf.handle for leaf in (*flags[:known], *(builder.poison(v.type) for v in self.inside[known:]))]
 
     def behind(self, results: Sequence[SSAValue]) -> Exit:
-        """The way out, seen from behind the loop."""
+        """The way out, seen from after the loop."""
         found = [tensor(r, leaf.type) for r, leaf in zip(results, self.inside, strict=True)]
         returned = self.way.returned if is_no(self.way.returned) else found[1]
         values = iter(found[1 if is_no(self.way.returned) else 2 :])
@@ -305,92 +302,26 @@ def _add_args(block: Block, types: Sequence[Attribute]) -> list[SSAValue]:
 # --- for ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Bounds of a counted loop: lower and upper bound and a positive step, of one type.
-
-    Args:
-        lower, upper, step: scalar integers.
-        reverse: whether it counts down from `upper` to `lower`.
-        attributes: options.
-    """
-
-    lower: tensor
-    upper: tensor
-    step: tensor
-    reverse: bool
-    attributes: dict[str, Attribute]
-
-
 def _range_loop(frame: Frame, node: ast.For, loop: run_time_range) -> bool:
     if not isinstance(node.target, ast.Name):
         raise frame.unsupported(node.target, "the variable of a run-time loop must be a name")
     counter = node.target.id
-    bounds, reverse = _bounds(frame, node.iter, loop)
-    limits = _Range(bounds[0], bounds[1], bounds[2], reverse, _loop_attributes(loop))
+    limits = read_range(frame, node.iter, loop)
     names = [n for n in assigned_names(node, node.body) if n != counter]
     first: dict[str, Any] = {}
     if is_read_behind(frame.source.tree, node, counter):
         names.append(counter)
-        first[counter] = _counter_before(frame, counter, limits)
+        first[counter] = limits.counter_before(frame, counter)
     return _retried(frame, lambda t: _emit_for(frame, node, limits, collect(frame, node, names, t, first)))
 
 
-def _counter_before(frame: Frame, name: str, limits: _Range) -> tensor:
-    """What the counter is behind a loop without iterations: what it was, or the first bound where it was nothing."""
-    known = frame.scope.values.get(name)
-    kind = limits.lower.type
-    if isinstance(unwrap(known), int) or (isinstance(known, tensor) and known.type == kind):
-        before: tensor = BUILTINS["cast"].fn(frame.builder, to_tensor(frame.builder, known), kind)
-        return before
-    return limits.upper if limits.reverse else limits.lower
-
-
-def _bounds(frame: Frame, node: ast.AST, loop: run_time_range) -> tuple[list[tensor], bool]:
-    """Lower bound, upper bound and step as integers of one type; whether to count down."""
-    values = [loop.start, loop.end, loop.step]
-    for value in values:
-        scalar = value.type if isinstance(value, tensor) else type(unwrap(value))
-        ok = (isinstance(scalar, dtype) and scalar.is_int()) or scalar in (int, bool)
-        if not ok:
-            texts = ", ".join(type_text(wrap(v)) for v in values)
-            raise frame.error(
-                node,
-                f"For loop bounds and step must all be ints, are ({texts})",
-                "convert them with .to(tl.int32); a tile must be reduced to a scalar first",
-            )
-    step = unwrap(loop.step)
-    reverse = isinstance(step, int) and step < 0
-    if isinstance(step, int) and step == 0:
-        raise frame.error(node, "the step of a loop must not be zero")
-    if reverse:
-        values = [loop.end, loop.start, -step]
-    frame.at(node)
-    builder = frame.builder
-    tensors = [to_tensor(builder, v) for v in values]
-    counter = tensors[0].dtype
-    for other in tensors[1:]:
-        counter = _promote(counter, other.dtype)
-    return [BUILTINS["cast"].fn(builder, t, counter) for t in tensors], reverse
-
-
-def _promote(a: dtype, b: dtype) -> dtype:
-    """C's integer promotion: the wider type; of one width, the unsigned one."""
-    if a.int_bitwidth != b.int_bitwidth and a.int_signedness == b.int_signedness:
-        return a if a.int_bitwidth > b.int_bitwidth else b
-    if a.int_signedness == b.int_signedness:
-        return a
-    unsigned, signed = (a, b) if a.is_int_unsigned() else (b, a)
-    return unsigned if unsigned.int_bitwidth >= signed.int_bitwidth else signed
-
-
-def _emit_for(frame: Frame, node: ast.For, limits: _Range, carried: Carried) -> bool:
+def _emit_for(frame: Frame, node: ast.For, limits: Limits, carried: Carried) -> bool:
     builder, base, outer = frame.builder, frame.scope, frame.builder.position
     block = builder.enter([limits.lower.handle.type, *carried.types])
     frame.scope = base.copy()
     carried.bind(frame.scope, block.args[1:])
     frame.at(node)
-    _bind_counter(frame, node, limits, block)
+    limits.bind_counter(frame, node, block)
     body = _visit_body(frame, node, carried, block, base, outer)
     kept = drop_unchanged(carried, (block.args[1:], body.following))
     frame.at(node)
@@ -404,6 +335,7 @@ def _emit_for(frame: Frame, node: ast.For, limits: _Range, carried: Carried) -> 
         operands=operands + [carried.flat[k].handle for k in kept.indices],
         result_types=[carried.flat[k].handle.type for k in kept.indices],
         attributes=limits.attributes,
+        properties={"unsignedCmp": BoolAttr.from_bool(True)} if limits.unsigned else {},
         regions=[Region(block)],
     )
     builder.append(op)
@@ -411,19 +343,8 @@ def _emit_for(frame: Frame, node: ast.For, limits: _Range, carried: Carried) -> 
     return _behind(frame, node, Exit(YES, constexpr(False), UNDEFINED, UNDEFINED))
 
 
-def _bind_counter(frame: Frame, node: ast.For, limits: _Range, block: Block) -> None:
-    builder = frame.builder
-    value = tensor(block.args[0], limits.lower.type)
-    if limits.reverse:
-        up = BINARY[ast.Sub].fn(builder, limits.upper, value)
-        value = BINARY[ast.Add].fn(builder, up, limits.lower)
-    assert isinstance(node.target, ast.Name)
-    frame.scope.bind(node.target.id, value)
-    name_leaves(value, node.target.id)
-
-
 def _emit_for_with_exits(
-    frame: Frame, carried: Carried, limits: _Range, body: _Body, kept: Kept, base: Scope, outer: Position
+    frame: Frame, carried: Carried, limits: Limits, body: _Body, kept: Kept, base: Scope, outer: Position
 ) -> bool:
     """A counted loop that may be left early, as a `scf.while` of the counter, the variables and the flags."""
     builder, block = frame.builder, body.block
@@ -435,30 +356,16 @@ def _emit_for_with_exits(
     _add_args(block, flags.types)
     builder.position = outer
     before = builder.enter([arg.type for arg in block.args])
-    inside = COMPARE[ast.Lt].fn(builder, tensor(before.args[0], counter.type), limits.upper)
+    inside = limits.goes_on(frame, tensor(before.args[0], counter.type))
     go = tensor(before.args[1 + len(kept.indices)], dtypes.int1)
     builder.finish(ConditionOp, [BUILTINS["logical_and"].fn(builder, inside, go).handle, *before.args])
     builder.position, frame.scope = outer, base
     firsts = [limits.lower.handle, *(carried.flat[k].handle for k in kept.indices), *flags.first(frame)]
-    results = _while_op(frame, firsts, before, block, limits.attributes)
+    options = {name: value for name, value in limits.attributes.items() if name != ANY_STEP}
+    results = _while_op(frame, firsts, before, block, options)
     split = 1 + len(kept.indices)
     _leave(frame, carried, kept, results[1:split], body.after)
     return _behind(frame, carried.node, flags.behind(results[split:]))
-
-
-def _loop_attributes(loop: run_time_range) -> dict[str, Attribute]:
-    """Options of tl.range as attributes of the loop."""
-    attributes: dict[str, Attribute] = {}
-    for name in ("num_stages", "loop_unroll_factor"):
-        value = unwrap(getattr(loop, name))
-        if value is not None:
-            if not isinstance(value, int):
-                raise LanguageTypeError(f"{name} of tl.range must be a compile-time int, not {value!r}")
-            attributes[f"tt.{name}"] = IntegerAttr(value, i32)
-    for name in ("disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm"):
-        if unwrap(getattr(loop, name)):
-            attributes[f"tt.{name}"] = UnitAttr()
-    return attributes
 
 
 # --- while --------------------------------------------------------------------------------------------------

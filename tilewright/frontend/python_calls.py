@@ -18,11 +18,13 @@ from typing import Any
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType, Type
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
+from tilewright.base.naming import home_of
 from tilewright.frontend.advice import call_hint
 from tilewright.frontend.expressions import attribute, static_items, wrap
 from tilewright.frontend.frame import Frame
 from tilewright.frontend.iteration import SEQUENCE_FUNCTIONS
-from tilewright.frontend.structure import is_static, leaves, record_fields, type_text
+from tilewright.frontend.records import record_fields
+from tilewright.frontend.structure import is_static, leaves, type_text
 from tilewright.language.aggregate import KERNEL_FUNCTIONS
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.control import condition, static_range
@@ -183,7 +185,7 @@ def call_python(frame: Frame, fn: Any, args: Sequence[Any], kwargs: Mapping[str,
 
 def _is_ours(fn: Any) -> bool:
     """Whether it is a plain function of the language's own modules, such as `tl.core.get_int_dtype`."""
-    return isinstance(fn, types.FunctionType) and (fn.__module__ or "").startswith("tilewright.")
+    return isinstance(fn, types.FunctionType) and home_of(fn).startswith("tilewright.")
 
 
 def _written(frame: Frame) -> str:

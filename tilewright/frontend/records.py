@@ -1,4 +1,4 @@
-"""Records as arguments of a kernel: instances of dataclasses, taken apart when it is launched.
+"""Records: which classes are some; instances of dataclasses as arguments, taken apart when a kernel is launched.
 
 The runtime knows tuples. A dataclass instance is handed on as a tuple of a class of its own, named after the
 dataclass and the text of its methods; the kernel gets the record back.
@@ -10,9 +10,25 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from tilewright.base.naming import home_of
 from tilewright.frontend.hashing import class_digest
-from tilewright.frontend.structure import record_fields
 from tilewright.ops.values import constexpr
+
+_RECORDS: dict[type, tuple[str, ...] | None] = {}
+
+
+def record_fields(cls: type) -> tuple[str, ...] | None:
+    """Names of the fields of a class of records; `None` for other classes, our own among them."""
+    if cls not in _RECORDS:
+        _RECORDS[cls] = _read_fields(cls)
+    return _RECORDS[cls]
+
+
+def _read_fields(cls: type) -> tuple[str, ...] | None:
+    fields: tuple[str, ...] | None = getattr(cls, "_aggregate_fields", None)
+    if fields is None and dataclasses.is_dataclass(cls) and not home_of(cls).startswith("tilewright."):
+        fields = tuple(field.name for field in dataclasses.fields(cls))
+    return fields
 
 
 class RecordParts(tuple[Any, ...]):

@@ -20,10 +20,11 @@ import numpy as np
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import UndefinedNameError
+from tilewright.base.naming import home_of
 from tilewright.frontend.advice import call_hint
 from tilewright.frontend.content import resolve_name
+from tilewright.frontend.records import record_fields
 from tilewright.frontend.source import KernelSource
-from tilewright.frontend.structure import record_fields
 from tilewright.ops.builtin import Builtin
 from tilewright.ops.values import constexpr
 
@@ -101,7 +102,12 @@ def _before(name: str) -> str:
     return f"give `{name}` a value of the same type before the branch or loop"
 
 
+_INTERPRETED = "it works where kernels run as Python: TILEWRIGHT_INTERPRET=1, or @tilewright.jit(interpret=True)"
+
+
 def _suggestion(scope: Scope, source: KernelSource, name: str) -> str:
+    if name in ("breakpoint", "open", "input"):
+        return f"Python's `{name}` cannot be used in a kernel: {_INTERPRETED}"
     if hasattr(builtins, name):
         known = ", ".join(PYTHON_BUILTINS)
         return f"Python's `{name}` cannot be used in a kernel; available builtins are {known}"
@@ -122,8 +128,7 @@ def usable_global(name: str, value: Any) -> Any:
         return value
     if getattr(value, "__triton_builtin__", False):  # a function of the language that somebody else has written
         return value
-    module = getattr(value, "__module__", "") or ""
-    if module.startswith("tilewright.") or (name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]):
+    if home_of(value).startswith("tilewright.") or (name in PYTHON_BUILTINS and value is PYTHON_BUILTINS[name]):
         return value
     if _is_constant(value):
         return value

@@ -16,7 +16,7 @@ import textwrap
 import types
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageValueError
@@ -47,6 +47,15 @@ class Cells(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class Scope(Protocol):
+    """Where the free names of a function are looked up."""
+
+    @property
+    def closure(self) -> Mapping[str, Any]: ...
+    @property
+    def globals(self) -> Mapping[str, Any]: ...
 
 
 class KernelSource:

@@ -1,7 +1,7 @@
 """Statements other than branches and loops: assignment, `return`, `assert`, and syntax that is refused.
 
-A visitor of a statement tells whether control ends there; `return` does. Plain assignment turns
-numbers into tensors, ``name: tl.constexpr = value`` keeps them.
+A visitor of a statement tells whether control ends there; `return` does. Plain assignment turns numbers into tensors,
+``name: tl.constexpr = value`` keeps them. `with` gives a part of a kernel a name.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import ast
 import copy
 from typing import Any
 
+from tilewright.base.scope import KernelScope
 from tilewright.frontend.exits import NOTHING
 from tilewright.frontend.expressions import Method, assign_name, binary, bind_target, unpacked, wrap
-from tilewright.frontend.frame import VISITORS, Frame, visit, visits
+from tilewright.frontend.frame import VISITORS, Frame, visit, visit_all, visits
 from tilewright.frontend.structure import type_text
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.values import constexpr, tensor, unwrap
@@ -90,8 +91,10 @@ def _check_use(frame: Frame, call: ast.Call) -> None:
     fn = visit(frame, call.func)
     fn = unwrap(fn.fn if isinstance(fn, Method) else fn)
     asked = getattr(fn, "must_use_result", None) or getattr(getattr(fn, "fn", None), "must_use_result", None)
-    if asked:
-        name = getattr(fn, "__name__", "this function")
+    name = getattr(fn, "__name__", "this function")
+    if getattr(fn, "only_returns", False):
+        frame.builder.warn(f"the result of {name} is not used, so the call does nothing: assign it, x = {name}(...)")
+    elif asked:
         why = "" if asked is True else f" {asked}"
         raise frame.error(call, f"The result of {name} is not being used.{why}", f"assign it, e.g. `x = {name}(...)`")
 
@@ -130,6 +133,18 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
     BUILTINS["device_assert"].fn(frame.builder, test, message)
 
 
+@visits(ast.With)
+def _with(frame: Frame, node: ast.With) -> bool:
+    for item in node.items:
+        value = visit(frame, item.context_expr)
+        if not isinstance(unwrap(value), KernelScope):
+            hint = "only scopes of a profiler may stand behind `with` in a kernel"
+            raise frame.unsupported(node, "unsupported AST node type: With", hint)
+        if item.optional_vars is not None:
+            assign(frame, item.optional_vars, item.context_expr, value)
+    return visit_all(frame, node.body)
+
+
 # --- syntax that the language does not have ------------------------------------------------------------------
 
 _REFUSED: dict[str, tuple[str, str | None]] = {
@@ -142,7 +157,6 @@ _REFUSED: dict[str, tuple[str, str | None]] = {
     "Global": ("unsupported AST node type: Global", "kernels cannot assign globals; return a value"),
     "Nonlocal": ("unsupported AST node type: Nonlocal", "kernels cannot assign outer variables; return a value"),
     "Delete": ("unsupported AST node type: Delete", "leave it out: a value that is not used costs nothing"),
-    "With": ("unsupported AST node type: With", "kernels have no context managers"),
     "Set": ("unsupported AST node type: Set", "use a tuple"),
     "DictComp": ("unsupported AST node type: DictComp", "write dict([(key, value) for ...])"),
     "SetComp": ("unsupported AST node type: SetComp", "use a list comprehension"),

@@ -9,30 +9,14 @@ from __future__ import annotations
 
 import builtins
 import copy
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tilewright.base.dtypes import BlockType, Type
+from tilewright.frontend.records import record_fields
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
-
-_RECORDS: dict[type, builtins.tuple[str, ...] | None] = {}
-
-
-def record_fields(cls: type) -> builtins.tuple[str, ...] | None:
-    """Names of the fields of a class of records; `None` for other classes, our own among them."""
-    if cls not in _RECORDS:
-        _RECORDS[cls] = _read_fields(cls)
-    return _RECORDS[cls]
-
-
-def _read_fields(cls: type) -> builtins.tuple[str, ...] | None:
-    fields: builtins.tuple[str, ...] | None = getattr(cls, "_aggregate_fields", None)
-    if fields is None and dataclasses.is_dataclass(cls) and not cls.__module__.startswith("tilewright."):
-        fields = builtins.tuple(field.name for field in dataclasses.fields(cls))
-    return fields
 
 
 def parts_of(value: Any) -> Sequence[Any] | None:

@@ -16,25 +16,33 @@ what PyTorch computes on the valid part of its tiles.
 
 from __future__ import annotations
 
-from tilewright.hl import autotuner, exc, language
-from tilewright.hl.config import Config
-from tilewright.hl.language import *  # noqa: F403  (its __all__ is the list of names)
-from tilewright.hl.runtime.bound import BoundKernel
-from tilewright.hl.runtime.kernel import Kernel, kernel
-from tilewright.hl.settings import RefMode, Settings
-from tilewright.hl.symbols import cdiv, next_power_of_2
+from tilewright import torch_needed
+
+with torch_needed(__name__):
+    from tilewright.hl import autotuner, exc, language
+    from tilewright.hl.config import Config
+    from tilewright.hl.grad import Gradient, grad
+    from tilewright.hl.grad import install as _install_gradients
+    from tilewright.hl.language import *  # noqa: F403  (its __all__ is the list of names)
+    from tilewright.hl.runtime.bound import BoundKernel
+    from tilewright.hl.runtime.kernel import Kernel, kernel
+    from tilewright.hl.settings import RefMode, Settings
+    from tilewright.hl.symbols import cdiv, next_power_of_2
 
 jit = kernel
+_install_gradients()
 
 __all__ = [
     "BoundKernel",
     "Config",
+    "Gradient",
     "Kernel",
     "RefMode",
     "Settings",
     "autotuner",
     "cdiv",
     "exc",
+    "grad",
     "jit",
     "kernel",
     "language",

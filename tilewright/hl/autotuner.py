@@ -1,4 +1,5 @@
-"""What programs name when they leave choices open: fragments, and the configurations of a kernel."""
+"""What programs name when they leave choices open: fragments, the configurations of a kernel, and the
+strategies of searches."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from tilewright.hl.tune.fragments import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.hl.tune import spec
+    from tilewright.hl.tune import spec, strategies
     from tilewright.hl.tune.spec import ConfigSpec
 else:
     spec = lazy_module("tilewright.hl.tune.spec")
+    strategies = lazy_module("tilewright.hl.tune.strategies")
 
 __all__ = [
     "BooleanFragment",
@@ -28,6 +30,7 @@ __all__ = [
     "IntegerFragment",
     "PermutationFragment",
     "PowerOfTwoFragment",
+    "strategies",
 ]
 
 

@@ -7,18 +7,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewright.hl import environment
+
 
 class Config(Mapping[str, Any]):
     """An immutable mapping from the names of choices to their values.
 
     Args:
-        choices: `block_sizes=[64, 32], num_warps=4, ...`; None means "not chosen".
+        choices: `block_sizes=[64, 32], num_warps=4, ...`; None means "not chosen". Each is an item, and an attribute.
     """
 
     def __init__(self, **choices: Any) -> None:
         self.config = {name: _plain(value) for name, value in sorted(choices.items())}
 
     def __getitem__(self, name: str) -> Any:
+        return self.config[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "config" or name not in self.config:
+            raise AttributeError(f"the configuration has no choice {name!r}")
         return self.config[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -28,7 +35,8 @@ class Config(Mapping[str, Any]):
         return len(self.config)
 
     def __repr__(self) -> str:
-        return f"hl.Config({', '.join(f'{name}={value!r}' for name, value in self.config.items())})"
+        choices = ", ".join(f"{name}={value!r}" for name, value in self.config.items())
+        return f"{environment.package()}.Config({choices})"
 
     def __hash__(self) -> int:
         return hash(self.to_json())

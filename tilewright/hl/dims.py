@@ -19,6 +19,17 @@ def _atom(kind: str, axis: int, sample: int) -> Atom:
     return Atom(kind, axis, sample=sample)
 
 
+def all_lanes(atom: Atom) -> Atom:
+    """A size that the program chose, where all lanes count: no loop's last tile cuts them."""
+    return Atom("all", atom.key, atom.text, (Sym.of(atom),), atom.sample)
+
+
+def cut_atom(atom: Atom) -> Atom:
+    """The size of which `atom` is all lanes, or `atom` itself."""
+    size = atom.args[0].atom if atom.kind == "all" else None
+    return atom if size is None else size
+
+
 @dataclass(eq=False, repr=False)
 class Axis:
     """A loop over tiles.
@@ -96,8 +107,16 @@ class Dim:
             value = Sym.of(atom) * value
         return value
 
+    @property
+    def cut(self) -> Dim:
+        """The same extent where tiles cut it."""
+        return Dim(self.static, tuple(map(cut_atom, self.atoms)))
+
     def __repr__(self) -> str:
-        parts = [f"{atom.kind}{atom.key}" if atom.kind == "block" else atom.text for atom in self.atoms]
+        parts = [
+            f"{atom.kind}{atom.key}" if atom.kind in ("block", "all") else atom.text or atom.written
+            for atom in self.atoms
+        ]
         return "·".join([*([str(self.static)] if self.static != 1 or not parts else []), *parts])
 
 

@@ -27,11 +27,15 @@ class Error(errors.CompilationError, RuntimeError):
         super().__init__(message, location, hint=hint)
         self.line = 0  # of the user's file, where code is written rather than traced
 
+    def says_all(self, cause: BaseException) -> bool:
+        """Every error of `hl` quotes what PyTorch or the language said."""
+        return True
 
-Base = Error
+
+Base = BaseError = Error
 
 
-class InternalError(Error):
+class InternalError(Error, errors.InternalError):
     """A fault of `hl` itself."""
 
 
@@ -78,7 +82,7 @@ class StatementNotSupported(Error):
     """A statement of Python that kernels do not have."""
 
 
-class UnsupportedPythonType(Error):
+class UnsupportedPythonType(Error, TypeError):
     """A value of a type that kernels do not take."""
 
 
@@ -319,6 +323,25 @@ class WrongDeviceError(Error, errors.DeviceError):
 
 class TritonError(Error):
     """The generated code does not compile; a fault of `hl` or a limit of the device."""
+
+
+# --- gradients ---------------------------------------------------------------------------------
+
+
+class NotDifferentiable(Error, NotImplementedError):
+    """A gradient is wanted of a kernel in which something has none, or none that hl can derive."""
+
+
+class HistoryNeeded(NotDifferentiable):
+    """The gradient of a loop needs what a variable held in every pass, which is not kept."""
+
+
+class DependsOnMaximum(NotDifferentiable):
+    """A result that depends on a running maximum otherwise than by a shift that cancels."""
+
+
+class DoubleBackward(NotDifferentiable):
+    """The gradient of a gradient of a kernel."""
 
 
 class BaseWarning(Warning):

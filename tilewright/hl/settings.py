@@ -1,19 +1,21 @@
 """`Settings`: how a kernel is treated, as against the choices of a `Config`.
 
 An argument of `hl.kernel` wins over the environment (`TILEWRIGHT_HL_` and the name in capitals), which is read when the
-kernel is made.
+kernel is made; in a process that poses as Helion its variables stand in.
 """
 
 from __future__ import annotations
 
 import difflib
 import enum
+import json
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from tilewright.hl import exc
+from tilewright.hl import environment, exc
 
 
 class RefMode(enum.Enum):
@@ -35,7 +37,7 @@ _DEFAULTS: dict[str, Any] = {
     "force_autotune": False,
     "autotune_effort": "auto",
     "autotune_budget_seconds": 0.0,
-    "autotune_max_generations": 20,
+    "autotune_max_generations": 0,
     "autotune_random_seed": 0,
     "autotune_accuracy_check": True,
     "autotune_baseline_fn": None,
@@ -45,26 +47,37 @@ _DEFAULTS: dict[str, Any] = {
     "autotune_config_overrides": None,
     "autotune_config_filter": None,
     "autotune_precompile_jobs": 0,
+    "autotune_compile_timeout": 60.0,
+    "autotune_benchmark_timeout": 30.0,
+    "autotune_benchmark_subprocess": True,
+    "autotune_devices": None,
+    "autotuner_fn": None,
     "autotune_log_level": 1,
+    "autotune_progress_bar": True,
     "skip_cache": False,
 }
 
 WITHOUT_MEANING = frozenset(
     """
     allow_warp_specialize autotune_adaptive_timeout autotune_baseline_accuracy_check_fn autotune_benchmark_fn
-    autotune_benchmark_subprocess autotune_benchmark_timeout autotune_best_available_max_cache_scan
-    autotune_best_available_max_configs autotune_best_of_k autotune_cache autotune_compile_timeout
+    autotune_handoff autotune_handoff_budget_seconds cute_flatten_nested_reductions cute_full_slice_matmul_tiling
+    cute_materialize_transformed_operands cute_region_fission cute_rng_stream cute_segmented_matmul_tiling
+    pallas_collective_id pallas_interpret pallas_topk_recall_target
+    autotune_best_available_max_cache_scan autotune_best_available_max_configs autotune_best_of_k autotune_cache
     autotune_force_persistent autotune_ignore_errors autotune_initial_population_strategy autotune_log
-    autotune_log_details autotune_log_search_space autotune_log_search_space_path autotune_log_search_space_verbose
-    autotune_precompile autotune_progress_bar autotune_rebenchmark_threshold autotune_search_acf
-    autotune_suspicious_rebenchmark_ratio autotune_with_torch_compile_fusion autotuner_fn backend debug_dtype_asserts
+    autotune_log_details autotune_log_search_space autotune_log_search_space_path
+    autotune_log_search_space_verbose autotune_precompile autotune_rebenchmark_threshold autotune_search_acf
+    autotune_suspicious_rebenchmark_ratio autotune_with_torch_compile_fusion backend debug_dtype_asserts
     disable_autotuner_heuristics distributed ignore_warnings output_origin_lines persistent_reserved_sms
     print_repro torch_compile_fusion triton_do_not_specialize
     """.split()  # noqa: SIM905
 )
 """Settings of Helion that are accepted and change nothing here."""
 
+_OF_TUNING = ("autotune", "force_autotune", "skip_cache", "print_output_code")
+
 _TRUE = ("1", "true", "yes", "on")
+_SWITCHES = (*_TRUE, "0", "false", "no", "off")
 
 
 class Settings:
@@ -84,8 +97,8 @@ class Settings:
         force_autotune: tune at the first call, whatever is known.
         autotune_effort: "auto" (what was found before, else the default), "none" (the default), "quick" or "full".
         autotune_budget_seconds: how long a search may take; 0 for what the effort says.
-        autotune_max_generations: how many rounds of neighbours a search tries.
-        autotune_random_seed: of the random configurations.
+        autotune_max_generations: how many rounds a search has behind the first; 0 for as many as there is time for.
+        autotune_random_seed: of the search: with the same times it tries the same configurations.
         autotune_accuracy_check: refuse configurations whose results differ from the baseline's.
         autotune_baseline_fn: computes the results to compare with; None for the default configuration.
         autotune_baseline_atol: absolute tolerance of the check.
@@ -94,8 +107,17 @@ class Settings:
         autotune_seed_configs: configurations that a search begins with.
         autotune_config_overrides: choices that every configuration of a search has.
         autotune_config_filter: says of a configuration whether it may be tried.
-        autotune_precompile_jobs: threads that compile candidates; 0 for all.
-        autotune_log_level: 0 says nothing, 1 the result, 2 every candidate.
+        autotune_precompile_jobs: processes that compile candidates; 0 for one a core.
+        autotune_compile_timeout: seconds that compiling a candidate may take.
+        autotune_benchmark_timeout: seconds that one run of a candidate may take.
+        autotune_benchmark_subprocess: candidates run in a process of their own, so that one that crashes is all that is
+            lost.
+        autotune_devices: GPUs that measure, as a list, or "all"; None for the one that the arguments are on.
+        autotuner_fn: the strategy of a search: "random", "pattern", "differential_evolution", "surrogate", or a
+            function that is called with the binding and the arguments and gives an object with
+            `propose(space, times, count)`.
+        autotune_log_level: 0 says nothing, 1 the progress and the result, 2 every candidate.
+        autotune_progress_bar: show how a search is doing.
         skip_cache: use and keep no results of tuning.
 
     Raises:
@@ -122,7 +144,13 @@ class Settings:
     autotune_config_overrides: Any
     autotune_config_filter: Any
     autotune_precompile_jobs: int
+    autotune_compile_timeout: float
+    autotune_benchmark_timeout: float
+    autotune_benchmark_subprocess: bool
+    autotune_devices: Any
+    autotuner_fn: Any
     autotune_log_level: int
+    autotune_progress_bar: bool
     skip_cache: bool
 
     def __init__(self, **given: Any) -> None:
@@ -138,22 +166,45 @@ class Settings:
         if self.index_dtype not in (None, torch.int32, torch.int64):
             raise exc.InvalidAPIUsage(f"index_dtype={self.index_dtype!r}", hint="torch.int32, torch.int64 or None")
 
+    @classmethod
+    def default(cls) -> Settings:
+        """The settings of a kernel that says nothing of them: those of the environment, and the defaults."""
+        return cls()
+
+    def changed(self, tuning: bool = True) -> str:
+        """The settings that are not the defaults, as arguments of `hl.kernel`; with those of tuning or without."""
+        changed = [name for name, default in _DEFAULTS.items() if getattr(self, name) != default]
+        changed = [name for name in changed if tuning or not name.startswith(_OF_TUNING)]
+        return ", ".join(f"{name}={_shown(getattr(self, name))}" for name in changed)
+
     def __repr__(self) -> str:
-        changed = (name for name, default in _DEFAULTS.items() if getattr(self, name) != default)
-        return f"hl.Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
+        return f"{environment.package()}.Settings({self.changed()})"
+
+
+def _shown(value: Any) -> str:
+    return f"{environment.package()}.{value}" if isinstance(value, RefMode) else repr(value)
 
 
 def _from_environment(name: str, default: Any) -> Any:
-    variable = f"TILEWRIGHT_HL_{name.upper()}"
-    text = os.environ.get(variable)
+    variable, text = environment.read(name)
     if name == "ref_mode":
-        eager = os.environ.get("TILEWRIGHT_HL_INTERPRET", "").lower() in _TRUE
-        return RefMode(text) if text else RefMode.EAGER if eager else default
+        eager = os.environ.get("TILEWRIGHT_HL_INTERPRET", "")
+        if text is None or text in ("", *_SWITCHES):
+            return RefMode.EAGER if (text or eager).lower() in _TRUE else default
+        return RefMode(text)
     if text is None:
         return default
     if isinstance(default, bool):
         return text.lower() in _TRUE
     try:
-        return type(default)(text) if default is not None else text
+        return _read(name, text, default)
     except ValueError:
         raise exc.InvalidAPIUsage(f"the environment variable {variable} is {text!r}", hint="give a number") from None
+
+
+def _read(name: str, text: str, default: Any) -> Any:
+    if name == "autotune_config_overrides":  # JSON, or a file of it
+        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
+    if name == "index_dtype" and text == "auto":
+        return default
+    return type(default)(text) if default is not None else text

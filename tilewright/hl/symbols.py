@@ -9,6 +9,7 @@ symbols are opaque atoms.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,15 @@ from typing import Any
 from tilewright.hl import exc
 
 _RUN: dict[str, Callable[..., int]] = {
+    "+": operator.add,
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
     "min": min,
     "max": max,
     "next_power_of_2": lambda n: 1 << max(0, n - 1).bit_length(),
@@ -31,11 +38,11 @@ class Atom:
 
     Args:
         kind: "block" (size of a tile axis), "begin" (first index of the current tile), "valid" (how many of its lanes
-            are valid), "host" (an expression of the host), "whole" (lanes of an extent that a tile spans whole) or "op"
-            (an opaque operation).
+            are valid), "host" (an expression of the host), "whole" (lanes of an extent that a tile spans whole), "all"
+            (a size that the program chose, all of whose lanes are valid) or "op" (an opaque operation).
         key: number of the axis; name of the kernel argument; the extent; or the operator.
         text: for "host" the expression that the launcher passes.
-        args: operands of an "op"; the number of lanes of a "whole".
+        args: operands of an "op"; the number of lanes of a "whole"; the size of an "all".
         sample: the value in this trace; no part of the identity.
     """
 
@@ -56,11 +63,49 @@ class Atom:
         return hash(self.written)
 
 
-class Sym(int):
+class _Bits(int):
+    """Bits of a symbol: shifts and low bits by constants are products, quotients and remainders."""
+
+    def __and__(self, other: Any) -> Any:
+        if type(other) is int and other >= 0 and other & (other + 1) == 0 and is_natural(self):
+            return self % (other + 1)
+        return _opaque("&", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return self if type(other) is int and other == 0 else _opaque("|", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Any:
+        return self if type(other) is int and other == 0 else _opaque("^", self, other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * (1 << other) if type(other) is int and other >= 0 else _opaque("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _opaque("<<", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        known = type(other) is int and other >= 0 and is_natural(self)
+        return self // (1 << other) if known else _opaque(">>", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _opaque(">>", other, self)
+
+    def __invert__(self) -> Any:
+        return -self - 1
+
+
+class Sym(_Bits):
     """A linear combination of atoms plus a constant; see the module."""
 
     terms: dict[Atom, int]
     constant: int
+    of_tile = False  # whether it was asked of something that a tile cuts
 
     def __new__(cls, terms: dict[Atom, int], constant: int = 0) -> Sym:
         self = int.__new__(cls, constant + sum(factor * atom.sample for atom, factor in terms.items()))
@@ -121,17 +166,17 @@ class Sym(int):
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> Any:
-        if type(other) is int and other and self.is_multiple(other):
-            return make({atom: n // other for atom, n in self.terms.items()}, self.constant // other)
-        return _opaque("//", self, other)
+        if type(other) is not int or not other:
+            return _opaque("//", self, other)
+        whole, rest = _divided(self, other)
+        return whole + (_opaque("//", rest, other) if isinstance(rest, Sym) else rest // other)
 
     def __rfloordiv__(self, other: Any) -> Any:
         return _opaque("//", other, self)
 
     def __mod__(self, other: Any) -> Any:
-        if type(other) is int and other and self.is_multiple(other):
-            return 0
-        return _opaque("%", self, other)
+        rest = _divided(self, other)[1] if type(other) is int and other else self
+        return _opaque("%", rest, other) if isinstance(rest, Sym) else rest % other
 
     def __rmod__(self, other: Any) -> Any:
         return _opaque("%", other, self)
@@ -177,6 +222,26 @@ class Sym(int):
     __str__ = __repr__
 
 
+class ConfiguredTruth:
+    """A comparison of the host whose truth each configuration decides; in a loop it is one of the device.
+
+    Args:
+        op: the comparison.
+        left: its operands.
+        right: the other one.
+    """
+
+    def __init__(self, op: str, left: Any, right: Any) -> None:
+        self.op, self.left, self.right = op, left, right
+
+    def on_device(self) -> Any:
+        """The truth as a value of the loop that runs."""
+        return compare(self.op, self.left, self.right)
+
+    def __bool__(self) -> bool:
+        raise number_needed(self.left if isinstance(self.left, Sym) else self.right)
+
+
 class ChosenLater(exc.SizeUsedAsNumber):
     """A number is needed that the configuration chooses."""
 
@@ -184,6 +249,12 @@ class ChosenLater(exc.SizeUsedAsNumber):
 def number_needed(value: object) -> exc.SizeUsedAsNumber:
     """The error for a symbol that is needed as a plain number."""
     kind = ChosenLater if isinstance(value, Sym) and is_chosen(value) else exc.SizeUsedAsNumber
+    if kind is ChosenLater and isinstance(value, Sym) and any(atom.key == "//" for atom in value.terms):
+        return kind(
+            f"{value!r} is the extent of a part of a block, which need not divide it",
+            hint="loop over the parts, and take two for one with hl.arange(tile.block_size * 2) and "
+            ".view(tile.block_size, 2)",
+        )
     return kind(
         f"{value!r} is not known while the kernel is traced, and a Python number is needed here",
         hint="compute with it directly, decide with torch.where, or make it a constant with hl.specialize on the host",
@@ -283,6 +354,15 @@ def _linear(left: Sym, right: Any, sign: int) -> Any:
     return make(terms, left.constant + sign * right.constant)
 
 
+def _divided(value: Sym, by: int) -> tuple[Any, Any]:
+    """(what `by` divides, divided; the rest); all is rest where that might be negative: kernels round to zero."""
+    whole = make({atom: n // by for atom, n in value.terms.items() if n % by == 0}, 0)
+    rest = value - whole * by
+    if not isinstance(rest, Sym):
+        return whole + rest // by, rest % by
+    return (whole, rest) if is_natural(rest) else (0, value)
+
+
 def _common(left: Sym, right: Sym) -> bool:
     if len(right.terms) != 1 or right.constant:
         return False
@@ -320,6 +400,15 @@ def at_least_zero(value: Any) -> bool:
     )
 
 
+def is_natural(value: Any) -> bool:
+    """Whether a size or index is at least 0 whatever the call: numbers among the arguments may be negative."""
+    hosts = [atom.text for atom in value.atoms() if atom.kind == "host"] if isinstance(value, Sym) else []
+    return at_least_zero(value) and all(_SIZE.fullmatch(text) for text in hosts)
+
+
+_SIZE = re.compile(r".*\.(size|stride)\(\d+\)")
+
+
 def at_most(value: Any, bound: Any) -> bool:
     """Whether `value <= bound` provably: the smaller of two is at most either."""
     difference = value - bound
@@ -335,29 +424,34 @@ def at_most(value: Any, bound: Any) -> bool:
 # --- text --------------------------------------------------------------------------------------
 
 
-def text(value: Any, name: Callable[[Atom], str]) -> str:
+def text(value: Any, name: Callable[[Atom], str], floors: bool = True) -> str:
     """An expression of Python for `value`; `name` says how atoms are written.
 
-    `min` and `max` are written as calls of these names, which the block language has too.
+    `min` and `max` are written as calls of these names, which the block language has too; its `//` and `%` round to
+    zero, and where `floors` is false what may be negative is written so that they round down.
     """
     if not isinstance(value, Sym):
         return str(value)
-    parts = [_term(atom, n, name) for atom, n in sorted(value.terms.items(), key=lambda term: term[0].written)]
+    parts = [_term(atom, n, name, floors) for atom, n in sorted(value.terms.items(), key=lambda term: term[0].written)]
     if value.constant:
         parts.append(str(value.constant))
     joined = " + ".join(parts).replace("+ -", "- ")
     return joined if len(parts) == 1 else f"({joined})"
 
 
-def _term(atom: Atom, factor: int, name: Callable[[Atom], str]) -> str:
-    one = _atom(atom, name)
+def _term(atom: Atom, factor: int, name: Callable[[Atom], str], floors: bool) -> str:
+    one = _atom(atom, name, floors)
     return one if factor == 1 else f"-{one}" if factor == -1 else f"{one} * {factor}"
 
 
-def _atom(atom: Atom, name: Callable[[Atom], str]) -> str:
+def _atom(atom: Atom, name: Callable[[Atom], str], floors: bool = True) -> str:
     if atom.kind != "op":
         return name(atom)
-    args = [text(arg, name) for arg in atom.args]
+    args = [text(arg, name, floors) for arg in atom.args]
+    if not floors and atom.key in ("//", "%") and not all(map(is_natural, atom.args)):
+        left, right = args
+        rest = f"(({left} % {right} + {right}) % {right})"
+        return rest if atom.key == "%" else f"(({left} - {rest}) // {right})"
     if atom.key == "next_power_of_2":
         return f"tilewright.next_power_of_2({args[0]})"  # the launcher's: kernels have it as a number
     return f"{atom.key}({', '.join(args)})" if atom.key in ("min", "max") else f"({args[0]} {atom.key} {args[1]})"
@@ -391,9 +485,15 @@ def substitute(value: Any, number: Callable[[Atom], int | None]) -> Any:
 
 
 _REBUILD: dict[str, Callable[..., Any]] = {
+    "+": operator.add,
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
     "min": minimum,
     "max": maximum,
     "next_power_of_2": next_power_of_2,

@@ -62,7 +62,7 @@ def user_place(op: Operation | Block | None) -> tuple[str, int]:
     return (place.file, place.line) if place is not None else ("", 0)
 
 
-def spoken(op: Operation) -> str:
+def describe_op(op: Operation) -> str:
     """The name of an operation in a sentence: "a load", "an atomic rmw"."""
     name = op.name.rpartition(".")[2].replace("_", " ")
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

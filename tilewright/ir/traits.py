@@ -1,4 +1,4 @@
-"""Traits that say what an operation does to the elements of its tiles; `ir/effects.py` has those about memory."""
+"""Traits that say what an operation does to the elements of its tiles; `ir/effect_traits.py` has those about memory."""
 
 from __future__ import annotations
 

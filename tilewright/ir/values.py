@@ -10,7 +10,7 @@ SSAValue.__hash__ = object.__hash__  # type: ignore[method-assign]
 SSAValue.__eq__ = object.__eq__  # type: ignore[method-assign]
 
 
-def owner_of(value: SSAValue) -> Operation | None:
+def defining_op(value: SSAValue) -> Operation | None:
     """The operation that defines a value; None for block arguments."""
     return value.op if type(value) is OpResult else None
 
@@ -40,5 +40,5 @@ def is_inside(op: Operation, ancestor: Operation | None) -> bool:
 
 def is_made_inside(value: SSAValue, ancestor: Operation) -> bool:
     """Whether an operation in a region of another, at any depth, defines a value."""
-    owner = owner_of(value)
+    owner = defining_op(value)
     return owner is not None and is_inside(owner, ancestor)

@@ -1,22 +1,24 @@
 """The block language: what kernels import as `tl`.
 
-Operations are re-exported from `ops`; library functions are written in the language itself. The names are Triton's.
+Types, constants and annotations are here at once. Functions come with the operations that they make (`names.py`), at
+the first use of one of them: a program that is imported, or finds its kernels on disk, needs none. The names are
+Triton's.
 """
 
 from __future__ import annotations
 
 from builtins import slice
+from typing import TYPE_CHECKING, Any
 
-from tilewright.language import core, extra, math, random, semantic, sorting, standard, target_info
+from tilewright.base.dtypes import BlockType as block_type
+from tilewright.base.dtypes import PointerType as pointer_type
+from tilewright.base.dtypes import dtype, void
+from tilewright.base.lazy import lazy_module, rest_on_first_use
 from tilewright.language.aggregate import aggregate, aggregate_replace, must_use_result
-from tilewright.language.core import (
-    PropagateNan,
+from tilewright.language.annotations import (
     bfloat16,
-    block_type,
-    condition,
     const,
     constexpr,
-    dtype,
     float8e4b8,
     float8e4b15,
     float8e4nv,
@@ -30,186 +32,36 @@ from tilewright.language.core import (
     int16,
     int32,
     int64,
-    pi32_t,
-    pointer_type,
-    range,
-    static_range,
-    tensor,
     tuple,
     uint8,
     uint16,
     uint32,
     uint64,
-    void,
 )
+from tilewright.language.host_maps import _experimental_descriptor_load as _experimental_descriptor_load
+from tilewright.language.host_maps import _experimental_descriptor_store as _experimental_descriptor_store
 from tilewright.language.library import constexpr_function
-from tilewright.language.mapping import map_elementwise
-from tilewright.language.polling import atomic_poll
-from tilewright.language.random import (
-    pair_uniform_to_normal,
-    philox,
-    philox_impl,
-    rand,
-    rand4x,
-    randint,
-    randint4x,
-    randn,
-    randn4x,
-    uint_to_uniform_float,
-)
-from tilewright.language.sorting import bitonic_merge, sort, topk
-from tilewright.language.standard import (
-    argmax,
-    argmin,
-    cdiv,
-    cumprod,
-    cumsum,
-    flip,
-    max,
-    min,
-    reduce_or,
-    sigmoid,
-    softmax,
-    sum,
-    swizzle2d,
-    xor_sum,
-)
-from tilewright.ops.casts import cast
-from tilewright.ops.creation import arange, full, to_tensor, zeros, zeros_like
-from tilewright.ops.dot import dot
-from tilewright.ops.functions.atomic import (
-    atomic_add,
-    atomic_and,
-    atomic_cas,
-    atomic_load,
-    atomic_max,
-    atomic_min,
-    atomic_or,
-    atomic_store,
-    atomic_xchg,
-    atomic_xor,
-)
-from tilewright.ops.functions.block_pointer import advance, make_block_ptr
-from tilewright.ops.functions.debug import (
-    debug_barrier,
-    device_assert,
-    device_print,
-    expect_zero,
-    inline_asm_elementwise,
-    static_assert,
-    static_print,
-)
-from tilewright.ops.functions.dot_scaled import dot_scaled
-from tilewright.ops.functions.memory import load, store
-from tilewright.ops.functions.operators import add, logical_and, logical_or, mul, sub, where
-from tilewright.ops.functions.shape import (
-    broadcast,
-    broadcast_to,
-    cat,
-    expand_dims,
-    interleave,
-    item,
-    join,
-    permute,
-    ravel,
-    reshape,
-    split,
-    squeeze,
-    trans,
-    unsqueeze,
-    view,
-)
-from tilewright.ops.functions.tensor_descriptor import (
-    load_tensor_descriptor,
-    make_tensor_descriptor,
-    store_tensor_descriptor,
-    tensor_descriptor,
-)
-from tilewright.ops.gather import gather, histogram
-from tilewright.ops.math import (
-    abs,
-    ceil,
-    clamp,
-    cos,
-    div_rn,
-    erf,
-    exp,
-    exp2,
-    fdiv,
-    floor,
-    fma,
-    log,
-    log2,
-    maximum,
-    minimum,
-    rsqrt,
-    sin,
-    sqrt,
-    sqrt_rn,
-    umulhi,
-)
-from tilewright.ops.program import assume, max_constancy, max_contiguous, multiple_of, num_programs, program_id
-from tilewright.ops.reduce import reduce
-from tilewright.ops.scan import associative_scan
-from tilewright.ops.value_types import constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
+
+pi32_t = pointer_type(int32)
+_casts = lazy_module("tilewright.ops.casts")
+
+
+def _cast(self: dtype, value: Any) -> Any:
+    """``tl.float32(x)`` where a kernel runs as Python; the front end knows the call itself."""
+    return _casts.cast(value, self)
+
+
+setattr(dtype, "__call__", _cast)  # noqa: B010
 
 __all__ = [
-    "PropagateNan",
-    "abs",
-    "add",
-    "advance",
     "aggregate",
     "aggregate_replace",
-    "arange",
-    "argmax",
-    "argmin",
-    "associative_scan",
-    "assume",
-    "atomic_add",
-    "atomic_and",
-    "atomic_cas",
-    "atomic_load",
-    "atomic_max",
-    "atomic_min",
-    "atomic_or",
-    "atomic_poll",
-    "atomic_store",
-    "atomic_xchg",
-    "atomic_xor",
     "bfloat16",
-    "bitonic_merge",
     "block_type",
-    "broadcast",
-    "broadcast_to",
-    "cast",
-    "cat",
-    "cdiv",
-    "ceil",
-    "clamp",
-    "condition",
     "const",
     "constexpr",
     "constexpr_function",
-    "constexpr_type",
-    "core",
-    "cos",
-    "cumprod",
-    "cumsum",
-    "debug_barrier",
-    "device_assert",
-    "device_print",
-    "div_rn",
-    "dot",
-    "dot_scaled",
     "dtype",
-    "erf",
-    "exp",
-    "exp2",
-    "expand_dims",
-    "expect_zero",
-    "extra",
-    "fdiv",
-    "flip",
     "float8e4b8",
     "float8e4b15",
     "float8e4nv",
@@ -218,109 +70,24 @@ __all__ = [
     "float16",
     "float32",
     "float64",
-    "floor",
-    "fma",
-    "full",
-    "gather",
-    "histogram",
-    "inline_asm_elementwise",
     "int1",
     "int8",
     "int16",
     "int32",
     "int64",
-    "interleave",
-    "item",
-    "join",
-    "load",
-    "load_tensor_descriptor",
-    "log",
-    "log2",
-    "logical_and",
-    "logical_or",
-    "make_block_ptr",
-    "make_tensor_descriptor",
-    "map_elementwise",
-    "math",
-    "max",
-    "max_constancy",
-    "max_contiguous",
-    "maximum",
-    "min",
-    "minimum",
-    "mul",
-    "multiple_of",
     "must_use_result",
-    "num_programs",
-    "pair_uniform_to_normal",
-    "permute",
-    "philox",
-    "philox_impl",
     "pi32_t",
     "pointer_type",
-    "program_id",
-    "rand",
-    "rand4x",
-    "randint",
-    "randint4x",
-    "randn",
-    "randn4x",
-    "random",
-    "range",
-    "ravel",
-    "reduce",
-    "reduce_or",
-    "reshape",
-    "rsqrt",
-    "semantic",
-    "sigmoid",
-    "sin",
     "slice",
-    "softmax",
-    "sort",
-    "sorting",
-    "split",
-    "sqrt",
-    "sqrt_rn",
-    "squeeze",
-    "standard",
-    "static_assert",
-    "static_print",
-    "static_range",
-    "store",
-    "store_tensor_descriptor",
-    "str_to_ty",
-    "sub",
-    "sum",
-    "swizzle2d",
-    "target_info",
-    "tensor",
-    "tensor_descriptor",
-    "tensor_descriptor_type",
-    "to_tensor",
-    "topk",
-    "trans",
     "tuple",
-    "tuple_type",
     "uint8",
     "uint16",
     "uint32",
     "uint64",
-    "uint_to_uniform_float",
-    "umulhi",
-    "unsqueeze",
-    "view",
     "void",
-    "where",
-    "xor_sum",
-    "zeros",
-    "zeros_like",
-]  # fmt: skip
+]
 
-# Triton has these in two modules more; here they stand above `core`, or above or below `standard`.
-for _module, _names in (
-    (core, "aggregate_replace atomic_poll map_elementwise must_use_result slice"),
-    (standard, "bitonic_merge interleave ravel sort squeeze topk unsqueeze zeros zeros_like"),
-):
-    for _name in _names.split():
-        setattr(_module, _name, globals()[_name])
+if TYPE_CHECKING:
+    from tilewright.language.names import *  # noqa: F403  (its __all__ is the list of names)
+else:
+    __getattr__, __dir__ = rest_on_first_use(globals(), "tilewright.language.names")

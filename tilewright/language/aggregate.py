@@ -10,7 +10,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from tilewright.base.callable import BlockFunction, are_block_functions_run
 from tilewright.base.errors import ImmutableError, LanguageTypeError
@@ -32,6 +32,7 @@ def _fields_of(cls: type) -> dict[str, Any]:
     return fields
 
 
+@dataclass_transform()
 def aggregate(cls: _C) -> _C:
     """Make a class of records of its annotated fields.
 

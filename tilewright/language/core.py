@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from builtins import slice
+
 from tilewright.base.dtypes import BlockType as block_type
 from tilewright.base.dtypes import PointerType as pointer_type
 from tilewright.base.dtypes import Type as base_type
@@ -27,25 +29,24 @@ from tilewright.base.dtypes import (
     uint64,
     void,
 )
+from tilewright.language.aggregate import aggregate_replace, must_use_result
 from tilewright.language.extern import builtin, extern
 from tilewright.language.extra.symbols import extern_elementwise
 from tilewright.language.library import constexpr_function
+from tilewright.language.mapping import map_elementwise
+from tilewright.language.polling import atomic_poll
 from tilewright.ops import families
 from tilewright.ops.builtin import BUILTINS, Builtin
 from tilewright.ops.control import condition, range, static_range
-from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
 from tilewright.ops.math import PropagateNan
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.value_types import base_value, constexpr_type, str_to_ty, tensor_descriptor_type, tuple_type
-from tilewright.ops.values import constexpr, tensor, tuple, unwrap
+from tilewright.ops.values import const, constexpr, tensor, tuple, unwrap
 
 assert families  # importing it defines every built-in function
 pi32_t = pointer_type(int32)
 CONSTEXPR_0 = constexpr(0)
 _unwrap_if_constexpr = unwrap
-
-
-class const:
-    """As an annotation, marks a pointer parameter that the kernel does not store through."""
 
 
 @constexpr_function
@@ -67,6 +68,8 @@ globals().update(BUILTINS)
 __all__ = [
     "CONSTEXPR_0",
     "PropagateNan",
+    "aggregate_replace",
+    "atomic_poll",
     "base_type",
     "base_value",
     "bfloat16",
@@ -95,9 +98,12 @@ __all__ = [
     "int32",
     "int64",
     "is_builtin",
+    "map_elementwise",
+    "must_use_result",
     "pi32_t",
     "pointer_type",
     "range",
+    "slice",
     "static_range",
     "str_to_ty",
     "tensor",

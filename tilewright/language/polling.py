@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base.errors import UnsupportedError
+from tilewright.language.annotations import constexpr
 from tilewright.language.extra.cuda import globaltimer
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import reduce_or
@@ -12,7 +13,7 @@ from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.functions.atomic import atomic_load
 from tilewright.ops.functions.debug import static_assert
 from tilewright.ops.functions.target import is_cuda
-from tilewright.ops.values import constexpr, tensor, unwrap
+from tilewright.ops.values import tensor, unwrap
 
 
 @constexpr_function

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.base.dtypes import float32, int32, int64, uint32, uint64
 from tilewright.base.errors import DTypeError
+from tilewright.language.annotations import constexpr
 from tilewright.language.library import library
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.builtin import to_tensor as as_tensor
@@ -19,7 +20,7 @@ from tilewright.ops.creation import to_tensor, zeros_like
 from tilewright.ops.functions.debug import static_assert
 from tilewright.ops.functions.operators import add, mul, where
 from tilewright.ops.math import cos, log, maximum, sin, sqrt, umulhi
-from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import tensor
 
 ROUNDS = constexpr(10)
 # Multipliers and key increments of Philox 4x32 and 4x64.

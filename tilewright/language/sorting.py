@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base import dtypes
+from tilewright.language.annotations import constexpr
 from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import int_log2, last_axis, positions
 from tilewright.ops.control import static_range
@@ -19,7 +20,6 @@ from tilewright.ops.functions.operators import where
 from tilewright.ops.functions.shape import reshape
 from tilewright.ops.gather import gather
 from tilewright.ops.reduce import reduce
-from tilewright.ops.values import constexpr
 
 
 @constexpr_function

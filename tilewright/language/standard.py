@@ -10,16 +10,26 @@ from typing import Any
 
 from tilewright.base import dtypes
 from tilewright.base.errors import ShapeError
+from tilewright.base.lazy import names_on_first_use
+from tilewright.language.annotations import constexpr
 from tilewright.language.library import constexpr_function, library
 from tilewright.ops.creation import arange
+from tilewright.ops.creation import zeros as zeros
+from tilewright.ops.creation import zeros_like as zeros_like
 from tilewright.ops.functions.debug import static_assert
 from tilewright.ops.functions.operators import where
 from tilewright.ops.functions.shape import broadcast_to, expand_dims
+from tilewright.ops.functions.shape import interleave as interleave
+from tilewright.ops.functions.shape import ravel as ravel
+from tilewright.ops.functions.shape import squeeze as squeeze
+from tilewright.ops.functions.shape import unsqueeze as unsqueeze
 from tilewright.ops.gather import gather
 from tilewright.ops.math import exp, fdiv, maximum, minimum
 from tilewright.ops.reduce import reduce
 from tilewright.ops.scan import associative_scan
-from tilewright.ops.values import constexpr
+
+# Triton has these three here as well; they stand on what follows.
+__getattr__ = names_on_first_use(globals(), {"tilewright.language.sorting": ("bitonic_merge", "sort", "topk")})
 
 # --- compile-time helpers -----------------------------------------------------------------------------------------
 

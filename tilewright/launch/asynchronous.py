@@ -110,14 +110,14 @@ class AsyncCompileMode:
     def __enter__(self) -> AsyncCompileMode:
         if active() is not None:
             raise LaunchError("AsyncCompileMode cannot be nested", hint="leave the outer mode first")
-        self._token = _mode.set(self)
+        self._token = active_mode.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._token is not None
-        _mode.reset(self._token)
+        active_mode.reset(self._token)
         failed: list[Exception] = []
         for job in self._jobs:
             try:
@@ -129,9 +129,9 @@ class AsyncCompileMode:
             raise failed[0]
 
 
-_mode: ContextVar[AsyncCompileMode | None] = ContextVar("tilewright_async_compile_mode", default=None)
+active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("tilewright_async_compile_mode", default=None)
 
 
 def active() -> AsyncCompileMode | None:
     """The mode that is on here, if one is."""
-    return _mode.get()
+    return active_mode.get()

@@ -13,16 +13,19 @@ Everything else (first calls, errors, tuples, DLPack, subclasses) takes the slow
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base.checks import Checks, parse_checks
 from tilewright.base.errors import ArgumentError, DeviceError, ReadOnlyError, UnknownOptionError
+from tilewright.base.foreign_options import FOREIGN
 from tilewright.base.hooks import settings_changed
+from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
+from tilewright.base.tracebacks import shorten_traceback
 from tilewright.compile.grid import grid3
 from tilewright.compile.slots import at_path, slot_values
 from tilewright.compile.specialize import Param, Specialization, constant_of, specialize_call
@@ -32,9 +35,13 @@ from tilewright.devices.places import Place, place_of, placed, stream_handle
 from tilewright.devices.registry import OPTION_NAMES, parse_target
 from tilewright.devices.wrappers import MockTensor
 from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_variant
+from tilewright.launch.meeting import Pair
 
-LAUNCH_OPTIONS = frozenset({"num_threads", "target", "stream", "warmup", "device", "device_type"})
-"""Keywords that are no compile options: threads of the launch, what to compile for, and those of older programs."""
+LAUNCH_OPTIONS = frozenset(
+    {"num_threads", "num_cpu_threads", "target", "stream", "warmup", "device", "device_type", "sanitize"}
+)
+"""Keywords that are no compile options: threads of the launch, what to compile for, checks, those of older programs."""
+_KEYWORDS = LAUNCH_OPTIONS | FOREIGN.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class Call:
         target: what to compile for, if the call says so.
         stream: handle of the stream of a GPU, if the call names one.
         is_warmup: compile and do not launch.
+        checks: what is looked for while the kernel runs.
     """
 
     params: tuple[Param, ...]
@@ -64,6 +72,7 @@ class Call:
     target: Target | None = None
     stream: int | None = None
     is_warmup: bool = False
+    checks: Checks = ()
 
     def by_name(self) -> dict[str, Any]:
         """What was passed, by parameter name: what a callable grid and hooks are given."""
@@ -94,6 +103,7 @@ class Prepared:
         stored: indices of the run-time parameters that the kernel stores through.
         lasting: every call that looks like this one may be launched with it at once.
         gpu: where no array says which GPU is meant, so only while this one is in use.
+        pairs: addresses of the call of which one is stored to, and what they are to each other in all calls like it.
     """
 
     kernel: Any
@@ -101,6 +111,7 @@ class Prepared:
     stored: frozenset[int] = frozenset()
     lasting: bool = True
     gpu: int | None = None
+    pairs: tuple[Pair, ...] = ()
 
 
 def launch_nothing(gx: int, gy: int, gz: int, *values: Any) -> None:
@@ -256,8 +267,10 @@ class Binder:
             generation = self._generation
             try:
                 launched = self._in_python(grid, *args, **kwargs)
-            except TypeError:
-                self._check_signature(args, kwargs)
+            except Exception as error:
+                if isinstance(error, TypeError):
+                    self._check_signature(args, kwargs)
+                shorten_traceback(error)
                 raise
             form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
             if form not in self._hopeless:
@@ -288,13 +301,13 @@ class Binder:
     def _specialize(self, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Call:
         missing = [f"`{p.name}`" for p, value in zip(self.params, values, strict=True) if value is MISSING]
         if missing:
-            unknown = [name for name in options if name not in self._options and name not in LAUNCH_OPTIONS]
+            unknown = [name for name in options if name not in self._options and name not in _KEYWORDS]
             beside = f"; {', '.join(f'`{name}`' for name in unknown)} is no parameter" if unknown else ""
             raise self._error(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}{beside}")
         if extra:
             raise self._error(f"{len(extra)} positional argument{'s' * (len(extra) > 1)} too many")
         for keyword in options:
-            if keyword not in self._options and keyword not in LAUNCH_OPTIONS:
+            if keyword not in self._options and keyword not in _KEYWORDS:
                 raise self._unknown(keyword)
         is_warmup = bool(options.get("warmup"))
         if is_warmup:  # a type may stand for an array
@@ -316,10 +329,11 @@ class Binder:
             specialize_call(self.params, arguments),
             compile_options,
             placed(place, options.get("device"), options.get("device_type")),
-            _thread_count(options.get("num_threads")),
+            _thread_count(options),
             parse_target(options["target"]) if options.get("target") is not None else None,
             stream_handle(options.get("stream")),
             is_warmup,
+            _checks(options, is_warmup),
         )
 
     def check_stores(self, call: Call, prepared: Prepared) -> None:
@@ -339,6 +353,8 @@ class Binder:
         return ArgumentError(f"{self.name}: {message}", hint=f"the kernel is {self.describe()}")
 
     def _unknown(self, keyword: str) -> UnknownOptionError:
+        import difflib  # not needed to import the package
+
         names = [p.name for p in self.params] + sorted(self._options | LAUNCH_OPTIONS)
         close = difflib.get_close_matches(keyword, names, 1)
         hint = f"did you mean {close[0]}? " if close else ""
@@ -375,9 +391,17 @@ def _describe_param(param: Param) -> str:
     return f"{star}{param.name}{note}{default}"
 
 
-def _thread_count(value: Any) -> int | None:
+def _checks(options: Mapping[str, Any], is_warmup: bool) -> Checks:
+    """The checks that a launch asks for, or the knob."""
+    return () if is_warmup else parse_checks(options.get("sanitize", knobs.runtime.sanitize))
+
+
+def _thread_count(options: Mapping[str, Any]) -> int | None:
+    """Threads that a launch asks for, also by the name of other CPU back ends; None for all."""
+    name = "num_threads" if options.get("num_threads") is not None else "num_cpu_threads"
+    value = options.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(f"num_threads must be a positive integer, got {value!r}")
-    return value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ArgumentError(f"{name} must be a positive integer, or 0 for all, got {value!r}")
+    return value or None

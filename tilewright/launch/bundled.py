@@ -19,7 +19,7 @@ from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import driver, target_at
 from tilewright.devices.registry import backend_of
-from tilewright.launch import teaching
+from tilewright.launch import inline_cache
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.interface import KernelInterface
 
@@ -54,17 +54,17 @@ class BundledKernel(KernelInterface[Any]):
         return self._kernel(self._binder.bind(*args, **kwargs))
 
     def _instead(self) -> Callable[..., Any] | None:
-        return self._launch_watched if teaching.are_launches_watched() else None
+        return self._launch_watched if inline_cache.are_launches_watched() else None
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         call = self._binder.bind(*args, **kwargs)
-        return teaching.launch_watched(self, self._binder, call, self._resolve(call), grid)
+        return inline_cache.launch_watched(self, self._binder, call, self._resolve(call), grid)
 
     def _resolve(self, call: Call) -> Prepared:
         kernel = self._kernel(call)
         if call.is_warmup:
             return Prepared(kernel, launch_nothing, lasting=False)
-        teaching.use_machine_code(self, self._binder)
+        inline_cache.use_machine_code(self, self._binder)
         launch = kernel.launcher(call.placement(kernel.target, self.name))
         gpu = call.place.device_for(kernel.target, self.name) if call.place.device is None else None
         return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), call.place.lasting, gpu)

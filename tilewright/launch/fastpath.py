@@ -27,6 +27,7 @@ from tilewright.base.errors import ArgumentError
 from tilewright.compile.grid import grid3
 from tilewright.compile.specialize import Param, integer_range, is_ranged
 from tilewright.devices.arrays import are_gradients_refused, is_recorded, numpy_address
+from tilewright.launch.meeting import apart_test, pattern
 
 Launch = Callable[..., None]
 
@@ -197,6 +198,8 @@ def make_variant(
         "_tw_grid3": grid3,
         "_tw_address": numpy_address,
         "_tw_gradient": _gradient_key,
+        "_tw_pattern": pattern,
+        "_tw_apart": apart_test(),
         "_tw_before": before_launch,
         **{f"_tw_T{index}": cls for index, cls in enumerate(classes)},
     }
@@ -234,7 +237,8 @@ def generate_bind(name: str, params: Sequence[Param]) -> Callable[..., Any]:
             hint=f"write {taken[4:] or 'x'}",
         )
     scope = _scope(params)
-    exec(f"def _tw_bind({_parameters(params)}):\n    return {_values(params)}, _tw_extra, _tw_options\n", scope)
+    text = f"def _tw_bind({_parameters(params)}):\n    return {_values(params)}, _tw_extra, _tw_options\n"
+    exec(compile(text, "<tilewright bind>", "exec"), scope)
     bind: Callable[..., Any] = scope["_tw_bind"]
     bind.__name__ = bind.__qualname__ = name
     return bind
@@ -272,6 +276,9 @@ def _variant_text(params: Sequence[Param], readers: Sequence[_Reader], checked: 
     names = [{"a": param.name, "v": f"_tw_v{param.index}"} for param in params]
     setup = [r.setup.format(**n) for r, n in zip(readers, names, strict=True) if r.setup]
     parts = [r.key.format(**n) for r, n in zip(readers, names, strict=True) if r.key]
+    arrays = ", ".join(n["a"] for r, n in zip(readers, names, strict=True) if r.setup)
+    if "," in arrays:
+        parts.append(f"_tw_apart({arrays}) or _tw_pattern({arrays})")
     parts.append("_tw_tuple(_tw_options.items()) if _tw_options else 0")
     key = f"({', '.join(parts)},)"
     slots = "".join(f", {r.value.format(**n)}" for r, n in zip(readers, names, strict=True) if r.value)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewright.base.callable import BlockFunction
-from tilewright.base.hooks import LazyDict
+from tilewright.base.hooks import Launched, LazyDict
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
@@ -100,7 +100,8 @@ def watcher(fn: Any, kernel: CompiledKernel, device: int | None) -> Callable[[di
     more, metadata = fn.launch_metadata, kernel.metadata
 
     def watch(args: dict[str, Any], grid: Any) -> LazyDict:
-        facts = LazyDict(known)
+        facts = LazyDict(known, device)
+        facts.subject = Launched(fn, kernel, args, grid)
         if device is not None:
             facts.data["stream"] = gpu.current_stream(device)
         if more is not None:

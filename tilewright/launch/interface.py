@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from tilewright.base.errors import InternalError
+from tilewright.base.tracebacks import shorten_traceback
 from tilewright.launch.subscript import InPython, Subscript
 
 T = TypeVar("T")
+Reporter = Callable[[Any, Sequence[Any], Mapping[str, Any], Any, Sequence[str] | None], Any]
+
+
+def _no_reporter(*_: Any) -> Any:
+    raise InternalError("nobody has installed what makes reports")
+
+
+reporter: Reporter = _no_reporter
+
+
+def install_reporter(function: Reporter) -> None:
+    """Have `function(kernel, args, kwargs, grid, targets)` make the pages of `kernel.report`."""
+    global reporter
+    reporter = function
 
 
 class KernelInterface(Subscript, InPython, Generic[T]):
@@ -26,7 +42,11 @@ class KernelInterface(Subscript, InPython, Generic[T]):
         return made
 
     def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self.launcher(grid)(*args, **kwargs)
+        try:
+            return self.launcher(grid)(*args, **kwargs)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     def launcher(self, grid: Any) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked.
@@ -46,3 +66,19 @@ class KernelInterface(Subscript, InPython, Generic[T]):
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
         """Compile for these arguments without launching."""
         raise NotImplementedError
+
+    def report(self, *args: Any, grid: Any, targets: Sequence[str] | None = None, **kwargs: Any) -> Any:
+        """Launch with these arguments, and make a page that shows what the compiler and the programs did.
+
+        Args:
+            args, kwargs: as for a launch.
+            grid: of the launch.
+            targets: what else to compile for, in order: ("cuda:90",); None for that where the launch is on a CPU.
+
+        Returns:
+            The page: notebooks show it, `.save(path)` writes it.
+
+        Raises:
+            UnsupportedError: jinja2 is not installed.
+        """
+        return reporter(self, args, kwargs, grid, targets)

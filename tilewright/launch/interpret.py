@@ -15,31 +15,34 @@ import inspect
 import itertools
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.eager import EagerEmitter
 from tilewright.backends.reference.evaluate import Program
-from tilewright.backends.reference.memory import Memory, byte_span, span_of
 from tilewright.backends.reference.rewrite import is_kernel_code, python_of
 from tilewright.backends.reference.value import EagerValue
+from tilewright.base.builtin import pop_emitter, push_emitter
 from tilewright.base.callable import BlockFunction, block_functions_run_by
 from tilewright.base.dtypes import PointerType, scalar_from_signature
 from tilewright.base.errors import ArgumentError, CompilationError, InterpreterError, LaunchError, TilewrightError
 from tilewright.base.location import Location
 from tilewright.base.options import Options
+from tilewright.base.stack import deep_calls
 from tilewright.base.target import Target
+from tilewright.base.tracebacks import entries
 from tilewright.compile.specialize import CONSTEXPR
-from tilewright.devices.arrays import Array, dlpack_layout
+from tilewright.devices.arrays import Array
 from tilewright.frontend.records import RecordParts
 from tilewright.frontend.source import place_of_ours
 from tilewright.ir.types import to_ir
+from tilewright.language import names as _language  # noqa: F401  (defines functions and methods)
 from tilewright.launch.bind import Call
-from tilewright.launch.host_copies import HostCopy
-from tilewright.ops.builtin import pop_emitter, push_emitter
+from tilewright.launch.extents import extent_of
 from tilewright.ops.values import tensor
 from tilewright.ops.values import tuple as tile_tuple
 
@@ -48,7 +51,24 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 TARGET = Target("cpu", "generic")
 
 
-def launch(fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: Options) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Watch:
+    """How a tool looks on while programs are interpreted.
+
+    Args:
+        memory: what the programs reach their arguments through.
+        emitter: makes what evaluates the operations.
+        programs: those of the grid that are run, in order.
+    """
+
+    memory: Memory
+    emitter: Callable[[Target, Options, Program], EagerEmitter]
+    programs: Sequence[tuple[int, int, int]]
+
+
+def launch(
+    fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: Options, watch: Watch | None = None
+) -> None:
     """Run every program of `grid`, x fastest.
 
     Args:
@@ -56,6 +76,7 @@ def launch(fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: O
         call: its bound arguments.
         grid: number of programs along x, y, z.
         options: compile options. Assertions are always checked, integer overflow with `debug` only.
+        watch: for a tool that looks on.
 
     Raises:
         InterpreterError: an operation refused its operands, or an access went astray; the message shows where, the
@@ -63,17 +84,19 @@ def launch(fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: O
         CompileTimeAssertionFailure: `tl.static_assert` does not hold.
         ReadOnlyError: a store to a read-only argument.
     """
-    memory = Memory()
+    programs = itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))
+    watch = watch or Watch(Memory(), EagerEmitter, [(x, y, z) for z, y, x in programs])
+    memory = watch.memory
     program = Program(memory, (0, 0, 0), grid)
     checked = dataclasses.replace(options, debug=True, sanitize_overflow=options.debug and options.sanitize_overflow)
-    emitter = EagerEmitter(TARGET, checked, program)
-    with _LOCK, np.errstate(all="ignore"), block_functions_run_by(_run_block_function):
+    emitter = watch.emitter(TARGET, checked, program)
+    with _LOCK, np.errstate(all="ignore"), block_functions_run_by(_run_block_function), deep_calls():
         push_emitter(emitter)
         try:
             args, kwargs = _arguments(call, memory, emitter)
             kernel = functools.partial(python_of(fn), *args, **kwargs)
-            for z, y, x in itertools.product(range(grid[2]), range(grid[1]), range(grid[0])):
-                program.move((x, y, z))
+            for place in watch.programs:
+                program.move(place)
                 _run(fn, kernel)
         finally:
             pop_emitter()
@@ -104,7 +127,7 @@ def _run(fn: BlockFunction, kernel: Callable[[], Any]) -> None:
 def _arguments(call: Call, memory: Memory, emitter: EagerEmitter) -> tuple[list[Any], dict[str, Any]]:
     """What the Python function is called with: typed tensors, and compile-time values as they are."""
     spec = call.specialization
-    extents: dict[tuple[int, int], tuple[str, bool]] = {}
+    extents: dict[tuple[int, int], tuple[str, bool, int]] = {}
     args: list[Any] = []
     kwargs = {}
     for param, kind, key, argument in zip(call.params, spec.types, spec.keys, call.arguments, strict=True):
@@ -117,10 +140,10 @@ def _arguments(call: Call, memory: Memory, emitter: EagerEmitter) -> tuple[list[
             args.append(value)
         for array in _arrays(argument):
             extent = _extent(array, param.name)
-            name, writable = extents.get(extent, (param.name, False))
-            extents[extent] = (name, writable or array.writable)
-    for (start, stop), (name, writable) in extents.items():
-        memory.open(start, stop, name, writable=writable)
+            name, writable, first = extents.get(extent, (param.name, False, array.address))
+            extents[extent] = (name, writable or array.writable, first)
+    for (start, stop), (name, writable, first) in extents.items():
+        memory.open(start, stop, name, writable=writable, first=first)
     return args, kwargs
 
 
@@ -150,35 +173,21 @@ def _arrays(argument: Any) -> Iterator[Array]:
 
 def _extent(array: Array, name: str) -> tuple[int, int]:
     """First address, and the one behind the last, of the allocation that an array is a part of."""
-    owner = array.owner
-    if isinstance(owner, HostCopy):
-        return owner.extent
-    if isinstance(owner, tuple):
-        return byte_span(*dlpack_layout(owner[1], name))
-    if hasattr(owner, "untyped_storage"):
-        storage = owner.untyped_storage()
-        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-    if hasattr(owner, "__array_interface__"):
-        held = np.asarray(owner)
-        while isinstance(held.base, np.ndarray):
-            held = held.base
-        return span_of(held)
-    size = getattr(owner, "nbytes", None)
-    if not isinstance(size, int):
+    found = extent_of(array, name)
+    if found is None:
         raise ArgumentError(
-            f"argument `{name}` of type {type(owner).__name__} does not say how large its memory is",
+            f"argument `{name}` of type {type(array.owner).__name__} does not say how large its memory is",
             hint="the interpreter checks every access; give the class an `nbytes`, or pass an array",
         )
-    return array.address, array.address + size
+    return found
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
 
 
 def _located(error: Exception) -> Exception:
-    """`error` as the user sees it: with the place in the kernel, and without our own frames."""
+    """`error` with the place in the kernel."""
     place = _place(error.__traceback__)
-    error.__traceback__ = _user_frames(error.__traceback__)
     if isinstance(error, CompilationError):
         error.location = error.location or place
         return error
@@ -191,16 +200,10 @@ def _located(error: Exception) -> Exception:
     return error
 
 
-def _traceback(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
-
-
 def _place(traceback: types.TracebackType | None) -> Location | None:
     """The innermost line of a block function, with the calls that led there."""
     place: Location | None = None
-    for entry in _traceback(traceback):
+    for entry in entries(traceback):
         code = entry.tb_frame.f_code
         if is_kernel_code(code):
             positions = next(itertools.islice(code.co_positions(), entry.tb_lasti // 2, None), (None,) * 4)
@@ -212,12 +215,3 @@ def _place(traceback: types.TracebackType | None) -> Location | None:
                 continue
             place = Location(code.co_filename, line or entry.tb_lineno, start or 0, end, place, code.co_qualname)
     return place
-
-
-def _user_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the frames of this package."""
-    kept = [e for e in _traceback(traceback) if not e.tb_frame.f_code.co_filename.startswith(_PACKAGE)]
-    result: types.TracebackType | None = None
-    for entry in reversed(kept):
-        result = types.TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return result

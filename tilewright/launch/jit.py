@@ -10,24 +10,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from tilewright.base.callable import BlockFunction
+from tilewright.base.callable import BlockFunction, P
 from tilewright.base.hooks import AnnouncedList
-from tilewright.base.knobs import knobs
+from tilewright.base.knobs import follow_triton_variables, knobs
 from tilewright.base.lazy import lazy_module
+from tilewright.base.memory import memory_may_end
 from tilewright.base.target import Target
+from tilewright.base.tracebacks import shorten_traceback, shortened
 from tilewright.compile import run
 from tilewright.compile.build import Image, compile_request
 from tilewright.compile.declared import declared_variants
-from tilewright.compile.effects import effects_without_values
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.grid import grid3
 from tilewright.compile.introspection import plain_name
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.kernel_effects import effects_without_values
 from tilewright.compile.kinds import kinds_of
 from tilewright.compile.request import Request, compile_target, complete_options, make_request
 from tilewright.compile.shared import Shared
@@ -38,25 +41,29 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import asynchronous, teaching
+from tilewright.launch import asynchronous, inline_cache
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
+from tilewright.launch.meeting import Pair, pairs_that_count, shared_memory, tell
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
 from tilewright.launch.runs import native_call, native_run
 from tilewright.launch.settings import KernelSettings
+from tilewright.launch.typed import Typed
 from tilewright.ops.values import constexpr
 
-if TYPE_CHECKING:  # loaded when a kernel is interpreted
+if TYPE_CHECKING:  # loaded when a kernel is interpreted, or checked
     from tilewright.analysis import effects as analysis
-    from tilewright.launch import interpret
+    from tilewright.launch import checked, interpret
+    from tilewright.launch.proved import Proof
 else:
+    checked = lazy_module("tilewright.launch.checked")
     interpret = lazy_module("tilewright.launch.interpret")
 
 
-class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface[Any]):
+class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, KernelInterface[Any]):
     """A kernel, or a function that kernels call.
 
     Launch it with ``kernel[grid](*args, **kwargs)``: `grid` is one to three integers or a function from the
@@ -64,14 +71,14 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
 
     Args:
         fn: Python function in the block language.
-        noinline: keep calls to it as calls.
+        version: kept for tools; part of nothing.
         do_not_specialize: parameters (names or indices) not specialised on value.
         do_not_specialize_on_alignment: parameters not specialised on divisibility by 16.
         debug: keep device assertions; so does the knob `runtime.debug`.
-        interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
-        version: kept for tools; part of nothing.
+        noinline: keep calls to it as calls.
         repr: gives the name of the compiled function; called with the `constants` and the `signature` by name.
         launch_metadata: `f(grid, metadata, args)` gives more facts to launch hooks.
+        interpret: run as Python instead of compiling; default is the knob `runtime.interpret` at each launch.
 
     Attributes:
         pre_run_hooks: called with the arguments of every launch, before it.
@@ -79,16 +86,16 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
 
     def __init__(
         self,
-        fn: Callable[..., Any],
-        *,
-        noinline: bool | None = None,
+        fn: Callable[P, Any],
+        version: Any = None,
         do_not_specialize: Iterable[int | str] | None = None,
         do_not_specialize_on_alignment: Iterable[int | str] | None = None,
         debug: bool | None = None,
-        interpret: bool | None = None,
-        version: Any = None,
+        noinline: bool | None = None,
         repr: Callable[[Any], str] | None = None,
         launch_metadata: Callable[..., Any] | None = None,
+        *,
+        interpret: bool | None = None,
     ) -> None:
         super().__init__(
             fn,
@@ -111,13 +118,17 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         return functools.partial(self._launch_over if self.waiting is not None else self.ready, grid)
 
     def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return (self._binder or self._make_binder()).launch(grid, *args, **kwargs)
+        try:
+            return (self._binder or self._make_binder()).launch(grid, *args, **kwargs)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     def _instead(self) -> Callable[..., Any] | None:
         """What launches, `(grid, *args, **kwargs)`, while somebody wants to hear of each launch; else None."""
         if self.is_interpreted:
             return self._launch_interpreted
-        return self._launch_watched if teaching.are_launches_watched() else None
+        return self._launch_watched if inline_cache.are_launches_watched() else None
 
     def effects(
         self,
@@ -173,10 +184,25 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         binder.check_stores(call, prepared)
         return call, prepared
 
+    def prove(self, *args: Any, grid: Any, **kwargs: Any) -> Proof:
+        """What is known of a launch for all contents of memory: no access leaves its argument, no programs race, no
+        index wraps. Nothing runs.
+
+        Args:
+            args, kwargs: of the launch.
+            grid: of the launch.
+
+        Returns:
+            what is proved, with the numbers it goes by; what is not, with the reason. `str` shows it.
+        """
+        call = (self._binder or self._make_binder()).bind(*args, **kwargs)
+        programs = grid3(grid(call.by_name()) if callable(grid) else grid)
+        return checked.prove(self, call, programs, self._given(call.options))
+
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         binder = self._binder or self._make_binder()
         call = binder.bind(*args, **kwargs)
-        return teaching.launch_watched(self, binder, call, self._resolve(call), grid)
+        return inline_cache.launch_watched(self, binder, call, self._resolve(call), grid)
 
     def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
@@ -192,14 +218,19 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile
         for; the default is the device of the tensors, or of the active driver. No GPU is needed.
         """
-        self._run_hooks(*args, **kwargs)
-        if self.is_interpreted:
-            return None
-        args = tuple(map(MockTensor.wrap_dtype, args))
-        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
-        binder = self._binder or self._make_binder()
-        return self._compiled(binder.bind(*args, **kwargs), warmup=True)
+        try:
+            self._run_hooks(*args, **kwargs)
+            if self.is_interpreted:
+                return None
+            args = tuple(map(MockTensor.wrap_dtype, args))
+            kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
+            binder = self._binder or self._make_binder()
+            return self._compiled(binder.bind(*args, **kwargs), warmup=True)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
+    @shortened
     def precompile(
         self, signature: Mapping[str, Any], *, target: Target | str | None = None, **options: Any
     ) -> list[CompiledKernel]:
@@ -250,15 +281,36 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         return self._binder
 
     def _resolve(self, call: Call) -> Prepared:
-        kernel = self._compiled(call, call.is_warmup)
-        if kernel is None or call.is_warmup:
-            return Prepared(kernel, launch_nothing, lasting=False)
-        launch = kernel.launcher(call.placement(kernel.target, self.fn.__name__))
-        teaching.use_machine_code(self, self._binder or self._make_binder())
+        if call.checks:
+            return checked.prepare(self, call, self._given(call.options), self._resolve)
+        with memory_may_end(f"preparing a launch of `{self.fn.__name__}`"):
+            kernel = self._compiled(call, call.is_warmup)
+            if kernel is None or call.is_warmup:
+                return Prepared(kernel, launch_nothing, lasting=False)
+            made, pairs = self._where_arguments_meet(kernel, call)
+            if made is None:
+                return Prepared(kernel, launch_nothing, lasting=False)
+            # A launch gives the kernel that takes any arguments, whichever it was.
+            launch = made.launcher(call.placement(kernel.target, self.fn.__name__))
+            inline_cache.use_machine_code(self, self._binder or self._make_binder())
         functions = call.specialization.functions()
         lasting = call.place.lasting and not any(map(used_globals, functions))  # which are checked each time
         gpu = call.place.device_for(kernel.target, self.fn.__name__) if call.place.device is None else None
-        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting, gpu)
+        return Prepared(kernel, launch, frozenset(kernel.metadata["stored"]), lasting, gpu, pairs)
+
+    def _where_arguments_meet(
+        self, kernel: CompiledKernel, call: Call
+    ) -> tuple[CompiledKernel | None, tuple[Pair, ...]]:
+        """The kernel for the addresses of a call, and the pairs of arguments whose addresses decide which that is."""
+        stored = None if kernel.metadata["stores_anywhere"] else frozenset(kernel.metadata["stored"])
+        pairs = pairs_that_count(call.specialization, call.arguments, stored)
+        same, meeting = shared_memory(pairs)
+        if not same and not meeting:
+            return kernel, pairs
+        alike = dataclasses.replace(call.specialization, same=same, meeting=meeting)
+        if knobs.runtime.debug:
+            tell(self.fn.__name__, alike)
+        return self._compiled(dataclasses.replace(call, specialization=alike)), pairs
 
     def _compiled(self, call: Call, warmup: bool = False) -> CompiledKernel | None:
         """The kernel for a call (in `AsyncCompileMode` a warm-up gets its future); None where a hook asks that it be
@@ -272,12 +324,14 @@ class JITFunction(KernelSettings, KernelMembers, KernelFunction, KernelInterface
         kernel = self._kernels.get(key)
         if kernel is not None:
             return kernel
+        mode = asynchronous.active() if warmup else None
+        if mode is not None:
+            request = request.settled()
 
         def make(elsewhere: Callable[[], Image] | None = None) -> CompiledKernel | None:
             return self._kernels.get(key) or self._compile(key, request, warmup, elsewhere)
 
-        mode = asynchronous.active()
-        if mode is not None and warmup:
+        if mode is not None:
             future: Any = mode.submit(functools.partial(self._compiling.offer, key), request, make)
             return future  # type: ignore[no-any-return]
         return self._compiling.make(key, make)
@@ -310,7 +364,7 @@ run.install(native_run, native_call)
 
 
 @overload
-def jit(fn: Callable[..., Any]) -> JITFunction: ...
+def jit(fn: Callable[P, Any]) -> JITFunction[P]: ...
 @overload
 def jit(
     *,
@@ -322,7 +376,7 @@ def jit(
     version: Any = ...,
     repr: Callable[[Any], str] | None = ...,
     launch_metadata: Callable[..., Any] | None = ...,
-) -> Callable[[Callable[..., Any]], JITFunction]: ...
+) -> Callable[[Callable[P, Any]], JITFunction[P]]: ...
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a Python function written in the block language.
 
@@ -330,4 +384,5 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if fn is None:
         return functools.partial(jit, **options)
+    follow_triton_variables()
     return JITFunction(fn, **options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.base.callable import every_block_function
@@ -16,7 +17,7 @@ from tilewright.compile.serialized import deserialize
 from tilewright.compile.specialize import Path
 from tilewright.devices.drivers import driver
 from tilewright.frontend.source import replace_source, source_of
-from tilewright.launch import binding
+from tilewright.launch import binding, older
 from tilewright.launch.bind import Binder
 from tilewright.ops.value_types import constexpr_type
 
@@ -39,8 +40,10 @@ class KernelMembers:
     ASTSource = ast_source.ASTSource
     CompiledKernel = compiled.CompiledKernel
     compile = staticmethod(ast_source.compile)
+    __class_getitem__: Any = classmethod(GenericAlias)  # `JITFunction[T]`, as annotations for Triton have it
 
     fn: Any
+    constexprs: list[int]
     repr: Callable[[Any], str]
     _kernels: dict[Any, compiled.CompiledKernel]
     _binder: Binder | None
@@ -101,23 +104,43 @@ class KernelMembers:
         """The type of a kernel as a value in kernels: it is a constant."""
         return constexpr_type(self)
 
-    def create_binder(self) -> tuple[dict[str, Any], dict[Any, str], Any, Any, binding.TritonBinder]:
+    def create_binder(
+        self, backend: Any = None
+    ) -> tuple[dict[str, Any], dict[Any, str], Any, Any, binding.TritonBinder]:
         """(compiled variants by key, texts of keys, target, back end, binder) of the device in use.
 
         The binder gives the arguments of a call by name, type and key of each, and options; `compute_cache_key` makes
-        the key of a variant of the latter two.
+        the key of a variant of the latter two. `backend` is taken as older versions take it: it is that of the device.
         """
         target, texts = driver.active.get_current_target(), dict[Any, str]()
-        kernels = {}
+        kernels = older.Forgetting({}, self.clear)
         for (specialization, options, made_for), made in list(self._kernels.items()):
             if made_for == target:
                 kernels[binding.compute_cache_key(texts, binding.pairs_of(specialization), options)] = made
-        return kernels, texts, target, make_backend(target), binding.TritonBinder(self._binder or self._make_binder())
+        return kernels, texts, target, make_backend(target), self.binder
 
     @property
     def device_caches(self) -> dict[Any, tuple[Any, ...]]:
         """What `create_binder` gives, by device."""
-        return {driver.active.get_current_device(): self.create_binder()}
+        rows = {driver.active.get_current_device(): self.create_binder()}
+        return older.Forgetting(rows, self.clear, self.create_binder)
+
+    @property
+    def cache(self) -> dict[Any, dict[str, compiled.CompiledKernel]]:
+        """Compiled variants by device and key."""
+        rows = {device: found[0] for device, found in self.device_caches.items()}
+        return older.Forgetting(rows, self.clear, dict)
+
+    @property
+    def binder(self) -> binding.TritonBinder:
+        """The binder of `create_binder`."""
+        return binding.TritonBinder(self._binder or self._make_binder())
+
+    _key_of = staticmethod(older.key_of)
+    _type_of = staticmethod(older.type_of)
+
+    def _make_constants(self, constexpr_key: Iterable[Any]) -> dict[int, Any]:
+        return dict(zip(self.constexprs, constexpr_key, strict=True))
 
     def _pack_args(
         self, backend: Any, kwargs: Mapping[str, Any], bound_args: Mapping[str, Any], specialization: Any, options: Any

@@ -23,6 +23,7 @@ from tilewright.compile.specialize import Path
 from tilewright.devices.arrays import element_type
 from tilewright.launch.bind import Call, Prepared
 from tilewright.launch.fastpath import Launch, integer_key
+from tilewright.launch.meeting import apart_test, pattern
 
 Resolve = Callable[..., tuple[Call, Prepared]]
 
@@ -47,7 +48,14 @@ def prepare(
         host_only: the caller vouches that every array is a torch tensor in the memory of the CPU.
     """
     slow = _Slow(kinds, options, resolve)
-    scope: dict[str, Any] = {"_get": slow.table.get, "_slow": slow, "_before": before_launch, "_grid3": grid3}
+    scope: dict[str, Any] = {
+        "_get": slow.table.get,
+        "_slow": slow,
+        "_before": before_launch,
+        "_grid3": grid3,
+        "_pattern": pattern,
+        "_apart": apart_test(),
+    }
     exec(compile(_text(kinds, before_launch is not None, host_only), "<tilewright prepared launch>", "exec"), scope)
     launch: Launch = scope["_launch"]
     launch.__name__ = launch.__qualname__ = name
@@ -123,6 +131,9 @@ def _text(kinds: Sequence[ArgumentKind], checked: bool, host_only: bool) -> str:
         slots.append(f"v{index}" if leaf.startswith("*") else f"a{index}")
     if addresses:
         each = ", ".join(f"{v} & 15" for v in addresses)
+        if len(addresses) > 1:
+            arrays = ", ".join(address.replace("v", "a") for address in addresses)
+            key.append(f"_apart({arrays}) or _pattern({arrays})")
         some = f"({' | '.join(addresses)}) & 15 and ({each},)"
         key.insert(0, f"({some}) if {' and '.join(addresses)} else None")
     values = "".join(f", a{index}" for index in range(len(rows)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement
+from tilewright.base.tracebacks import shorten_traceback
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.run import Launch
 
@@ -28,8 +29,12 @@ def native_run(kernel: CompiledKernel, in_python: Callable[..., None]) -> Callab
     hopeless: set[Any] = set()
 
     def missed(*args: Any) -> None:
-        in_python(*args)
-        _teach(made, kernel, args[_FIRST:], lambda: kernel.launcher(Placement(None)), hopeless)
+        try:
+            in_python(*args)
+            _teach(made, kernel, args[_FIRST:], lambda: kernel.launcher(Placement(None)), hopeless)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     made = builtin.make_builtin(missed, is_run=True)
     return in_python if made is None else made.call
@@ -45,9 +50,13 @@ def native_call(kernel: CompiledKernel, in_python: Callable[..., Launch]) -> Cal
     hopeless: set[Any] = set()
 
     def missed(grid: Any, *args: Any, **kwargs: Any) -> None:
-        launch = in_python(grid, *args, **kwargs)
-        if not kwargs:
-            _teach(made, kernel, args, lambda: launch, hopeless)
+        try:
+            launch = in_python(grid, *args, **kwargs)
+            if not kwargs:
+                _teach(made, kernel, args, lambda: launch, hopeless)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     made = builtin.make_builtin(missed)
     return missed if made is None else made.call

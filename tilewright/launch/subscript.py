@@ -2,7 +2,7 @@
 
 A class of Python cannot have a method in machine code, but a class of C can. `Subscript` starts below an empty one,
 `_Empty`, and is put below one whose subscript is the machine code when that is there; the two have the same layout. A
-tracer at the door is the method itself.
+tracer in the slot is the method itself.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import functools
 import sys
 import weakref
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
 
 _MP_SUBSCRIPT = 5  # typeslots.h
 _BASETYPE, _HAVE_VERSION_TAG = 1 << 10, 1 << 18
@@ -46,10 +46,15 @@ def _class_of_c(name: str, subscript: int) -> Any:
 
 
 _kept: list[Any] = []
-_Empty: Any = _class_of_c("Empty", 0) if sys.implementation.name == "cpython" else type("Empty", (), {"__slots__": ()})
+if TYPE_CHECKING:
+
+    class _Empty: ...
+
+else:
+    _Empty = _class_of_c("Empty", 0) if sys.implementation.name == "cpython" else type("Empty", (), {"__slots__": ()})
 
 
-class Subscript(_Empty):  # type: ignore[misc]
+class Subscript(_Empty):
     """Something with `x[grid]`: the method of its launch function that has the grid.
 
     Attributes:
@@ -113,10 +118,11 @@ def subscript_by(address: int) -> None:
 
 
 def _let_tracers_see() -> None:
-    if door.tracer is not None:
-        Subscript.__getitem__ = door.tracer
+    subscript: Any = Subscript
+    if tracer_slot.tracer is not None:
+        subscript.__getitem__ = tracer_slot.tracer
     elif "__getitem__" in vars(Subscript):
-        del Subscript.__getitem__
+        del subscript.__getitem__
 
 
-door.listeners.append(_let_tracers_see)
+tracer_slot.listeners.append(_let_tracers_see)

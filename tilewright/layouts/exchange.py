@@ -32,7 +32,7 @@ _BARRIER = {"block": 32, "warp": 8}
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One trip through the buffer; between two of them, and between its two halves, there is a barrier.
+    """One iteration through the buffer; between two of them, and between its two halves, there is a barrier.
 
     Args:
         stores: instructions of `SharedPlan.store`, registers of the source.
@@ -50,7 +50,7 @@ class SharedPlan:
     Args:
         shared: (offset) -> coordinates; block b of a cluster holds its own, shifted by the source's block bases.
         store, load: how the threads write the source and read the destination, all slices together.
-        slices: the trips; one, unless the buffer was to be small.
+        slices: the iterations; one, unless the buffer was to be small.
         copies: which of the registers that `load` fills each register of the destination is.
         idle_warps: warps with one of these bits set hold copies and need not store.
         barrier: "warp" if no warp touches what another does, else "block".

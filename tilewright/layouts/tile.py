@@ -6,13 +6,15 @@ Flat order is that of tiles, the last dim fastest.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from tilewright.layouts.distributed import dim_names
 from tilewright.layouts.linear import LinearLayout, log2
 
 
-def reshape_tile(layout: LinearLayout, shape: Sequence[int]) -> LinearLayout:
+@functools.lru_cache(maxsize=4096)
+def reshape_tile(layout: LinearLayout, shape: tuple[int, ...]) -> LinearLayout:
     """The layout of the tile after a reshape (sizes are powers of two)."""
     fast_first = layout.transpose(outs=tuple(reversed(dim_names(len(layout.outs)))))
     names = dim_names(len(shape))

@@ -28,7 +28,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import STR
-from tilewright.ir.effects import Accesses
+from tilewright.ir.effect_traits import Accesses
 from tilewright.ir.types import (
     bit_width,
     element_type,

@@ -8,17 +8,17 @@ without that first parameter.
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Concatenate, overload
 
 from xdsl.ir import Attribute
 
 from tilewright.base import dtypes
+from tilewright.base.builtin import Builtin
+from tilewright.base.callable import P
 from tilewright.base.dtypes import BlockType, PointerType, Type
-from tilewright.base.errors import OutsideKernelError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
@@ -30,7 +30,7 @@ BodyFn = Callable[..., Sequence[tensor]]
 
 
 class Emitter(ABC):
-    """Builds (or evaluates) operations; the one door between user functions and the IR.
+    """Builds (or evaluates) operations; the one way between user functions and the IR.
 
     Attributes:
         target: what is compiled for.
@@ -39,6 +39,11 @@ class Emitter(ABC):
 
     target: Target
     options: Options
+
+    @property
+    def builder(self) -> Emitter:
+        """Itself: where functions that others write for the language look for options (`_semantic.builder.options`)."""
+        return self
 
     def op(
         self,
@@ -108,46 +113,12 @@ class Emitter(ABC):
         self.op(cls, *[o.handle if isinstance(o, tensor) else o for o in operands], attrs=attrs)
 
 
-class Builtin:
-    """A function of the language.
+if TYPE_CHECKING:
 
-    Args:
-        fn: implementation; its first parameter is the emitter.
-        method: also available as ``x.name(...)`` on tensors.
-    """
+    class OneOperand(Builtin[[Any]]):
+        """A function of one tensor, made by a table."""
 
-    __name__: str
-
-    def __init__(self, fn: Callable[..., Any], *, method: bool = False) -> None:
-        self.fn = fn
-        self.method = method
-        functools.update_wrapper(self, fn)
-
-    @functools.cached_property
-    def signature(self) -> inspect.Signature:
-        """What users write: without the emitter. Made when asked for, as importing the language is to be quick."""
-        signature = inspect.signature(self.fn)
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-    @functools.cached_property
-    def __signature__(self) -> inspect.Signature:
-        """What may be passed: `_semantic` too, by functions of the language that others write and mark as such."""
-        parameters = list(self.signature.parameters.values())
-        hidden = inspect.Parameter("_semantic", inspect.Parameter.KEYWORD_ONLY, default=None)
-        at = len(parameters) - (bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
-        return self.signature.replace(parameters=[*parameters[:at], hidden, *parameters[at:]])
-
-    def __call__(self, *args: Any, _semantic: Emitter | None = None, **kwargs: Any) -> Any:
-        """Run on the emitter that is given, by default on that of the kernel being interpreted."""
-        if _semantic is not None:
-            return self.fn(_semantic, *args, **kwargs)
-        return active_emitter(self.__name__).invoke(self, args, kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<tilewright.language.{self.__name__}>"
+        def __call__(self, x: Any) -> Any: ...
 
 
 METHODS: dict[str, Builtin] = {}
@@ -155,9 +126,11 @@ BUILTINS: dict[str, Builtin] = {}
 
 
 @overload
-def builtin(fn: Callable[..., Any], *, method: bool = ..., export: bool = ...) -> Builtin: ...
+def builtin(fn: Callable[Concatenate[Any, P], Any], *, method: bool = ..., export: bool = ...) -> Builtin[P]: ...
 @overload
-def builtin(fn: None = None, *, method: bool = ..., export: bool = ...) -> Callable[[Callable[..., Any]], Builtin]: ...
+def builtin(
+    fn: None = None, *, method: bool = ..., export: bool = ...
+) -> Callable[[Callable[Concatenate[Any, P], Any]], Builtin[P]]: ...
 def builtin(fn: Callable[..., Any] | None = None, *, method: bool = False, export: bool = True) -> Any:
     """Make a language function of an implementation ``fn(b, ...)`` whose first parameter is the `Emitter`."""
     if fn is None:
@@ -169,36 +142,6 @@ def builtin(fn: Callable[..., Any] | None = None, *, method: bool = False, expor
         METHODS[made.__name__] = made
         setattr(tensor, made.__name__, made)
     return made
-
-
-_ACTIVE: list[Emitter] = []
-
-
-def push_emitter(emitter: Emitter) -> None:
-    """Make `emitter` answer direct calls of builtins (interpreter mode)."""
-    _ACTIVE.append(emitter)
-
-
-def pop_emitter() -> None:
-    """Undo the last :func:`push_emitter`."""
-    _ACTIVE.pop()
-
-
-def active_emitter(name: str) -> Emitter:
-    """The emitter of the kernel being interpreted."""
-    if not _ACTIVE:
-        raise OutsideKernelError(f"tl.{name} can be called only inside a @jit kernel")
-    return _ACTIVE[-1]
-
-
-def active_target() -> Target | None:
-    """Target of the kernel being interpreted; None outside of kernels."""
-    return _ACTIVE[-1].target if _ACTIVE else None
-
-
-def is_interpreting() -> bool:
-    """Whether a kernel is being run as Python."""
-    return bool(_ACTIVE)
 
 
 # --- conversions every family needs ---------------------------------------------------------------
@@ -235,6 +178,6 @@ def is_number(value: Any) -> bool:
 
 
 __all__ = [
-    "BUILTINS", "METHODS", "BlockType", "Builtin", "Emitter", "PointerType", "active_emitter", "builtin", "constexpr",
-    "is_number", "literal_dtype", "pop_emitter", "push_emitter", "tensor", "to_tensor", "unwrap",
+    "BUILTINS", "METHODS", "BlockType", "Builtin", "Emitter", "PointerType", "builtin", "constexpr", "is_number",
+    "literal_dtype", "tensor", "to_tensor", "unwrap",
 ]  # fmt: skip

@@ -501,7 +501,3 @@ def to(b: Emitter, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bit
     """``x.to(dtype)``: :func:`cast` as a method."""
     converted: tensor = cast.fn(b, input, dtype, fp_downcast_rounding, bitcast)
     return converted
-
-
-# ``tl.float32(x)`` for the interpreter; the front end knows the call itself.
-setattr(dtypes.dtype, "__call__", lambda self, value: cast(value, self))  # noqa: B010

@@ -3,7 +3,7 @@
 Text forms are Triton's. The evaluator of `backends/reference` walks the regions; there is no numpy
 reference per operation. `range`, `static_range` and `condition` mark loops for the front end.
 
-    scf.for:   iv = lb; while iv < ub: xs = body(iv, xs); iv += step
+    scf.for:   iv = lb; while iv < ub: xs = body(iv, xs); iv += step        step > 0; any but 0 if marked ANY_STEP
     scf.while: loop: (c, ys) = before(xs); if not c: return ys; xs = after(ys)
 """
 
@@ -28,6 +28,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
+from tilewright.base.builtin import is_interpreting
 from tilewright.base.errors import DTypeError, LanguageTypeError, OutsideKernelError
 from tilewright.ir.asm import (
     FLAG,
@@ -43,7 +44,6 @@ from tilewright.ir.asm import (
 )
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i1, is_integer
-from tilewright.ops.builtin import is_interpreting
 from tilewright.ops.function import (
     BranchOp,
     CallOp,
@@ -60,6 +60,9 @@ from tilewright.ops.function import (
 )
 from tilewright.ops.spec import Call
 from tilewright.ops.values import unwrap
+
+ANY_STEP = "tt.any_step"
+"""Marks an `scf.for` of which only a run tells which way it counts; `passes/unit_loops.py` leaves none of them."""
 
 
 @irdl_op_definition
@@ -347,7 +350,7 @@ class range:
     Args:
         arg1: start; the end when `arg2` is absent.
         arg2: end, exclusive.
-        step: step; a compile-time constant may be negative.
+        step: step, negative to count down; 0, if only a run finds it, makes no iteration, and fails with `debug`.
         num_stages: depth of the software pipeline (GPU).
         loop_unroll_factor: unroll the loop so many times.
         disallow_acc_multi_buffer: do not double-buffer a dot's accumulator (GPU).

@@ -29,7 +29,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
-from tilewright.ir.effects import AccessesAny
+from tilewright.ir.effect_traits import AccessesAny
 from tilewright.ir.types import bit_width, element_type, i1, is_float, is_pointer, tile_type
 from tilewright.ops.function import infer_asked, infer_nothing
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register

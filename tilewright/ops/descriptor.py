@@ -29,7 +29,7 @@ from xdsl.traits import Pure
 from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32
-from tilewright.ir.effects import Accesses
+from tilewright.ir.effect_traits import Accesses
 from tilewright.ir.types import TilePointerType, i32, i64, pointer_type, shape_of, tile_type
 from tilewright.ops.spec import Call, OpSpec, register
 

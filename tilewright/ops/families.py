@@ -8,6 +8,7 @@ from tilewright.ops import (
     atomic,
     broadcast,
     casts,
+    check,
     constant,
     control,
     creation,
@@ -33,9 +34,9 @@ from tilewright.ops.functions import memory as memory_functions
 from tilewright.ops.functions import shape as shape_functions
 
 FAMILIES = (
-    atomic, atomic_functions, block_pointer, broadcast, casts, constant, control, creation, debug, debug_functions,
-    descriptor, dot, dot_scaled, elementwise, elementwise_pointer, function, gather, math, math_extern, memory,
-    memory_functions, operators, program, reduce, scan, shape, shape_functions, subscript, tensor_descriptor,
+    atomic, atomic_functions, block_pointer, broadcast, casts, check, constant, control, creation, debug,
+    debug_functions, descriptor, dot, dot_scaled, elementwise, elementwise_pointer, function, gather, math, math_extern,
+    memory, memory_functions, operators, program, reduce, scan, shape, shape_functions, subscript, tensor_descriptor,
 )  # fmt: skip
 
 # Types and attributes with a text form of their own, beside the pointer type.

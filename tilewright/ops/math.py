@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from tilewright.ops.elementwise_samples import WIDE_FLOATS, floats, same_type_sa
 from tilewright.ops.promotion import emit_float, promote_binary, promote_many
 from tilewright.ops.spec import Array, Call, Reference
 from tilewright.ops.values import tensor, unwrap
+
+if TYPE_CHECKING:
+    from tilewright.ops.builtin import OneOperand
 
 ArrayFn = Callable[..., Any]
 
@@ -143,7 +146,7 @@ _DOC = """{line}
     """
 
 
-def _unary(name: str, line: str, example: str, op: type[TileOp] | None = None) -> Any:
+def _unary(name: str, line: str, example: str, op: type[TileOp] | None = None) -> OneOperand:
     """The language function of a one-operand op on fp32 and fp64."""
     cls = op or OPS[name]
     allowed = ("fp32", "fp64") if name != "sqrt_rn" else ("fp32",)
@@ -155,7 +158,7 @@ def _unary(name: str, line: str, example: str, op: type[TileOp] | None = None) -
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _DOC.format(line=line, example=example)
-    return builtin(function, method=True)
+    return cast("OneOperand", builtin(function, method=True))
 
 
 exp = _unary("exp", "e to the power `x`.", "tl.exp(0.0)\n        1.0")

@@ -75,8 +75,11 @@ def _infer(call: Call) -> tuple[Attribute]:
 def _reference(call: Call, *args: Array) -> Any:
     name = math_name(call.attrs["symbol"])
     if name is None:
+        symbol = str(call.attrs["symbol"])
+        of_nvidia = symbol.startswith("__nv_")
+        why = "runs on NVIDIA GPUs only" if of_nvidia else "is code of a device, which nobody but its processor runs"
         raise UnsupportedError(
-            f"libdevice function {call.attrs['symbol']} runs on NVIDIA GPUs only",
+            f"external function {symbol} {why}",
             hint=f"functions with a portable form: {', '.join(OPS)}",
         )
     reference = REGISTRY[f"math.{name}"].reference

@@ -30,7 +30,7 @@ from tilewright.base.errors import DTypeError, LanguageTypeError, ShapeError
 from tilewright.base.minifloat import from_memory, to_memory
 from tilewright.ir.asm import FLAG, FlatOp, make, parse_operand_list, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import Codec
-from tilewright.ir.effects import Accesses
+from tilewright.ir.effect_traits import Accesses
 from tilewright.ir.types import (
     TilePointerType,
     dtype_of,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
+from tilewright.base.order import operands_first
 from tilewright.ir.types import element_type, i64, shape_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.folds import Number
@@ -84,6 +85,31 @@ def never_negative(value: SSAValue, *, proven: bool = False) -> bool:
     return True
 
 
+_POSITIVE: dict[str, Callable[[Operation, Sequence[bool]], bool]] = {
+    "arith.constant": lambda op, known: (op.splat_value or 0) > 0,  # type: ignore[attr-defined]
+    "tt.get_num_programs": lambda op, known: True,
+    "arith.maxsi": lambda op, known: any(known),
+    "arith.addi": lambda op, known: any(known) and never_negative(op.results[0], proven=True),
+    **dict.fromkeys(("arith.extsi", "arith.extui", "arith.muli", "arith.minsi"), lambda op, known: all(known)),
+}
+
+
+def always_positive(root: SSAValue) -> bool:
+    """Whether an integer scalar is proven, or said by the user (`tl.assume(x > 0)`), to be above zero."""
+    known: dict[SSAValue, bool] = {}
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        op = value.owner
+        return op.operands if isinstance(op, Operation) and op.name in _POSITIVE else ()
+
+    for value in operands_first(root, operands, known):
+        op = value.owner
+        rule = _POSITIVE.get(op.name) if isinstance(op, Operation) else None
+        proven = isinstance(op, Operation) and rule is not None and rule(op, [known[v] for v in operands(value)])
+        known[value] = proven or _assumed(value, 1)
+    return known[root]
+
+
 def _taken_for_granted(value: SSAValue) -> bool:
     """Whether the user assumes it of a scalar (`tl.assume(x >= 0)`), or something is divided by it."""
     if shape_of(value.type):
@@ -92,18 +118,25 @@ def _taken_for_granted(value: SSAValue) -> bool:
         user = use.operation
         if user.name in ("arith.divsi", "arith.remsi") and use.index == 1 and holds(POSITIVE_DIVISORS):
             return True
-        if user.name == "arith.cmpi" and use.index == 0 and _says_not_negative(user):
+    return _assumed(value, 0)
+
+
+def _assumed(value: SSAValue, least: int) -> bool:
+    """Whether the user says, where a scalar is made, that it is at least a number."""
+    for use in value.uses:
+        user = use.operation
+        if user.name == "arith.cmpi" and use.index == 0 and _says_at_least(user, least):
             assumed = (inner.operation for inner in user.results[0].uses)
             if any(op.name == "llvm.intr.assume" and op.parent is _block_of(value) for op in assumed):
                 return True
     return False
 
 
-def _says_not_negative(test: Operation) -> bool:
+def _says_at_least(test: Operation, least: int) -> bool:
     bound = test.operands[1].owner
-    least = {"sge": 0, "sgt": -1}.get(test.attr_values()["predicate"])  # type: ignore[attr-defined]
+    by = {"sge": least, "sgt": least - 1}.get(test.attr_values()["predicate"])  # type: ignore[attr-defined]
     number = bound.splat_value if isinstance(bound, ConstantOp) else None
-    return least is not None and number is not None and number >= least
+    return by is not None and number is not None and number >= by
 
 
 def _block_of(value: SSAValue) -> Block | None:

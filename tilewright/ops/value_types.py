@@ -46,7 +46,17 @@ class constexpr_type(Type):
     def name(self) -> str:  # type: ignore[override]
         return f"constexpr_type[{self.value}]"
 
+    def __repr__(self) -> str:
+        return self.name
+
+    def mangle(self) -> str:
+        """A text for names of functions that are made for this constant."""
+        return f"c{self.value.mangle() if hasattr(self.value, 'mangle') else repr(self.value)}"
+
     __str__ = Type.__str__
+
+
+constexpr.type = property(lambda constant: getattr(constant.value, "type", None) or constexpr_type(constant.value))
 
 
 @dataclass(frozen=True)

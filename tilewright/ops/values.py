@@ -10,19 +10,23 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
-
-from xdsl.ir import Attribute, SSAValue
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.base.dtypes import BlockType, Type, dtype
 from tilewright.base.errors import LanguageTypeError
+from tilewright.base.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from xdsl import ir
+else:  # programs hold constants and annotations long before there is IR
+    ir = lazy_module("xdsl.ir")
 
 
 class Handle(Protocol):
     """What stands behind a tensor: an SSA value or an eager array; both know their IR type."""
 
     @property
-    def type(self) -> Attribute: ...
+    def type(self) -> ir.Attribute: ...
 
 
 class constexpr:
@@ -33,6 +37,9 @@ class constexpr:
     """
 
     __slots__ = ("value",)
+
+    type: Any
+    """Type of the value where it has one, else a `constexpr_type`; `value_types.py` puts it here."""
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value.value if isinstance(value, constexpr) else value
@@ -109,6 +116,10 @@ for _stem in ("lt", "le", "gt", "ge"):
     _forward(f"__{_stem}__")
 
 
+class const:
+    """As an annotation, marks a pointer parameter that the kernel does not store through."""
+
+
 class tensor:
     """A run-time value in a kernel: a tile or a scalar.
 
@@ -146,7 +157,7 @@ class tensor:
 
     def _held(self, what: str) -> Any:
         """The handle, if there is data behind it."""
-        if isinstance(self.handle, SSAValue) or self.handle is None:
+        if isinstance(self.handle, ir.SSAValue) or self.handle is None:
             raise LanguageTypeError(
                 f"a tensor of type {self.type} has no {what} while the kernel is being compiled",
                 hint="data can be looked at in interpreter mode only; in a kernel use `if`, tl.where, tl.device_print",
@@ -200,7 +211,7 @@ class tensor:
         return format(self._number("value"), spec) if spec else repr(self)
 
     def __repr__(self) -> str:
-        if isinstance(self.handle, SSAValue) or self.handle is None:
+        if isinstance(self.handle, ir.SSAValue) or self.handle is None:
             return f"{self.dtype}[{', '.join(str(s) for s in self.shape)}]"
         return f"{self.type} {self.numpy()}"
 
@@ -244,4 +255,4 @@ def shape_ints(shape: Sequence[Any]) -> builtins.tuple[int, ...]:
     return builtins.tuple(unwrap(n) for n in unwrap(flat))
 
 
-__all__ = ["Handle", "constexpr", "dtype", "shape_ints", "tensor", "tuple", "unwrap"]
+__all__ = ["Handle", "const", "constexpr", "dtype", "shape_ints", "tensor", "tuple", "unwrap"]

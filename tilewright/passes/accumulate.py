@@ -20,7 +20,7 @@ from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp
 from tilewright.passes.rewriting import erase, insert_before, replace
 
 
-def accumulate_in_products(root: Operation) -> bool:
+def accumulate_in_dots(root: Operation) -> bool:
     """Rewrite every such sum below `root`, in place; says whether there was one."""
     changed = False
     for op in list(walk(root)):

@@ -112,10 +112,10 @@ def _decided(op: Operation) -> tuple[bool, Operation | None]:
         region = op.regions[0 if condition else 1]
         return _splice(op, region.block, ()) if region.blocks else _replace(op, ())
     if isinstance(op, ForOp):
-        trips = _trip_count(op)
-        if trips == 0:
+        iterations = _trip_count(op)
+        if iterations == 0:
             return _replace(op, op.operands[3:])
-        if trips == 1:
+        if iterations == 1:
             return _splice(op, op.body.block, (op.operands[0], *op.operands[3:]))
     return False, None
 

@@ -7,7 +7,7 @@
     %r                                         %r = addptr %p0, splat %o_end
 
 The same for integer tiles that are advanced by `addi`. Increments must be the same for all elements; they may differ
-from trip to trip. After the rewrite the address of every trip is affine in the loop's scalars.
+from iteration to iteration. After the rewrite the address of every iteration is affine in the loop's scalars.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.analysis.uniform import scalar_of
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp
@@ -35,7 +35,7 @@ from tilewright.passes.subjects import CARRIED
 
 @dataclass(slots=True)
 class _Carried:
-    """A carried tile that only moves: its number among the iter_args, and the uniform increments of a trip."""
+    """A carried tile that only moves: its number among the iter_args, and the uniform increments of an iteration."""
 
     number: int
     increments: list[SSAValue | int]
@@ -65,12 +65,12 @@ def _recognise(loop: ForOp | WhileOp, argument: SSAValue, number: int) -> Answer
     if not is_tile(argument) or not (is_pointer(element) or (is_integer(element) and bit_width(element) >= 32)):
         return No("it is no tile of pointers or of wide integers")
     if isinstance(loop, WhileOp):
-        return No("only for loops are known to move a tile alike in every trip", loop, "for k in tl.range(...)")
+        return No("only for loops are known to move a tile alike in every iteration", loop, "for k in tl.range(...)")
     advance = AddPtrOp if is_pointer(element) else AddIOp
     value = _yielded(loop, number)
     increments: list[SSAValue | int] = []
     while value is not argument:
-        op = owner_of(value)
+        op = defining_op(value)
         if not isinstance(op, advance):
             return No("it is not the old tile plus something", op, "pointers += step")
         step = scalar_of(op.operands[1])
@@ -82,7 +82,7 @@ def _recognise(loop: ForOp | WhileOp, argument: SSAValue, number: int) -> Answer
 
 
 def _yielded(loop: Operation, number: int) -> SSAValue:
-    """What the next trip gets as its value `number`."""
+    """What the next iteration gets as its value `number`."""
     last = loop.regions[-1].block.last_op
     assert last is not None
     return last.operands[number]
@@ -90,7 +90,7 @@ def _yielded(loop: Operation, number: int) -> SSAValue:
 
 def _advance(loop: Operation, number: int) -> Operation:
     """Where a carried value changes."""
-    return owner_of(_yielded(loop, number)) or loop
+    return defining_op(_yielded(loop, number)) or loop
 
 
 def _moves(argument: SSAValue) -> bool:
@@ -159,7 +159,7 @@ def _moved(first: SSAValue, offset: SSAValue) -> list[Operation]:
 
 
 def _advanced(body: Block, last: Operation, offset: SSAValue, increments: list[SSAValue | int]) -> SSAValue:
-    """The offset of the next trip."""
+    """The offset of the next iteration."""
     for increment in increments:
         ops: list[Operation] = []
         if isinstance(increment, int):

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.ir.effects import is_without_effects
+from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.values import operands_of
 from tilewright.ir.walk import operations
 from tilewright.passes.rewriting import replace
@@ -18,10 +18,10 @@ from tilewright.passes.rewriting import replace
 
 def eliminate_common_subexpressions(root: Operation) -> bool:
     """Merge equal pure operations below `root`; says whether anything changed."""
-    return _visit_regions(root, _Known())
+    return _visit_regions(root, _ScopedTable())
 
 
-class _Known(dict[Hashable, Operation]):
+class _ScopedTable(dict[Hashable, Operation]):
     """Operations by what they compute.
 
     Attributes:
@@ -41,7 +41,7 @@ class _Known(dict[Hashable, Operation]):
         return id(found[1])
 
 
-def _visit_regions(op: Operation, known: _Known) -> bool:
+def _visit_regions(op: Operation, known: _ScopedTable) -> bool:
     changed = False
     for region in op.regions:
         for block in region.blocks:
@@ -49,7 +49,7 @@ def _visit_regions(op: Operation, known: _Known) -> bool:
     return changed
 
 
-def _visit_block(block: Block, known: _Known) -> bool:
+def _visit_block(block: Block, known: _ScopedTable) -> bool:
     """Merge operations of a block with earlier ones and with those `known` of blocks around it."""
     changed, own = False, list[Hashable]()
     for op in operations(block):
@@ -71,7 +71,7 @@ def _visit_block(block: Block, known: _Known) -> bool:
     return changed
 
 
-def _key(op: Operation, known: _Known) -> Hashable:
+def _key(op: Operation, known: _ScopedTable) -> Hashable:
     return (
         op.name,
         operands_of(op),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
-from tilewright.ir.effects import effects
+from tilewright.ir.effect_traits import effects
 from tilewright.ops.control import ForOp
 from tilewright.passes.rewriting import erase, loop_carrying
 
@@ -21,11 +21,11 @@ def is_removable(op: Operation) -> bool:
     return not op.has_trait(IsTerminator) and _changes_nothing(op, {})
 
 
-Known = dict[Operation, bool]
+EffectCache = dict[Operation, bool]
 """Whether an operation with regions changes nothing. What is erased changes nothing, so an answer stays true."""
 
 
-def _changes_nothing(op: Operation, known: Known) -> bool:
+def _changes_nothing(op: Operation, known: EffectCache) -> bool:
     if op.regions and op.has_trait(RecursiveMemoryEffect):
         found = known.get(op)
         if found is None:
@@ -43,7 +43,7 @@ def eliminate_dead_code(root: Operation) -> bool:
     return _sweep_inside(root, {})
 
 
-def _sweep_inside(root: Operation, known: Known) -> bool:
+def _sweep_inside(root: Operation, known: EffectCache) -> bool:
     changed = False
     for region in root.regions:
         for block in region.blocks:
@@ -51,7 +51,7 @@ def _sweep_inside(root: Operation, known: Known) -> bool:
     return changed
 
 
-def _sweep(block: Block, known: Known) -> bool:
+def _sweep(block: Block, known: EffectCache) -> bool:
     changed = False
     op = block.last_op
     while op is not None:
@@ -67,7 +67,7 @@ def _sweep(block: Block, known: Known) -> bool:
     return changed
 
 
-def _is_dead(op: Operation, known: Known) -> bool:
+def _is_dead(op: Operation, known: EffectCache) -> bool:
     for result in op.results:
         if result.first_use is not None:
             return False

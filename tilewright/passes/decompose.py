@@ -26,16 +26,13 @@ from tilewright.ir.walk import walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.function import FuncOp
-from tilewright.ops.functions.tensor_descriptor import (
-    load_tensor_descriptor,
-    store_tensor_descriptor,
-    tensor_descriptor,
-)
+from tilewright.ops.functions.tensor_descriptor import load_tensor_descriptor, store_tensor_descriptor
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import constexpr, tensor
 from tilewright.ops.values import tuple as tile_tuple
 from tilewright.passes.rewriting import erase, move_before, replace
 
-Known = dict[SSAValue, tensor_descriptor]
+Descriptors = dict[SSAValue, tensor_descriptor]
 
 
 def is_from_host(maker: MakeTensorDescOp) -> bool:
@@ -72,7 +69,7 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     users = [op for op in accesses if op.desc not in kept]
     if not made and not users:
         return False
-    known: Known = {op.result: _descriptor(op) for op in made}
+    known: Descriptors = {op.result: _descriptor(op) for op in made}
     builder = IRBuilder(NO_TARGET, Options())
     for op in users:
         if op.desc not in known:

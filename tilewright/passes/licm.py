@@ -9,8 +9,8 @@ from __future__ import annotations
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
-from tilewright.ir.effects import is_without_effects
-from tilewright.ir.values import operands_of, owner_of
+from tilewright.ir.effect_traits import is_without_effects
+from tilewright.ir.values import defining_op, operands_of
 from tilewright.ir.walk import operations
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.passes.rewriting import move_before
@@ -49,7 +49,7 @@ def _invariant(op: Operation, loop: Operation) -> bool:
 
 
 def _defined_outside(value: SSAValue, loop: Operation) -> bool:
-    owner = owner_of(value)
+    owner = defining_op(value)
     block = value.owner if owner is None else owner.parent
     while isinstance(block, Block):
         parent = block.parent_op()

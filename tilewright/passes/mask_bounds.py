@@ -23,13 +23,14 @@ from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, whole
+from tilewright.analysis.iterations import is_unit, way_of
 from tilewright.base import dtypes
 from tilewright.base.decision import No
 from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i32, i64, shape_of
-from tilewright.ir.values import owner_of
+from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
@@ -38,8 +39,8 @@ from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.functions.operators import greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.values import tensor
-from tilewright.passes.counting import Ahead
 from tilewright.passes.rewriting import move_before, replace, value_before
+from tilewright.passes.trip_count import Preheader
 
 
 def compare_places_with_bounds(root: Operation) -> bool:
@@ -69,7 +70,7 @@ def _comparisons(root: Operation) -> Iterator[Operation]:
     seen: set[SSAValue] = set()
     while todo:
         value = todo.pop()
-        op = None if value is None else owner_of(value)
+        op = None if value is None else defining_op(value)
         if value is None or op is None or value in seen:
             continue
         seen.add(value)
@@ -111,12 +112,21 @@ def _is_rest_of_loop(bound: Poly, op: Operation) -> bool:
     loop = op.parent_op()
     while loop is not None:
         if isinstance(loop, ForOp) and loop.ub.type == i32 and loop.unsignedCmp is None:
-            start, end = constant_of(loop.lb), constant_of(loop.ub)
-            last = Poly.of(end) if isinstance(end, int) else Poly.atom(loop.ub)
-            if isinstance(start, int) and start >= 0 and bound == last + -Poly.atom(loop.induction_var):
+            ends = _ends(loop)
+            if ends is not None and bound == ends:
                 return True
         loop = loop.parent_op()
     return False
+
+
+def _ends(loop: ForOp) -> Poly | None:
+    """How far the counter still goes in a loop from a number that is not negative."""
+    if is_unit(loop):
+        way = way_of(loop)
+        return way.left(loop) if way.fits else None
+    start, end = constant_of(loop.lb), constant_of(loop.ub)
+    last = Poly.of(end) if isinstance(end, int) else Poly.atom(loop.ub)
+    return last + -Poly.atom(loop.induction_var) if isinstance(start, int) and start >= 0 else None
 
 
 def _is_bounded(op: Operation, index: Index, analysis: AffineAnalysis) -> bool:
@@ -133,7 +143,7 @@ def _is_bounded(op: Operation, index: Index, analysis: AffineAnalysis) -> bool:
 def _compared(op: Operation, dim: int, bound: Poly, kind: dtypes.dtype, *, below: bool) -> SSAValue:
     """`place < bound`, or `place >= bound`, of the places along a dim, as integers of a kind; in front of `op`."""
     shape = shape_of(op.results[0].type)
-    limit = tensor(Ahead(op, i64 if kind == dtypes.int64 else i32).sum(bound), kind)
+    limit = tensor(Preheader(op, i64 if kind == dtypes.int64 else i32).sum(bound), kind)
     builder = IRBuilder(NO_TARGET, Options())
     builder.position = Position(Block())
     builder.location = op.location or builder.location

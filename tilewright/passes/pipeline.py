@@ -10,23 +10,24 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.passes.accumulate import accumulate_in_products
+from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.canonicalize import canonicalize
-from tilewright.passes.contract import contract_products
-from tilewright.passes.counted import count_loops
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.decompose import decompose
-from tilewright.passes.exits import move_exits_to_tests
-from tilewright.passes.guards import narrow_loops
+from tilewright.passes.fp_contraction import contract_floats
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
+from tilewright.passes.loop_exits import move_exits_to_tests
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.masks import simplify_masks
 from tilewright.passes.structure import structure_branches
-from tilewright.passes.turned_products import turn_transposed_products
+from tilewright.passes.tighten_bounds import tighten_loop_bounds
+from tilewright.passes.transposed_dots import fold_transposed_dots
 from tilewright.passes.unit_dims import drop_unit_dims
+from tilewright.passes.unit_loops import count_marked_loops, normalize_loops
 from tilewright.passes.unreachable import drop_unreachable_blocks
+from tilewright.passes.while_to_for import convert_while_to_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +41,20 @@ class Pass:
 UNREACHABLE = Pass("unreachable", drop_unreachable_blocks)
 STRUCTURE = Pass("structure", structure_branches)
 INLINE = Pass("inline", inline_calls)
-CONTRACT = Pass("contract", contract_products)
+STEPS = Pass("steps", count_marked_loops)
+FP_CONTRACTION = Pass("fp_contraction", contract_floats)
 DECOMPOSE = Pass("decompose", decompose)
 DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
-EXITS = Pass("exits", move_exits_to_tests)
+LOOP_EXITS = Pass("loop_exits", move_exits_to_tests)
 CANONICALIZE = Pass("canonicalize", canonicalize)
 MASKS = Pass("masks", simplify_masks)
 MASK_BOUNDS = Pass("mask_bounds", compare_places_with_bounds)
 CSE = Pass("cse", eliminate_common_subexpressions)
-COUNTED = Pass("counted", count_loops)
-GUARDS = Pass("guards", narrow_loops)
-TURNED = Pass("turned_products", turn_transposed_products)
-ACCUMULATE = Pass("accumulate", accumulate_in_products)
+WHILE_TO_FOR = Pass("while_to_for", convert_while_to_for)
+TIGHTEN_BOUNDS = Pass("tighten_bounds", tighten_loop_bounds)
+UNIT_LOOPS = Pass("unit_loops", normalize_loops)
+TRANSPOSED_DOTS = Pass("transposed_dots", fold_transposed_dots)
+ACCUMULATE = Pass("accumulate", accumulate_in_dots)
 UNIT_DIMS = Pass("unit_dims", drop_unit_dims)
 LICM = Pass("licm", hoist_loop_invariants)
 DCE = Pass("dce", eliminate_dead_code)
@@ -60,43 +63,52 @@ SIMPLIFY: tuple[Pass, ...] = (
     UNREACHABLE,
     STRUCTURE,
     INLINE,
-    CONTRACT,  # before anything moves: it goes by what is written
+    STEPS,  # behind calls, which tell the sign of a step
+    FP_CONTRACTION,  # before anything moves: it goes by what is written
     DECOMPOSE,
-    EXITS,
+    LOOP_EXITS,
     CANONICALIZE,
     UNIT_DIMS,
     MASKS,
     MASK_BOUNDS,
     CSE,
-    COUNTED,
-    GUARDS,
-    TURNED,
+    WHILE_TO_FOR,
+    TIGHTEN_BOUNDS,
+    UNIT_LOOPS,  # behind all that makes loops or moves their ends
+    TRANSPOSED_DOTS,
     ACCUMULATE,
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it
 )
 # Enough to see what a kernel does to memory: calls, what constants decide, what nobody uses. A third of the time.
-RESOLVE: tuple[Pass, ...] = (UNREACHABLE, STRUCTURE, INLINE, DECOMPOSE, CANONICALIZE, DCE)
+RESOLVE: tuple[Pass, ...] = (UNREACHABLE, STRUCTURE, INLINE, STEPS, DECOMPOSE, CANONICALIZE, DCE)
 # Of a text nobody knows whether its arguments are what it says: no launch describes them to a copy engine.
 SIMPLIFY_TEXT: tuple[Pass, ...] = tuple(DECOMPOSE_ALL if step is DECOMPOSE else step for step in SIMPLIFY)
 
 
 def passes_for(fuses: bool, passes: Sequence[Pass] = SIMPLIFY) -> Sequence[Pass]:
     """`passes`, without contraction unless the options and the target fuse products with sums."""
-    return passes if fuses else [step for step in passes if step is not CONTRACT]
+    return passes if fuses else [step for step in passes if step is not FP_CONTRACTION]
 
 
 def run_passes(
-    module: ModuleOp, passes: Sequence[Pass] = SIMPLIFY, after: Callable[[Pass, ModuleOp], None] | None = None
+    module: ModuleOp,
+    passes: Sequence[Pass] = SIMPLIFY,
+    after: Callable[[Pass, ModuleOp], None] | None = None,
+    told: Callable[[str, ModuleOp, bool], None] | None = None,
 ) -> ModuleOp:
     """Run `passes` in order on `module`, in place.
 
     Args:
         module: tile IR.
         passes: what to run.
-        after: called after each pass that changed the module (verification, dumps).
+        after: called after each pass that changed the module (verification).
+        told: called after each pass with its name, the module, and whether it changed that.
     """
     for step in passes:
-        if step.run(module) and after is not None:
+        changed = step.run(module)
+        if changed and after is not None:
             after(step, module)
+        if told is not None:
+            told(step.name, module, changed)
     return module

@@ -1,4 +1,4 @@
-"""Loads of two-dimensional tiles made anew at another place: in another trip of their loop, by another counter.
+"""Loads of two-dimensional tiles made anew at another place: in another iteration of their loop, by another counter.
 
 A load whose addresses are base + i * stride + j * stride, with a mask of upper bounds, is known by these polynomials
 (`matrices.MemoryOperand`). The same load elsewhere has others in the same places.
@@ -18,7 +18,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
-from tilewright.ir.effects import may_write
+from tilewright.ir.effect_traits import may_write
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, pointee_bytes, shape_of, tile_type
 from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
@@ -27,8 +27,8 @@ from tilewright.ops.function import CallOp
 from tilewright.ops.functions.operators import add, less_than, logical_and, mul
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.values import tensor
-from tilewright.passes.counting import Ahead
 from tilewright.passes.rewriting import move_before, value_before
+from tilewright.passes.trip_count import Preheader
 
 
 def placed(load: LoadOp, *, conditions: bool = False) -> Answer[MemoryOperand]:
@@ -58,11 +58,11 @@ def load_at(
     shape: tuple[int, ...] | None = None,
 ) -> SSAValue:
     """The load of a tile with another offset, in bytes, and other bounds, or of another shape, in front of `anchor`."""
-    size, ahead = pointee_bytes(found.base.type), Ahead(anchor, i64)
+    size, preheader = pointee_bytes(found.base.type), Preheader(anchor, i64)
     shape = shape or shape_of(found.load.results[0].type)
 
     def number(poly: Poly) -> tensor:
-        return tensor(ahead.sum(poly), dtypes.int64)
+        return tensor(preheader.sum(poly), dtypes.int64)
 
     start = number(_divided(offset, size))
     steps = [expanded(stride) for stride in found.strides]  # what they are made of is outside of the load's loop

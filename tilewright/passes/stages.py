@@ -21,6 +21,7 @@ from typing import Any
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import CompilationKnobs
 from tilewright.base.stack import deep_calls
+from tilewright.passes import printing, snapshot
 
 _EDIT = "change the .ttir before it, or the .llir behind it"
 
@@ -87,6 +88,11 @@ def run_stages(
         try:
             with deep_calls():
                 _run(stage, extension, outcome, metadata, f"{files}.{extension}", knobs)
+                if snapshot.is_source(extension, knobs) and stage.parse is not None:
+                    text = snapshot.write_source(str(stage.render(outcome.artifact)), f"{files}.{extension}", knobs)
+                    outcome.artifact = stage.parse(text.encode())
+                if stage.parse is None and printing.is_shown(name):  # a plan, which is not made by passes
+                    printing.show(name, extension, str(stage.render(outcome.artifact)))
                 if rendered or stage.render is _as_it_is:
                     _render(stage, extension, outcome, f"{files}.{extension}", knobs)
         except RecursionError as error:

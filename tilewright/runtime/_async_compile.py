@@ -1,5 +1,5 @@
 """`triton.runtime._async_compile`."""
 
-from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
+from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel, active_mode
 
-__all__ = ["AsyncCompileMode", "FutureKernel"]
+__all__ = ["AsyncCompileMode", "FutureKernel", "active_mode"]

@@ -4,19 +4,21 @@ from typing import Any
 
 from tilewright.base.callable import BlockFunction as JITCallable
 from tilewright.base.dtypes import signature_types
-from tilewright.base.refusal import Refusal
 from tilewright.compile.serialized import full_name as get_full_name
-from tilewright.compile.specialize import PYTHON_TYPES, SlotType, specialize
+from tilewright.compile.serialized import serialize_specialization_data
+from tilewright.compile.specialize import PYTHON_TYPES, KeyOfInteger, SlotType, specialize
 from tilewright.compile.specialize import Param as KernelParam
-from tilewright.devices.arrays import read
+from tilewright.devices.arrays import ELEMENT_TYPES, read
 from tilewright.devices.drivers import driver
 from tilewright.devices.wrappers import MockTensor, TensorWrapper, reinterpret
+from tilewright.frontend.finder import DependenciesFinder
 from tilewright.language.library import ConstexprFunction, constexpr_function
 from tilewright.launch.bind import Binder, Call, Prepared
 from tilewright.launch.binding import TritonBinder, compute_cache_key
 from tilewright.launch.hooks import JitFunctionInfo
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction, jit
+from tilewright.launch.older import compute_spec_key
 
 
 def native_specialize_impl(
@@ -30,9 +32,14 @@ def native_specialize_impl(
         is_const: whether the kernel does not store through it.
         specialize_value: whether the key holds the value's facts (being 1, being divisible by 16).
         align: whether it holds divisibility.
+
+    Returns:
+        The type and the key; that of an integer remembers the number, for torch's question what a kernel writes.
     """
     param = KernelParam(0, "argument", is_const=is_const, specialize=specialize_value, specialize_alignment=align)
-    return specialize(read(arg, param.name), param)
+    kind, key = specialize(read(arg, param.name), param)
+    is_integer = isinstance(arg, int) and not isinstance(arg, bool)
+    return kind, KeyOfInteger(key, arg) if is_integer and isinstance(key, str) else key
 
 
 def mangle_type(arg: Any, specialize: bool = False) -> SlotType:
@@ -40,17 +47,8 @@ def mangle_type(arg: Any, specialize: bool = False) -> SlotType:
     return native_specialize_impl(None, arg, False, specialize, specialize)[0]
 
 
-type_canonicalisation_dict = {**signature_types(), **PYTHON_TYPES}
+type_canonicalisation_dict = {**ELEMENT_TYPES, **signature_types(), **PYTHON_TYPES}
 """Signature type by the name that an annotation may have: "float32" and "fp32" are "fp32"."""
-
-serialize_specialization_data = Refusal(
-    "runtime.jit.serialize_specialization_data",
-    "the text has a form of its own; compile hooks are given it, `JITFunction.preload` takes it",
-)
-DependenciesFinder = Refusal(
-    "runtime.jit.DependenciesFinder",
-    "hashes are made another way; `JITFunction.used_global_vals` and `hash` are the results",
-)
 
 
 def create_function_from_signature(sig: Any, kparams: Any, backend: Any) -> TritonBinder:
@@ -88,7 +86,8 @@ def get_device_key() -> str:
 
 __all__ = [
     "ConstexprFunction", "DependenciesFinder", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface",
-    "KernelParam", "MockTensor", "TensorWrapper", "compute_cache_key", "constexpr_function", "convert_to_tuple_if_list",
-    "create_function_from_signature", "get_device_key", "get_full_name", "get_jit_fn_file_line", "jit", "mangle_type",
-    "native_specialize_impl", "reinterpret", "serialize_specialization_data", "type_canonicalisation_dict",
+    "KernelParam", "MockTensor", "TensorWrapper", "compute_cache_key", "compute_spec_key", "constexpr_function",
+    "convert_to_tuple_if_list", "create_function_from_signature", "get_device_key", "get_full_name",
+    "get_jit_fn_file_line", "jit", "mangle_type", "native_specialize_impl", "reinterpret",
+    "serialize_specialization_data", "type_canonicalisation_dict",
 ]  # fmt: skip

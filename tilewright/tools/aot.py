@@ -20,6 +20,7 @@ from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.bundle import write_bundle
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE
 from tilewright.compile.specialize import Path as ArgumentPath
 from tilewright.launch.jit import JITFunction
 from tilewright.tools.c_interface import write_c
@@ -104,6 +105,22 @@ def _check_count(fn: KernelFunction, count: int) -> None:
             f"the signature has {count} entries, {fn.fn.__name__} has {len(names)} parameters",
             hint=f"write one entry for each of {', '.join(names)}",
         )
+
+
+def signature_of(kernel: CompiledKernel) -> str:
+    """What a variant was compiled for, written as `read_signature` reads it: "p: *fp32:16, n: i32, B: 64"."""
+    assert kernel.specialization is not None
+    entries = []
+    for name, path, kind, key in kernel.specialization.leaves():
+        shown = "".join([name, *(f"[{index}]" for index in path[1:])])
+        entries.append(f"{shown}: {_entry(kind, key)}")
+    return ", ".join(entries)
+
+
+def _entry(kind: str, key: Any) -> str:
+    if kind == CONSTEXPR:
+        return f"tl.{key.name}" if isinstance(key, dtype) else repr(key)
+    return f"{kind}:{ALIGNMENT}" if DIVISIBLE in str(key) else kind
 
 
 def read_signature(text: str) -> list[tuple[str, Any, bool]]:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.backends.cpu.device.memory import arena_stride
+from tilewright.backends.cpu.device.arena import arena_stride
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.version import __version__

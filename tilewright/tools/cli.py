@@ -19,8 +19,11 @@ from tilewright.base.knobs import knobs
 from tilewright.base.version import __version__
 from tilewright.tools import cache as caches
 from tilewright.tools import doctor
-from tilewright.tools.aot import bundle_file, compile_file, show_compiled
+from tilewright.tools import tuned as searches
+from tilewright.tools.aot import bundle_file, compile_file, show_compiled, signature_of
 from tilewright.tools.explain import show_explained
+from tilewright.tools.report import command as report
+from tilewright.tools.sanitize import sanitize
 from tilewright.tools.tour import show
 
 
@@ -56,9 +59,13 @@ def tour(threads: int | None, quick: bool, only: str) -> None:
 
 
 @main.command("doctor")
-def doctor_command() -> None:
+@click.option("--report", is_flag=True, help="Print what an issue needs, as text to paste into it.")
+def doctor_command(report: bool) -> None:
     """Show the machine, the installed versions and every knob."""
-    doctor.doctor(_console())
+    if report:
+        click.echo(doctor.report())
+    else:
+        doctor.doctor(_console())
 
 
 @main.command("compile")
@@ -99,9 +106,7 @@ def bundle_command(
     """
     options = _options(num_warps, num_stages)
     for kernel in bundle_file(kernels, signatures, targets, options, out):
-        assert kernel.specialization is not None
-        types = ", ".join(f"{name}: {kind}" for name, kind in kernel.specialization.signature.items())
-        click.echo(f"{kernel.name} for {kernel.target}: {types}")
+        click.echo(f"{kernel.name} for {kernel.target}: {signature_of(kernel)}")
     click.echo(f"{out}: {decimal(out.stat().st_size)}")
 
 
@@ -125,6 +130,61 @@ def explain_command(
     show_explained(
         _console(), compile_file(kernel, signature, target, _options(num_warps, num_stages)), only_no=only_no
     )
+
+
+@main.command("sanitize", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--checks", "-c", default="bounds,races", show_default=True, help="And overflow, uninitialised; or all.")
+@click.option("--module", "-m", "as_module", is_flag=True, help="PROGRAM is the name of a module, as of python -m.")
+@click.option("--json", "as_json", is_flag=True, help="Print the faults as JSON; the program prints to stderr.")
+@click.argument("program", metavar="PROGRAM")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def sanitize_command(checks: str, as_module: bool, as_json: bool, program: str, arguments: tuple[str, ...]) -> None:
+    """Run a program whose kernels are checked: exit status 1 if there are faults.
+
+    Kernels run compiled, on the CPU; tensors on a GPU are copied there and back. What stands behind PROGRAM are its own
+    arguments.
+
+    \b
+    tilewright sanitize train.py --steps 3
+    tilewright sanitize -c bounds,races,overflow -m pytest tests
+    """
+    raise SystemExit(sanitize(program, arguments, checks, as_module=as_module, as_json=as_json))
+
+
+@main.command("report", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--module", "-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m.")
+@click.option("--out", "-o", default="report.html", type=click.Path(dir_okay=False, path_type=Path), help="The page.")
+@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write the trace (Perfetto) here too.")
+@click.option("--target", "-t", "targets", multiple=True, help="What else to compile for; default: cuda:90. Or: none.")
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def report_command(
+    is_module: bool, out: Path, trace: Path | None, targets: tuple[str, ...], program: str, arguments: tuple[str, ...]
+) -> None:
+    """Run a program, and write one page about its kernels: decisions, stages, layouts, accesses, roofline, trace.
+
+    Options stand before PROGRAM; what follows it is the program's. The page needs no network and no server.
+
+    \b
+    tilewright report -o report.html matmul.py 512
+    """
+    click.echo(report.write_report([program, *arguments], is_module, out, trace, report.targets_of(targets)))
+
+
+@main.command("layout")
+@click.argument("layout")
+@click.option("--bits", type=click.Choice(["8", "16", "32", "64"]), default="32", help="Of an element, for banks.")
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with the tile.")
+def layout_command(layout: str, bits: str, out: Path | None) -> None:
+    """Show a layout: its bases, and who holds each element.
+
+    LAYOUT is what laid-out tile IR prints, or a call of a constructor:
+
+    \b
+    tilewright layout "register=(0,1); lane=(0,2) (0,4) (1,0) (2,0) (4,0); warp=(8,0) : 16x8"
+    tilewright layout "hardware_swizzled((8, 64), element_bits=16, swizzle_bytes=128)" --bits 16 -o layout.html
+    """
+    click.echo(report.shown_layout(layout, int(bits), out))
 
 
 def _options(num_warps: int | None, num_stages: int | None) -> dict[str, int]:
@@ -197,6 +257,60 @@ def import_command(archive: Path) -> None:
 def clear() -> None:
     """Remove every entry."""
     click.echo(f"{knobs.cache.dir}: removed {_disk_cache().clear()} entries")
+
+
+@main.group()
+def tuned() -> None:
+    """What searches of hl kernels have measured and found."""
+
+
+def _searches() -> Path:
+    return knobs.cache.dir / "hl"
+
+
+@tuned.command("list")
+@click.argument("text", default="")
+def tuned_list(text: str) -> None:
+    """List the searches of kernels whose name contains TEXT, the last one first."""
+    searches.show(_console(), _searches(), text)
+
+
+@tuned.command("show")
+@click.argument("id")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture of the search (SVG).")
+def tuned_show(id: str, plot: Path | None) -> None:
+    """Show what the search ID, or the last one of the kernel ID, found: the decorator to paste, what keys are worth."""
+    searches.explain(_console(), searches.found(_searches(), id), plot)
+
+
+@tuned.command("compare")
+@click.argument("one")
+@click.argument("other")
+def tuned_compare(one: str, other: str) -> None:
+    """Show what two searches found beside each other."""
+    searches.compare(_console(), searches.found(_searches(), one), searches.found(_searches(), other))
+
+
+@tuned.command("export")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--only", default="", metavar="TEXT", help="Kernels whose name contains TEXT.")
+def tuned_export(file: Path, only: str) -> None:
+    """Write searches to FILE, for colleagues."""
+    click.echo(f"{file}: {searches.export(_searches(), file, only)} searches")
+
+
+@tuned.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def tuned_import(file: Path) -> None:
+    """Take the searches of FILE that are not here: other searches begin with what they found."""
+    click.echo(f"{_searches()}: took {searches.take(_searches(), file)} searches")
+
+
+@tuned.command("prune")
+@click.option("--days", type=click.FloatRange(min=0), help="Drop searches that are older, and what they found.")
+def tuned_prune(days: float | None) -> None:
+    """Drop all but the last search of each question."""
+    click.echo(f"{_searches()}: dropped {searches.prune(_searches(), days)} searches")
 
 
 def _disk_cache() -> DiskCache:

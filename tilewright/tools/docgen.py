@@ -1,4 +1,4 @@
-"""Writes docs/language.md, the language reference, from the functions and operations themselves, and docs/state.md.
+"""Writes docs/language.md, the language reference, from the functions and operations themselves, and pages of state.
 
 Data types and promotion as tables, operators, then one section per family: each function with signature and
 docstring. At the end, the operations of tile IR with what each back end does with them. ``make docs`` runs
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tilewright.language
-from tilewright.backends.protocol import Lowering
+from tilewright.backends.lowering import Lowering
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import ALL_DTYPES, dtype
 from tilewright.base.errors import DTypeError
@@ -26,7 +26,7 @@ from tilewright.ops.builtin import METHODS, Builtin
 from tilewright.ops.functions import operators
 from tilewright.ops.promotion import computation_type
 from tilewright.ops.spec import REGISTRY
-from tilewright.tools import statepage
+from tilewright.tools import helionpage, statepage
 
 _HEAD = """\
 # The block language
@@ -49,6 +49,20 @@ With `/`, `//` and `%` every float operand smaller than float32 counts as float3
 integers of different signedness are an error for `//` and `%`.
 """
 
+_LOOPS = """\
+## Loops
+
+`for i in range(start, end, step)` counts when the kernel runs, with Python's iterations; `tl.range` adds hints, and
+`tl.static_range` unrolls. The counter has the type that bounds and step promote to. Behind the loop it is what the last
+iteration had, or what it was before the loop if there was no iteration.
+
+The step may be negative, also where only a run finds it. A step of zero is an error where it is a constant; found by a
+run it makes no iteration, and fails the launch with the option `debug` and in the interpreter.
+
+A loop that the compiler knows to count upwards (its step is positive, made of block sizes and numbers of programs, or
+`tl.assume(step > 0)` says so) is compiled as it stands; any other counts its iterations, which it divides once for.
+"""
+
 _SIGNS = {
     "Add": "x + y", "Sub": "x - y", "Mult": "x * y", "Div": "x / y", "FloorDiv": "x // y", "Mod": "x % y",
     "LShift": "x << y", "RShift": "x >> y", "BitAnd": "x & y", "BitOr": "x | y", "BitXor": "x ^ y", "Lt": "x < y",
@@ -63,7 +77,7 @@ _REPRESENTATIVES = ("int1", "int8", "int32", "int64", "uint8", "uint32", "fp8e5"
 
 def markdown() -> str:
     """The whole reference as text."""
-    parts = [_HEAD, _data_types(), _promotion(), _operators()]
+    parts = [_HEAD, _data_types(), _promotion(), _operators(), _LOOPS]
     for family, functions in groupby(sorted(_functions(), key=_order), key=lambda item: _family(item[1])):
         parts.append(f"## {_TITLES.get(family, family.replace('_', ' ').capitalize())}\n")
         parts.extend(_function(name, function) for name, function in functions)
@@ -76,11 +90,16 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
+def _language() -> list[tuple[str, Any]]:
+    """The names of `tl` and what they stand for."""
+    return [(name, getattr(tilewright.language, name)) for name in dir(tilewright.language)]
+
+
 # --- types and operators -------------------------------------------------------------------------------
 
 
 def _data_types() -> str:
-    names = {value: name for name, value in vars(tilewright.language).items() if isinstance(value, dtype)}
+    names = {value: name for name, value in _language() if isinstance(value, dtype)}
     rows = []
     for type_ in ALL_DTYPES:
         kind = "float" if type_.is_floating() else "bool" if type_.is_bool() else "integer"
@@ -132,7 +151,7 @@ def _meaning(text: str, sign: str) -> str:
 
 
 def _functions() -> Iterator[tuple[str, Builtin | BlockFunction]]:
-    for name, value in vars(tilewright.language).items():
+    for name, value in _language():
         if isinstance(value, Builtin | BlockFunction) and not name.startswith("_"):
             yield name, value
 
@@ -235,7 +254,11 @@ def _lowering(lowering: Lowering | None) -> str:
     return f"{lowering.how}: {lowering.reason}" if lowering.reason else lowering.how
 
 
-PAGES: dict[str, Callable[[], str]] = {"language.md": markdown, "state.md": statepage.markdown}
+PAGES: dict[str, Callable[[], str]] = {
+    "language.md": markdown,
+    "state.md": statepage.markdown,
+    "state_helion.md": helionpage.markdown,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -97,6 +97,17 @@ def _gpu_facts() -> dict[str, str]:
     return rows
 
 
+def report() -> str:
+    """The facts, and the knobs that the environment sets, as text for an issue: Markdown, the home folder as `~`."""
+    rows = facts()
+    for name, variable, value, _ in knobs.describe():
+        if variable in os.environ:
+            rows[f"{variable} ({name})"] = str(value)
+    home = str(Path.home())
+    lines = [f"{name}: {text.replace(home, '~') if len(home) > 1 else text}" for name, text in rows.items()]
+    return "\n".join(["```", *lines, "```"])
+
+
 def doctor(console: Console) -> None:
     """Print the facts and every knob with its environment variable, value and meaning."""
     table = Table(box=None, show_header=False, pad_edge=False)

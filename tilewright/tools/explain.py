@@ -1,7 +1,7 @@
 """``tilewright explain``: the source of a kernel, and beside each line what the planners have decided about it.
 
 14 |     acc += tl.dot(a, b)
-   |         no   asynchronous product: its result is used in the same trip
+   |         no   asynchronous product: its result is used in the same iteration
    |              write acc = tl.dot(a, b, acc), and use acc after the loop
 """
 

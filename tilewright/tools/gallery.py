@@ -34,6 +34,8 @@ Written by `make docs`: every kernel below is run, and what it raises is shown u
 Every error that Tilewright raises on purpose is a `tilewright.TilewrightError`; `tilewright.errors` has the tree. Most
 are also the Python error that one would expect: `TypeError`, `ValueError`, `NameError`. Errors in a kernel are
 `CompilationError`s with the place in your file; the mistake that an operation found is its `__cause__`.
+The traceback of a launch has the frames of your program alone; with `TILEWRIGHT_FULL_TRACEBACK=1` those of Tilewright,
+and the tracebacks of causes, are shown as well.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.tools import gallery_hl_loops, gallery_hl_values
+from tilewright.tools import gallery_hl_gradients, gallery_hl_loops, gallery_hl_values
 from tilewright.tools.error_page import Page
 
 _HEADER = """\
@@ -23,6 +23,6 @@ Every error of `hl` is in `hl.exc` under the name that users of Helion know, and
 points to the line of the kernel, names axes instead of sizes, and says what to write instead.
 """
 
-CASES = (*gallery_hl_values.CASES, *gallery_hl_loops.CASES)
+CASES = (*gallery_hl_values.CASES, *gallery_hl_loops.CASES, *gallery_hl_gradients.CASES)
 
 PAGE = Page("hl_errors.md", _HEADER, _INTRODUCTION, CASES)

@@ -100,12 +100,13 @@ CASES = (
     Case(
         "A size used as a number",
         """
+        import math
+
         @hl.kernel
         def kernel(x):
             out = torch.empty_like(x)
             for tile in hl.tile(x.size(0)):
-                if tile.begin:
-                    out[tile] = x[tile]
+                out[tile] = x[tile] * math.sqrt(tile.begin)
             return out
 
         kernel(x)

@@ -48,7 +48,7 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             "CPU: kernels of a thousand operations and more take seconds to compile",
-            "LLVM's share grows with the code; decision 0017 has the curves",
+            "LLVM's share grows with the code; docs/decisions/compile_time.md has the curves",
         ),
         (
             "`tl.static_range(10**9)` warns and goes on; Ctrl-C ends it",
@@ -60,13 +60,13 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             "CPU: atomics whose result is used, and those that are no sums, go to memory one by one",
-            "only sums that nobody reads are kept apart over a thread's programs (decision 0050)",
+            "only sums that nobody reads are kept apart over a thread's programs (docs/decisions/cpu_atomics.md)",
         ),
         (
             "CPU: `acc += tl.sum(x * w, 1)` in a loop over short pieces of long rows runs at 0.44 of `tl.dot`, and "
-            "`acc += x * w` with the sum behind the loop at 0.35",
-            "each trip folds the 64 lanes of every row: some 14 instructions beside the 8 that load and multiply; a "
-            "tile of sums (32 KiB) is read and written in every trip",
+            "`acc += x * w` with the sum after the loop at 0.35",
+            "each iteration folds the 64 lanes of every row: some 14 instructions beside the 8 that load and multiply; "
+            "a tile of sums (32 KiB) is read and written in every iteration",
         ),
         (
             "CPU: stores with a constant stride are made element by element",

@@ -12,7 +12,7 @@ from typing import Any
 
 import tilewright.language
 from tilewright.ops.builtin import METHODS
-from tilewright.ops.functions.tensor_descriptor import tensor_descriptor
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 from tilewright.ops.values import tensor
 from tilewright.tools.remains import REMAINS
 from tilewright.tools.surface import DESCRIPTOR_MEMBERS, GROUPS, MEMBERS, MODULES, REFUSED_ON, REMARKS
@@ -26,7 +26,8 @@ edit those. "CPU" is compiled code, "interpreter" the mode in which kernels run 
 said of the CPU holds for the interpreter too. Every name has a kernel in `tests/gpu/language_kernels.py`: it runs on a
 GPU, and where there is none it is compiled and simulated. What works in PyTorch is in [torch.md](torch.md), every
 name of Triton's host side in [state_host.md](state_host.md), what runs under the name `triton` (Inductor, Helion,
-libraries, with their versions) in [as_triton.md](as_triton.md).
+libraries, with their versions) in [as_triton.md](as_triton.md), every name of Helion in
+[state_helion.md](state_helion.md).
 """
 
 

@@ -81,8 +81,8 @@ REMARKS: dict[str, dict[str, str]] = {
     "float8e4nv": {"cuda": "compute capability 8.9 or more"},
     "atomic_poll": {"cpu": _CLOCK},
     "core.extern_elementwise": {
-        "cpu": "symbols of libdevice, but for those that are refused there; no other library",
-        "cuda": "symbols of libdevice",
+        "cpu": "symbols of libdevice, but for those that are refused there, and of libraries in `extern_libs`",
+        "cuda": "symbols of libdevice, and of bitcode in `extern_libs`",
     },
     "dot_scaled": {"": "decoded and multiplied in bfloat16 (float16 beside float16)"},
     "make_block_ptr": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilewright.base.knobs import knobs
+from tilewright.base.lazy import torch_needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def _repeats(function: Callable[[], object], sample_seconds: float, warmup: int,
 @contextmanager
 def threads(count: int | None) -> Iterator[int]:
     """Run a block with `count` threads in torch and in Tilewright alike (``None``: leave torch's number)."""
-    import torch
+    with torch_needed("timing beside PyTorch"):
+        import torch
 
     before = (torch.get_num_threads(), knobs.cpu.num_threads)
     try:

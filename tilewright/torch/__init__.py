@@ -4,29 +4,32 @@ With this package imported, `kernel[grid](...)` is recorded by whoever traces: `
 `make_fx`, fake tensors. `triton_op` makes a function that launches kernels an operator of its own, with gradients.
 """
 
-import torch
+from tilewright.base.lazy import torch_needed
 
-from tilewright.analysis import effects
-from tilewright.base.errors import GradientError
-from tilewright.devices import arrays, host_descriptor
-from tilewright.frontend import entry
-from tilewright.hl.emit import module
-from tilewright.hl.passes import fast_math
-from tilewright.hl.trace import host
-from tilewright.hl.tune import driver
-from tilewright.launch import door
-from tilewright.passes import pipeline
-from tilewright.torch import hl_calls, manifest
-from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
-from tilewright.torch.manifest import MissingKernelError, define_operators
-from tilewright.torch.mutation import MutationError
-from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
-from tilewright.torch.tracing import WATCH, launch_over
-from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
+with torch_needed(__name__):
+    import torch
+
+    from tilewright.analysis import effects
+    from tilewright.base.errors import GradientError
+    from tilewright.devices import arrays, host_descriptor
+    from tilewright.frontend import entry
+    from tilewright.hl.emit import module
+    from tilewright.hl.passes import fast_math
+    from tilewright.hl.trace import host
+    from tilewright.hl.tune import driver
+    from tilewright.launch import tracer_slot
+    from tilewright.passes import pipeline
+    from tilewright.torch import hl_calls, manifest
+    from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
+    from tilewright.torch.manifest import MissingKernelError, define_operators
+    from tilewright.torch.mutation import MutationError
+    from tilewright.torch.state import is_wrap_triton_enabled, set_wrap_triton_enabled
+    from tilewright.torch.tracing import WATCH, launch_over
+    from tilewright.torch.triton_op import TileOp, capture_triton, get_triton_kernels_for_op, triton_op, wrap_triton
 
 # Tracers replace functions of Python's own while they run, so the compiler's front end is loaded before.
 assert entry and pipeline and effects and host and module and fast_math and driver
-door.install(launch_over, WATCH)
+tracer_slot.install(launch_over, WATCH)
 hl_calls.install()
 manifest.install()
 arrays.leave_gradients_to_others()

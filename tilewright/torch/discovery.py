@@ -17,6 +17,7 @@ from typing import Any
 from torch._ops import OpOverload, OpOverloadPacket
 
 from tilewright.base.callable import BlockFunction
+from tilewright.base.naming import home_of
 from tilewright.frontend.content import follow, globals_read, is_library
 from tilewright.hl import Kernel
 from tilewright.launch.interface import KernelInterface
@@ -64,7 +65,7 @@ def _inside(value: Any) -> Iterator[tuple[Any, int]]:
     elif isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
         yield from _read_by(value.__func__, value.__self__)
     elif isinstance(value, types.FunctionType):
-        if not is_library(value.__module__ or ""):
+        if not is_library(home_of(value)):
             yield from _read_by(value, _class_of(value))
             yield getattr(value, "__wrapped__", None), 0
     elif isinstance(value, (OpOverload, OpOverloadPacket)):
@@ -75,7 +76,7 @@ def _inside(value: Any) -> Iterator[tuple[Any, int]]:
     elif isinstance(value, dict):
         yield from ((item, 0) for item in value.values())
     elif isinstance(value, type):
-        if not is_library(value.__module__):
+        if not is_library(home_of(value)):
             yield from ((member, 0) for member in vars(value).values())
     elif isinstance(value, (staticmethod, classmethod)):
         yield value.__func__, 0

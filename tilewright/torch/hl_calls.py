@@ -14,7 +14,7 @@ from torch.fx.node import has_side_effect
 
 from tilewright.base.errors import ArgumentError
 from tilewright.hl import Kernel
-from tilewright.hl.runtime import door
+from tilewright.hl.runtime import tracer_slot
 from tilewright.hl.runtime.kernel import KERNELS, is_constant
 from tilewright.torch import gradients
 from tilewright.torch.arguments import untraced
@@ -113,12 +113,12 @@ def _outside_dynamo(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any
 
 @unguarded
 def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record a call, or make it where this thread records nothing: what stands at the door of kernels."""
+    """Record a call, or make it where this thread records nothing: what stands in the slot of kernels."""
     if is_dynamo_compiling():
         return _record(kernel, args, kwargs)
     return _outside_dynamo(kernel, args, kwargs)
 
 
 def install() -> None:
-    """Stand at the door of kernels."""
-    door.install(call)
+    """Stand in the slot of kernels."""
+    tracer_slot.install(call)

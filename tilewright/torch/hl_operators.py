@@ -23,10 +23,11 @@ from torch._subclasses import FakeTensorMode
 
 from tilewright.base.errors import ArgumentError
 from tilewright.hl import BoundKernel, Kernel
+from tilewright.torch.aliasing import check_devices, check_overlap
 from tilewright.torch.hl_arguments import Token, digest_of, is_fixed, is_told, lasting, leaves, maker, told
-from tilewright.torch.memory import check_devices, check_overlap
 from tilewright.torch.operators import LIBRARY, TAGS, begun
 from tilewright.torch.overload import make_direct
+from tilewright.torch.packing import pack
 from tilewright.torch.signature import NAMESPACE
 
 _R = TypeVar("_R")
@@ -255,6 +256,38 @@ def _register(name: str) -> None:
     LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)
+    pack(f"{NAMESPACE}::{name}", LIBRARY, lambda *values: _packed(OPERATORS[name], values))
+
+
+def _packed(operator: HlOperator, values: tuple[Any, ...]) -> Any:
+    """What a package holds: the host code of the configuration that is known, for one size or for all."""
+    _check_sizes(operator, values)
+    forms = [_form(value) for value in values]
+
+    def compiled() -> Callable[..., Any]:
+        with FakeTensorMode():
+            args = operator.arguments(*(form() for form in forms))
+        bound = operator.kernel.bind(args)
+        return bound.compile_config(bound.config or bound.known_config())
+
+    return _made(operator, aside(compiled)(*operator.arguments(*values)), values)
+
+
+def _check_sizes(operator: HlOperator, values: tuple[Any, ...]) -> None:
+    """Refuse symbolic sizes for code that is made for one size.
+
+    Raises:
+        ArgumentError: there is one.
+    """
+    if not operator.kernel.settings.static_shapes:
+        return
+    for name, value in zip(operator.names, values, strict=True):
+        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        if any(isinstance(number, torch.SymInt) and not number.node.is_constant() for number in numbers):
+            raise ArgumentError(
+                f"kernel `{operator.kernel.name}` is packed with `{name}` of a dynamic size; its code is for one size",
+                hint="write @hl.kernel(static_shapes=False), or export with that size fixed",
+            )
 
 
 def _made(operator: HlOperator, result: Any, values: tuple[Any, ...]) -> Any:

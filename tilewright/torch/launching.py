@@ -20,7 +20,7 @@ from tilewright.compile.kinds import Constant, Described, Kind, arranged, like
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.jit import JITFunction
 from tilewright.launch.native.operators import Launched
-from tilewright.torch.memory import increment_version
+from tilewright.torch.aliasing import increment_version
 from tilewright.torch.signature import KernelOperator
 
 
@@ -108,19 +108,29 @@ def _arguments(operator: KernelOperator, scope: dict[str, Any]) -> list[tuple[st
 
 def _general(operator: KernelOperator) -> Callable[..., None]:
     """The launch of an autotuned kernel."""
-    count, rank = len(operator.leaves), operator.signature.rank
-    options, configs = dict(operator.signature.options), operator.configs
 
     def launch(*values: Any) -> None:
-        grids = [tuple(values[start : start + rank]) for start in range(count, len(values), rank)]
-
-        def grid(chosen: Mapping[str, Any]) -> tuple[int, ...]:
-            for config, programs in zip(configs, grids, strict=True):
-                if config is None or all(chosen.get(name) == value for name, value in config.kwargs.items()):
-                    return programs
-            raise ArgumentError(f"kernel `{operator.base.fn.__name__}` was traced without the configuration it chose")
-
-        args, kwargs = arranged(operator.kinds, values[:count])
-        operator.kernel.launcher(grid)(*args, **kwargs, **options)
+        grid, args, kwargs = as_written(operator, values)
+        operator.kernel.launcher(grid)(*args, **kwargs)
 
     return launch
+
+
+def as_written(operator: KernelOperator, values: tuple[Any, ...]) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Grid, arguments and keywords of the launch that a call of the operator stands for; see `KernelOperator`."""
+    count, rank = len(operator.leaves), operator.signature.rank
+    grids = [tuple(values[start : start + rank]) for start in range(count, len(values), rank)]
+
+    def grid(chosen: Mapping[str, Any]) -> tuple[int, ...]:
+        for config, programs in zip(operator.configs, grids, strict=True):
+            wanted = {} if config is None else config.kwargs  # options of the launch among them are not told here
+            if all(chosen[name] == value for name, value in wanted.items() if name in chosen):
+                return programs
+        raise ArgumentError(f"kernel `{operator.base.fn.__name__}` was traced without the configuration it chose")
+
+    args, kwargs = arranged(operator.kinds, values[:count])
+    return (
+        grids[0] if isinstance(operator.kernel, JITFunction) else grid,
+        args,
+        {**kwargs, **dict(operator.signature.options)},
+    )

@@ -25,12 +25,14 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import OPTION_NAMES
 from tilewright.frontend.hashing import class_digest, lasting_hash
+from tilewright.launch.jit import JITFunction
+from tilewright.torch.aliasing import check_devices, check_overlap
 from tilewright.torch.arguments import kind_of
-from tilewright.torch.launching import aim, launch_at_once, make_launch
-from tilewright.torch.memory import check_devices, check_overlap
+from tilewright.torch.launching import aim, as_written, launch_at_once, make_launch
 from tilewright.torch.overload import make_direct
+from tilewright.torch.packing import pack
 from tilewright.torch.signature import NAMESPACE, KernelOperator, Signature, autotuner_of, base_of
-from tilewright.tuning.autotune import Config
+from tilewright.tuning.autotune import Autotuner, Config
 
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 TAGS = tuple(
@@ -150,10 +152,13 @@ def _find_effects(operator: KernelOperator, configs: Sequence[Config | None]) ->
     """Fill in which arguments the kernel writes, under any of the configurations."""
     base, signature = operator.base, operator.signature
     places = [path for param, kind in operator.kinds for path in paths(kind, (param.index,))]
-    reasons = []
+    reasons, names = [], {param.name for param in base.params}
     for number, config in enumerate(configs):
+        if config is not None and config.pre_hook is not None:  # it may change what is compiled, and all may be written
+            continue
         types: dict[str, Kind] = {param.name: kind for param, kind in operator.kinds}
-        constants = dict(config.kwargs) if config is not None else {}
+        chosen = config.kwargs if config is not None else {}
+        constants = {name: value for name, value in chosen.items() if name in names}
         constants |= {name: kind_of(token, name).value for name, token in signature.computed[number]}  # type: ignore[union-attr]
         options = {**dict(signature.options), **(config.all_kwargs() if config is not None else {})}
         compile_options = {name: value for name, value in options.items() if name in OPTION_NAMES}
@@ -207,8 +212,17 @@ def _register(name: str, call: Callable[..., None]) -> None:
         launched = OPERATORS[name].launched = launch_at_once(OPERATORS[name], observed)
         return None if launched is None else launched.call
 
+    def packed(*values: Any) -> Any:
+        operator = OPERATORS[name]
+        if not isinstance(operator.kernel, JITFunction | Autotuner):
+            return NotImplemented  # PyTorch takes no heuristics here
+        grid, args, kwargs = as_written(operator, values)
+        operator.kernel[grid](*args, **kwargs)
+        return None
+
     LIBRARY.impl(name, call, "CompositeExplicitAutograd")
     make_direct(getattr(getattr(torch.ops, NAMESPACE), name).default, call, at_once)
     LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)
+    pack(f"{NAMESPACE}::{name}", LIBRARY, packed)

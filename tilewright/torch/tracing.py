@@ -18,15 +18,16 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, TilewrightError
+from tilewright.base.tracebacks import shorten_traceback
 from tilewright.compile.specialize import Path
 from tilewright.devices.host_descriptor import TensorDescriptor
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
 from tilewright.launch.jit import JITFunction
-from tilewright.torch import gradients
-from tilewright.torch.memory import increment_version
-from tilewright.torch.recording import record
-from tilewright.torch.signature import base_of
+from tilewright.torch import gradients, operators
+from tilewright.torch.aliasing import increment_version
+from tilewright.torch.recording import described, record
+from tilewright.torch.signature import Signature, base_of
 from tilewright.torch.state import state
 from tilewright.torch.unguarded import unguarded
 
@@ -60,7 +61,7 @@ def _outside_dynamo(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[
         if any(isinstance(value, torch.Tensor) and value.is_meta for value in (*args, *kwargs.values())):
             return record(kernel, grid, args, kwargs)  # which checks, and launches nothing
         raise
-    if kernel.__class__ is JITFunction:  # autotuners and heuristics launch through the door again
+    if kernel.__class__ is JITFunction:  # autotuners and heuristics launch by way of the slot again
         if operator is not None and kernel.number not in operator.known:
             operator.launched(kernel)
         changed = _changed(kernel, compiled, args, kwargs)
@@ -74,12 +75,12 @@ _written: dict[str, tuple[Path, ...] | None] = {}  # by the hash of a compiled k
 
 def _changed(kernel: JITFunction, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that a launch may have written; all of them where that is not known."""
-    places = None
-    if compiled is not None:  # what is interpreted has no analysis
-        try:
-            places = _written[compiled.hash]
-        except KeyError:
-            places = _written[compiled.hash] = _places_written(compiled)
+    if compiled is None:
+        return _changed_by_interpreter(kernel, args, kwargs)
+    try:
+        places = _written[compiled.hash]
+    except KeyError:
+        places = _written[compiled.hash] = _places_written(compiled)
     if places is None:
         return [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
     found = []
@@ -87,10 +88,28 @@ def _changed(kernel: JITFunction, compiled: Any, args: tuple[Any, ...], kwargs: 
         index = path[0]
         value = args[index] if index < len(args) else kwargs.get(kernel.params[index].name)
         for step in path[1:]:
+            if hasattr(value, "tma_desc_cpu_ptr"):  # a map of the host says where its tensor lies, not which it is
+                break
             value = value.base if isinstance(value, TensorDescriptor) else value[step]  # type: ignore[index]
         if isinstance(value, torch.Tensor):
             found.append(value)
     return found
+
+
+def _changed_by_interpreter(kernel: JITFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The same where a kernel was interpreted: what its analysis says, or everything if it cannot be compiled."""
+    try:
+        with torch.no_grad():
+            signature, values = described(kernel, 1, args, kwargs)
+        if signature not in _interpreted:
+            _interpreted[signature] = tuple(operators.described(Signature(*signature)).written)
+        found = [values[place] for place in _interpreted[signature]]
+    except (TilewrightError, TypeError, AttributeError):  # numpy arrays have no description here
+        found = [*args, *kwargs.values()]
+    return [value for value in found if isinstance(value, torch.Tensor)]
+
+
+_interpreted: dict[Any, tuple[int, ...]] = {}
 
 
 def _places_written(compiled: Any) -> tuple[Path, ...] | None:
@@ -118,21 +137,29 @@ class Launch:
         """Record the launch, or make it."""
         if is_dynamo_compiling():
             return record(self.kernel, self.grid, args, kwargs)
-        if door.over is not None:
-            return door.over(self.kernel, self.grid, *args, **kwargs)
-        return _outside_dynamo(self.kernel, self.grid, args, kwargs)
+        try:
+            if tracer_slot.over is not None:
+                return tracer_slot.over(self.kernel, self.grid, *args, **kwargs)
+            return _outside_dynamo(self.kernel, self.grid, args, kwargs)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
 
 @unguarded
 def launch_over(kernel: Any, grid: Any) -> Any:
-    """`kernel[grid]`: see `launch/door.py`."""
-    if is_dynamo_compiling() or door.over is None:
+    """`kernel[grid]`: see `launch/tracer_slot.py`."""
+    if is_dynamo_compiling() or tracer_slot.over is None:
         return Launch(kernel, grid)
-    return partial(door.over, kernel, grid)
+    return partial(tracer_slot.over, kernel, grid)
 
 
 def _traced(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return _outside_dynamo(kernel, grid, args, kwargs)
+    try:
+        return _outside_dynamo(kernel, grid, args, kwargs)
+    except Exception as error:
+        shorten_traceback(error)
+        raise
 
 
 def _is_unseen(kernel: Any) -> bool:
@@ -154,4 +181,4 @@ def _let_dynamo_follow(over: Any) -> None:
 
 
 _followed: list[Any] = []
-WATCH = door.Watch(_traced, state, state.doing, _is_unseen, _let_dynamo_follow)
+WATCH = tracer_slot.Watch(_traced, state, state.doing, _is_unseen, _let_dynamo_follow)

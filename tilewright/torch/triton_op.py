@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
 import torch
+from torch._library.custom_ops import OPDEFS
 from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.compiler import is_dynamo_compiling
@@ -39,6 +40,7 @@ from tilewright.torch.gradients import with_gradients
 from tilewright.torch.hl_operators import content_of
 from tilewright.torch.mutation import Writes, writes_in_trial
 from tilewright.torch.overload import make_quick
+from tilewright.torch.registrations import Registrations
 from tilewright.torch.schemas import check_results, make_schema
 from tilewright.torch.signature import base_of
 from tilewright.torch.state import doing
@@ -64,7 +66,7 @@ _set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATORS: dict[str, TileOp] = {}
 
 
-class TileOp:
+class TileOp(Registrations):
     """An operator that launches kernels; call it like the function.
 
     Args:
@@ -86,14 +88,10 @@ class TileOp:
         self.number = give_number(self)
         self.mutates_args = mutates_args if isinstance(mutates_args, str) else tuple(mutates_args)
         self.schema = make_schema(name, fn, self.mutates_args, schema)
-        self._library, self._short = _split(name)
-        self._lib = torch.library.Library(self._library, "FRAGMENT")
+        super().__init__(*_split(name), fn, self.schema)
         self.known: dict[str, KernelInterface[Any]] = {}
         self._searched = False
         self._twins: list[str] = []
-        self._registrations: list[Callable[[str], None]] = []
-        self._backward_fn: Callable[..., Any] | None = None  # these two are what torch's autograd.Function asks for
-        self._setup_context_fn: Callable[..., Any] | None = None
         self._checked = False  # whether it has run
         parsed = torch._C.parse_schema(f"{name}{self.schema}")
         self._floats = [(at, a.name) for at, a in enumerate(parsed.arguments) if "float" in str(a.type)]
@@ -123,13 +121,14 @@ class TileOp:
             if before is not None:
                 before.retire()
             self._autograd = self._define(self.name)
-            self.overload = getattr(getattr(torch.ops, self._library), self._short).default
+            self.overload = getattr(getattr(torch.ops, self._namespace), self._name).default
+        OPDEFS[self.name] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
             if torch.compiler.is_exporting():
-                return getattr(getattr(torch.ops, self._library), self._short).default(*args, **kwargs)
-            return getattr(getattr(torch.ops, self._library), _twin_of(self.number)).default(*args, **kwargs)
+                return getattr(getattr(torch.ops, self._namespace), self._name).default(*args, **kwargs)
+            return getattr(getattr(torch.ops, self._namespace), _twin_of(self.number)).default(*args, **kwargs)
         return self._call(*args, **kwargs)
 
     def _observed(self, *args: Any, **kwargs: Any) -> Any:
@@ -195,14 +194,14 @@ class TileOp:
 
     def twin(self) -> str:
         """Short name of the operator that Dynamo calls."""
-        name = f"{self._short}__{self.content()}"
+        name = f"{self._name}__{self.content()}"
         if name in self._twins:
-            OPERATORS[f"{self._library}::{name}"] = self
+            OPERATORS[f"{self._namespace}::{name}"] = self
         else:
             self._twins.append(name)
-            self._define(f"{self._library}::{name}")
+            self._define(f"{self._namespace}::{name}")
             for register in self._registrations:
-                register(f"{self._library}::{name}")
+                register(f"{self._namespace}::{name}")
         return name
 
     def retire(self) -> None:
@@ -225,7 +224,7 @@ class TileOp:
             qualified, FunctionalTensorMode, lambda *args: current()._decompose(*args), lib=self._lib
         )
 
-        packet = getattr(getattr(torch.ops, self._library), short)
+        packet = getattr(getattr(torch.ops, self._namespace), short)
         mine = with_gradients(packet.default, self)
 
         def autograd(keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -239,50 +238,21 @@ class TileOp:
         make_quick(packet, unless_observed)
         return mine
 
-    def register_autograd(
-        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
-    ) -> None:
-        """Give the operator a backward, as `torch.library.register_autograd` has it.
-
-        Args:
-            backward: `backward(ctx, *grads)` gives a gradient for each input.
-            setup_context: `setup_context(ctx, inputs, output)` saves what it needs.
-        """
-        if self.overload._schema.is_mutable:
-            raise ArgumentError(
-                f"operator {self.name} changes arguments, so it has no backward",
-                hint="give the backward to an operator that returns new tensors",
-            )
-        self._backward_fn, self._setup_context_fn = backward, setup_context
-
-    def register_vmap(self, rule: Callable[..., Any], /) -> None:
-        """Give the operator a rule for `torch.vmap`, as `torch.library.register_vmap` has it; the default is a loop."""
-        self._register(lambda name: torch.library.register_vmap(name, rule, lib=self._lib))
-
-    def register_kernel(self, device: str, fn: Callable[..., Any], /) -> None:
-        """Have tensors of a kind of device served by another function.
-
-        Args:
-            device: "cpu", "cuda", ...
-            fn: takes and returns what the operator does.
-        """
+    def _replace(self) -> None:
         self._replaced = True
         self._allow(at_once=False)
-        self._register(lambda name: torch.library.register_kernel(name, device, fn, lib=self._lib))
-
-    def _register(self, register: Callable[[str], None]) -> None:
-        register(self.name)
-        self._registrations.append(register)
-        for twin in self._twins:
-            register(f"{self._library}::{twin}")
 
     # --- what the dispatcher calls ----------------------------------------------------------------------------------
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
+        if self._init_fn is not self.fn:  # another serves all devices
+            return self._init_fn(*args, **kwargs)
         with torch.no_grad(), doing(not self._checked, self):
             return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
 
     def _fake(self, *args: Any, **kwargs: Any) -> Any:
+        if self._abstract_fn is not None:
+            return self._abstract_fn(*args, **kwargs)
         with doing(True, self):
             return self.fn(*args, **kwargs) if self._checked else self._run_checked(*args, **kwargs)
 
@@ -307,7 +277,7 @@ class TileOp:
             log.warning("operator %s declares to change `%s`, but did not write it", self.name, argument)
 
     def _decompose(self, mode: Any, op: Any, types: Sequence[type], args: Any, kwargs: Any) -> Any:
-        if _stays_whole():
+        if self._replaced or _stays_whole():
             return mode.__torch_dispatch__(op, types, args, kwargs)
         known = (torch.Tensor, torch.nn.Parameter, FunctionalTensor)
         if any(not issubclass(kind, FakeTensor) and kind not in known for kind in types):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tilewright.triton_names.switch import as_triton
 
-USAGE = "usage: python -m tilewright.as_triton (program.py | -m module) [arguments]"
+USAGE = "usage: python -m tilewright.{} (program.py | -m module) [arguments]"
 
 
-def run(arguments: list[str]) -> None:
+def run(arguments: list[str], switch: Callable[[], None] = as_triton) -> None:
     """Run a program as `python` would, after the switch.
 
     Args:
         arguments: those of the command: a file or `-m` and a module, then the program's own.
+        switch: what is called first.
 
     Raises:
         SystemExit: nothing to run.
@@ -23,8 +25,9 @@ def run(arguments: list[str]) -> None:
     is_module = arguments[:1] == ["-m"]
     program = arguments[is_module : is_module + 1]
     if not program or program[0] in ("-h", "--help"):
-        raise SystemExit(USAGE if not program else print(USAGE))
-    as_triton()
+        usage = USAGE.format(switch.__name__)
+        raise SystemExit(usage if not program else print(usage))
+    switch()
     sys.argv = arguments[is_module:]
     if is_module:
         sys.path.insert(1, "")

@@ -14,43 +14,35 @@ import functools
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 from tilewright.base.callable import give_number
 from tilewright.base.errors import ArgumentError, AutotunerError, LanguageValueError
 from tilewright.base.knobs import knobs
+from tilewright.base.refusal import Refusal
 from tilewright.compile.request import fingerprint
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.places import gpu_of
 from tilewright.launch.interface import KernelInterface
-from tilewright.tuning import arrays
-from tilewright.tuning.away import RemoteLaunch, remote_launch
+from tilewright.tuning.arrays import arrays_of
+from tilewright.tuning.bench import do_bench
+from tilewright.tuning.cached_choices import CachedChoices
 from tilewright.tuning.config import Config, Hook
 from tilewright.tuning.heuristics import Heuristics, heuristics, kernel_of, named_after
-from tilewright.tuning.known import KnownChoices
+from tilewright.tuning.hooks import Hooked, Hooks
+from tilewright.tuning.launch import Asked, ConfiguredLaunch
 from tilewright.tuning.race import Measure, Race
 from tilewright.tuning.report import Failure, TuningResults, describe_choice, describe_failures, id_of
-from tilewright.tuning.search import Candidate
 
 __all__ = ["Autotuner", "Config", "Heuristics", "autotune", "heuristics"]
 _WARMUP_MS, _REP_MS = 25.0, 100.0
 _NEVER = [float("inf")] * 3
 
 
-def _refuse_what_is_chosen(config: Config, kwargs: Mapping[str, Any]) -> None:
-    """Raise `LanguageValueError` for keywords of a launch that the configuration gives."""
-    clash = kwargs.keys() & config.all_kwargs().keys()
-    if clash:
-        raise LanguageValueError(
-            f"Conflicting meta-parameters: {', '.join(sorted(clash))}",
-            hint="the autotuner chooses them: do not pass them at the launch",
-        )
-
-
-class Autotuner(KernelInterface[Any]):
+class Autotuner(Hooked, KernelInterface[Any]):
     """A kernel that picks its configuration by timing; made by `autotune`.
 
     Args:
@@ -104,14 +96,10 @@ class Autotuner(KernelInterface[Any]):
                     f"autotune: {config!r} is no configuration", hint='write Config({"BLOCK": 64}, num_warps=4)'
                 )
         self.keys, self.cache_results = list(key), cache_results
-        self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
+        self.hooks = Hooks(reset_to_zero or (), restore_value or (), pre_hook, post_hook)
+        self.reset_to_zero, self.restore_value = self.hooks.reset_to_zero, self.hooks.restore_value
         self._check_names()
-        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
         self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
-        self._has_hooks = bool(pre_hook or post_hook or self.reset_to_zero or self.restore_value)
-        self._saved: dict[str, Any] = {}
-        self.pre_hook: Hook = pre_hook or self._prepare
-        self.post_hook: Hook = post_hook or self._put_back
         pruning = dict(prune_configs_by or {})
         self.early_config_prune = pruning.get("early_config_prune")
         self.perf_model = pruning.get("perf_model")
@@ -125,14 +113,19 @@ class Autotuner(KernelInterface[Any]):
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.nargs: dict[str, Any] = {}
-        self._known, self._has_own_run = KnownChoices(), type(self).run is not Autotuner.run
+        self._known, self._has_own_run = CachedChoices(), type(self).run is not Autotuner.run
         self.number = give_number(self)
         named_after(self, self.base_fn)
 
     @property
     def changes_arguments(self) -> bool:
         """Whether hooks may change arrays that the kernel itself does not write."""
-        return self._has_hooks or any(config.pre_hook is not None for config in self.configs)
+        return bool(self.hooks) or _are_hooked(self.configs)
+
+    @property
+    def do_bench(self) -> Callable[..., Any]:
+        """What times one candidate: the user's function, or that of the active driver."""
+        return self._measure.do_bench or do_bench
 
     def _check_names(self) -> None:
         ignored = [name for name in self.keys if name not in self.arg_names]
@@ -151,19 +144,9 @@ class Autotuner(KernelInterface[Any]):
                     hint=f"its parameters are {', '.join(self.arg_names)}",
                 )
 
-    # --- hooks ---------------------------------------------------------------------------------------
-
-    def _prepare(self, args: Mapping[str, Any], reset_only: bool = False) -> None:
-        for name in self.reset_to_zero:
-            if args.get(name) is not None:
-                arrays.fill_zero(args[name])
-        if not reset_only:
-            self._saved = {name: arrays.copy(args[name]) for name in self.restore_value if args.get(name) is not None}
-
-    def _put_back(self, args: Mapping[str, Any], exception: BaseException | None = None) -> None:
-        for name, saved in self._saved.items():
-            arrays.assign(args[name], saved)
-        self._saved = {}
+    check_disk_cache = Refusal(
+        "Autotuner.check_disk_cache", "results are read and kept by a search; `autotune(cache_results=...)` asks for it"
+    )
 
     # --- choosing ------------------------------------------------------------------------------------
 
@@ -180,57 +163,65 @@ class Autotuner(KernelInterface[Any]):
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args))
         try:
-            config = self._choose(args, kwargs, grid)
-            self.best_config = config
-            if config.pre_hook is not None:
-                config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-            _refuse_what_is_chosen(config, kwargs)
-            launched = self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
+            key = self.tuning_key(kwargs)
+            launch = self._choose(key, self._asked(args, kwargs, grid))
+            self.best_config = launch.config
+            launched = launch.make()
             if not self._has_own_run:
-                self._known.remember(self, self.tuning_key(kwargs), config, args, kwargs)
+                self._known.remember(self, key, launch)
             return launched
         finally:
             self.nargs = {}
+
+    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Asked:
+        return Asked(self.fn, args, kwargs, grid, dict(zip(self.arg_names, args)), self.hooks)
 
     def choice(self, key: tuple[Any, ...]) -> Config | None:
         """The configuration that launches of this tuning key have; None where it has not been sought."""
         return self.configs[0] if len(self.configs) == 1 else self.cache.get(key)
 
-    def _choose(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Config:
-        key = self.tuning_key(kwargs)
+    def _choose(self, key: tuple[Any, ...], asked: Asked) -> ConfiguredLaunch:
+        """The launch with the best configuration, which is sought where it is not known."""
         found = self.choice(key)
         if found is not None:
-            return found
-        candidates = self.prune_configs(kwargs)
+            return asked.launch(found)
+        candidates = self.prune_configs(asked.kwargs)
         if len(candidates) == 1 or self.base_fn.is_interpreted:  # times of interpreted runs would say nothing
-            config = candidates[0]
-        else:
-            config = self._search(key, candidates, args, kwargs, grid)
+            self.cache[key] = candidates[0]
+            return asked.launch(candidates[0])
+        launches = asked.launches(candidates)
+        config = self._search(key, candidates, asked, launches)
         self.cache[key] = config
-        return config
+        launches[config].reset()
+        return launches[config]
 
     def tuning_key(self, kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the `key` arguments, the dtype of every array, and the GPU of the launch in progress."""
         given = self.nargs | {name: value for name, value in kwargs.items() if name in self.arg_names}
         values = [given[name] for name in self.keys if name in given]
-        dtypes = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
+        dtypes = [str(array.dtype) for value in given.values() for array in arrays_of(value) if hasattr(array, "dtype")]
         ordinal = gpu_of(given.values())
         return (*values, *dtypes, *([] if ordinal is None else [f"cuda:{ordinal}"]))
 
     def _search(
-        self, key: tuple[Any, ...], candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
+        self,
+        key: tuple[Any, ...],
+        candidates: list[Config],
+        asked: Asked,
+        launches: Mapping[Config, ConfiguredLaunch],
     ) -> Config:
         begin = time.perf_counter()
-        ordinal = gpu_of([*self.nargs.values(), *kwargs.values()])
-        results, id, facts = self._results(key, candidates, ordinal)
-        outcomes = results.load(id, len(candidates)) if self._keeps_results() else None
+        results, id, facts = self._results(key, candidates, gpu_of(asked.values()))
+        keeps = self._keeps_results(candidates)
+        outcomes = results.load(id, len(candidates)) if keeps else None
         from_disk = outcomes is not None
         if outcomes is None:
             if type(self)._bench is Autotuner._bench:
-                timings = self._time_all(candidates, args, kwargs, grid)
+                timings = self._time_all(asked, launches)
             else:
-                timings = {config: self._bench(*args, config=config, grid=grid, **kwargs) for config in candidates}
-            if self._keeps_results():
+                calls = {config: functools.partial(self._bench, *asked.args, config=config) for config in candidates}
+                timings = {config: bench(grid=asked.grid, **asked.kwargs) for config, bench in calls.items()}
+            if keeps:
                 rows = [(config.all_kwargs(), self.failures.get(config, timings[config])) for config in candidates]
                 results.store(id, facts, rows)
         else:
@@ -239,7 +230,12 @@ class Autotuner(KernelInterface[Any]):
             timings = {config: _NEVER if isinstance(it, Failure) else it for config, it in found.items()}
         config = min(timings, key=lambda candidate: self._rank(timings[candidate]))
         self.configs_timings, self.bench_time = timings, time.perf_counter() - begin
-        self.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()}, reset_only=True)
+        self._tell(key, config, from_disk)
+        return config
+
+    def _tell(self, key: tuple[Any, ...], config: Config, from_disk: bool) -> None:
+        """Tell whoever wants to know of the choice."""
+        timings = self.configs_timings
         if knobs.autotuning.print:
             print(describe_choice(self.base_fn.fn.__name__, key, config, timings, self.bench_time, from_disk))
             print(*describe_failures(self.failures), sep="\n", end="\n" if self.failures else "")
@@ -253,81 +249,51 @@ class Autotuner(KernelInterface[Any]):
                 duration=None if from_disk else self.bench_time,
                 cache_hit=from_disk,
             )
-        return config
 
     def _rank(self, times: list[float]) -> list[float]:
         """What the smallest is sought of: time that other processes take only ever adds, so the low quantile first."""
         return times if self._measure.do_bench is not None else [times[1], times[0]]
 
-    def _time_all(
-        self, candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
-    ) -> dict[Config, list[float]]:
+    def _time_all(self, asked: Asked, launches: Mapping[Config, ConfiguredLaunch]) -> dict[Config, list[float]]:
         """[median, 20 %, 80 %] in milliseconds of every candidate; infinite for those that cannot run.
 
         Raises:
             Exception: of the first candidate, if none can run.
         """
-        race = self._race(candidates, args, kwargs, grid)
-        timings = race.run()
-        self.failures = {config: Failure.of(error) for config, error in race.errors.items()}
-        if len(race.errors) == len(candidates):
-            raise race.errors[candidates[0]]
-        return {config: timings.get(config, list(_NEVER)) for config in candidates}
+        timings, errors = self._race(asked, launches)
+        self.failures = {config: Failure.of(error) for config, error in errors.items()}
+        if len(errors) == len(launches):
+            raise next(errors[config] for config in launches)
+        return {config: timings.get(config, list(_NEVER)) for config in launches}
 
-    def _race(self, candidates: list[Config], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Race[Config]:
-        """The race of these candidates, which has not begun."""
-        if self.use_cuda_graph and gpu_of([*self.nargs.values(), *kwargs.values()]) is None:
-            warnings.warn("autotune: use_cuda_graph means nothing on a CPU, which has no graphs", stacklevel=6)
-        elif self.use_cuda_graph and self.changes_arguments:
-            warnings.warn("autotune: use_cuda_graph is not done where hooks must run between launches", stacklevel=6)
-        race: Race[Config] = Race(self.base_fn, self._measure, self._executor(), self.check)
-        for config in candidates:
-            candidate, offers = self._candidate(config, args, kwargs, grid), self._offers(config, args, kwargs, grid)
-            race.enter(config, candidate, *offers, config.pre_hook)
-        return race
+    def _race(
+        self, asked: Asked, launches: Mapping[Config, ConfiguredLaunch]
+    ) -> tuple[dict[Config, list[float]], dict[Config, Exception]]:
+        """Times of those that can run, and why the others cannot; arguments are then what they were, as records go."""
+        if self.use_cuda_graph and gpu_of(asked.values()) is None:
+            warnings.warn("autotune: use_cuda_graph means nothing on a CPU, which has no graphs", stacklevel=7)
+        elif self.use_cuda_graph and (self.hooks or _are_hooked(launches)):
+            warnings.warn("autotune: use_cuda_graph is not done where hooks must run between launches", stacklevel=7)
+        race = Race(self.base_fn, launches, self._measure, self._executor(), self.check)
+        try:
+            return race.run(), race.errors
+        finally:
+            asked.records.put_back()
 
     def _executor(self) -> Executor | None:
         return knobs.autotuning.executor if self.executor is None else self.executor
 
-    def _offers(
-        self, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
-    ) -> tuple[Callable[[], Any], Callable[[], RemoteLaunch | None], dict[str, Any]]:
-        """What compiles a candidate, what gives its launch for another process, and its arguments by name."""
-        current = {**kwargs, **config.all_kwargs()}
-        own = self.user_defined_pre_hook or self.user_defined_post_hook or config.pre_hook is not None
-        compile = functools.partial(self.fn.warmup, *args, grid=grid, **current)
-        lists = self.reset_to_zero, self.restore_value
-        elsewhere = functools.partial(remote_launch, self.fn, args, current, grid, *lists)
-        return compile, (lambda: None) if own else elsewhere, {**self.nargs, **current}
-
     def _bench(self, *args: Any, config: Config, grid: Any, warmup: bool = False, **meta: Any) -> list[float]:
         """Times of one candidate, infinite if it cannot run; for subclasses in libraries to call or to replace."""
-        self.nargs = dict(zip(self.arg_names, args))
-        return self._race([config], args, meta, grid).run().get(config, list(_NEVER))
+        asked = self._asked(args, meta, grid)
+        self.nargs = asked.nargs
+        return self._race(asked, asked.launches([config]))[0].get(config, list(_NEVER))
 
-    def _candidate(self, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Candidate:
-        _refuse_what_is_chosen(config, kwargs)
-        current = {**kwargs, **config.all_kwargs()}
-        full = {**self.nargs, **current}
-        run = functools.partial(self.fn.run, *args, grid=grid, **current)
-        if config.pre_hook is None and not self._has_hooks:
-            return Candidate(run)
-
-        def before() -> None:
-            if config.pre_hook is not None:
-                config.pre_hook(full)
-            self.pre_hook(full)
-
-        def after(error: BaseException | None) -> None:
-            self.post_hook(full, exception=error)
-
-        return Candidate(run, before, after)
-
-    def _keeps_results(self) -> bool:
+    def _keeps_results(self, candidates: Sequence[Config]) -> bool:
         """Code of the user that no key covers (hooks, timers, checks) may change a choice: then it is kept if asked."""
-        own = self._measure.do_bench or self.user_defined_pre_hook or self.user_defined_post_hook or self.check
+        own = self._measure.do_bench or self.hooks.are_own or self.check
         wanted = self.cache_results or (knobs.autotuning.cache and not own)
-        return wanted and not any(config.pre_hook for config in self.configs) and not knobs.cache.disabled
+        return wanted and not _are_hooked([*self.configs, *candidates]) and not knobs.cache.disabled
 
     def _results(
         self, key: tuple[Any, ...], candidates: list[Config], ordinal: int | None
@@ -371,12 +337,18 @@ class Autotuner(KernelInterface[Any]):
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> list[Any]:
         """Compile every configuration that pruning leaves, without launching; returns the compiled kernels."""
-        self.nargs = dict(zip(self.arg_names, args))
+        asked = self._asked(args, kwargs, grid)
+        self.nargs = asked.nargs
         try:
             candidates = self.configs if len(self.configs) == 1 else self.prune_configs(kwargs)
-            return [self.fn.warmup(*args, grid=grid, **kwargs, **config.all_kwargs()) for config in candidates]
+            return [launch.compile() for launch in asked.launches(candidates).values()]
         finally:
+            asked.records.put_back()
             self.nargs = {}
+
+
+def _are_hooked(configs: Iterable[Config]) -> bool:
+    return any(config.pre_hook is not None for config in configs)
 
 
 def autotune(

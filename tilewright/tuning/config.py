@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.base.errors import ArgumentError
+from tilewright.base.foreign_options import FOREIGN
+
 Hook = Callable[..., Any]
 
 
@@ -19,6 +22,10 @@ class Config:
         maxnreg: option of the launch; changes nothing on the CPU.
         pre_hook: called with the dictionary of all arguments before each run with this configuration.
         ir_override: file with tile IR to use instead of the kernel's own; not supported on the CPU.
+        foreign: options of other compilers' back ends (`base/foreign_options.py`), which change nothing.
+
+    Raises:
+        TypeError: any other keyword.
     """
 
     def __init__(
@@ -30,8 +37,15 @@ class Config:
         maxnreg: int | None = None,
         pre_hook: Hook | None = None,
         ir_override: str | None = None,
+        **foreign: Any,
     ) -> None:
-        self.kwargs = dict(kwargs)
+        unknown = [name for name in foreign if name not in FOREIGN]
+        if unknown:
+            raise ArgumentError(
+                f"Config: there is no option {unknown[0]}",
+                hint=f'write Config({{"{unknown[0]}": ...}}) for a parameter',
+            )
+        self.kwargs = {**kwargs, **foreign}
         self.num_warps, self.num_stages, self.num_ctas, self.maxnreg = num_warps, num_stages, num_ctas, maxnreg
         self.pre_hook, self.ir_override = pre_hook, ir_override
 
@@ -58,7 +72,7 @@ class Config:
     def __str__(self) -> str:
         rows = [f"{name}: {value}" for name, value in self.kwargs.items()]
         rows += [f"num_warps: {self.num_warps}", f"num_ctas: {self.num_ctas}", f"num_stages: {self.num_stages}"]
-        return ", ".join([*rows, f"maxnreg: {self.maxnreg}"])
+        return ", ".join([*rows, f"maxnreg: {self.maxnreg}", f"ir_override: {self.ir_override}"])
 
     def __repr__(self) -> str:
         return f"Config({self})"

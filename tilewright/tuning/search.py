@@ -99,6 +99,8 @@ def time_in_turns(
     clock: Sampler | None = None,
     drop: bool = True,
     step: Callable[[str], None] = lambda name: None,
+    watch: Callable[[C], None] = lambda name: None,
+    deadline: float = math.inf,
 ) -> tuple[dict[C, list[float]], dict[C, Exception]]:
     """Time the candidates in turns.
 
@@ -111,14 +113,15 @@ def time_in_turns(
         clock: of the device that runs the calls; default is that of the process.
         drop: let those that are clearly slower drop out.
         step: called whenever a candidate has been timed enough.
+        watch: called ahead of each use of a candidate.
+        deadline: the `time.perf_counter()` after which no sample is begun; what was timed until then is the result.
 
     Returns:
-        Milliseconds per call, one entry per round, of each candidate that ran; and the exceptions of those that did
-        not.
+        Milliseconds per call, one entry per round, of each candidate that ran; and the exceptions of the others.
     """
     clock = CpuSampler() if clock is None else clock
-    warm = _WarmUp(candidates, clock, refusals, step)
-    warm.run(warmup * 1e-3)
+    warm = _WarmUp(candidates, clock, refusals, step, watch)
+    warm.run(warmup * 1e-3, deadline)
     repeats = {name: _repeats(candidates[name], min(warm.seconds[name])) for name in warm.racing}
     times: dict[C, list[float]] = {name: [] for name in repeats}
     ordered: dict[C, list[float]] = {name: [] for name in repeats}  # kept so: sorting anew in each round takes seconds
@@ -126,6 +129,9 @@ def time_in_turns(
     halvings = _halvings(len(racing), rep * 1e-3)
     while racing and rounds < _MAX_ROUNDS:
         for name in racing:
+            if time.perf_counter() >= deadline:
+                return times, warm.refused
+            watch(name)
             seconds, cost = clock.sample(candidates[name], repeats[name])
             times[name].append(seconds * 1e3)
             insort(ordered[name], seconds * 1e3)
@@ -140,9 +146,8 @@ def time_in_turns(
                 halvings, left = halvings[1:], _faster_half(left, times)
             if drop and len(left) == 1 < len(candidates) and rounds >= _ENOUGH:
                 left = []
-            for name in racing:
-                if name not in left:
-                    step(str(name))
+            for name in [name for name in racing if name not in left]:
+                step(str(name))
             racing = left
     return times, warm.refused
 
@@ -170,7 +175,7 @@ class _WarmUp(Generic[C]):
     """The runs before the first sample that counts, in turns.
 
     Args:
-        candidates, clock, refusals, step: as for `time_in_turns`.
+        candidates, clock, refusals, step, watch: as for `time_in_turns`.
 
     Attributes:
         seconds: of a call, in each run of a candidate but its first.
@@ -184,16 +189,18 @@ class _WarmUp(Generic[C]):
         clock: Sampler,
         refusals: tuple[type[Exception], ...],
         step: Callable[[str], None],
+        watch: Callable[[C], None],
     ) -> None:
-        self._candidates, self._clock, self._refusals, self._step = candidates, clock, refusals, step
+        self._candidates, self._clock, self._refusals = candidates, clock, refusals
+        self._step, self._watch = step, watch
         self.seconds: dict[C, list[float]] = {}
         self.racing: list[C] = []
         self.refused: dict[C, Exception] = {}
 
-    def run(self, warmup: float) -> None:
-        """Run each at least twice, and all together for `warmup` seconds."""
+    def run(self, warmup: float, deadline: float) -> None:
+        """Run each at least twice, and all together for `warmup` seconds; after the deadline no more of them."""
         for name, candidate in self._candidates.items():
-            if self._attempt(name, candidate.once):  # compiles
+            if time.perf_counter() < deadline and self._attempt(name, candidate.once):  # compiles
                 self.racing.append(name)
                 self.seconds[name] = []
         begin, warm = time.perf_counter(), False
@@ -203,6 +210,7 @@ class _WarmUp(Generic[C]):
 
     def _attempt(self, name: C, do: Callable[[], Any]) -> bool:
         """Whether it can run."""
+        self._watch(name)
         try:
             do()
         except self._refusals as error:

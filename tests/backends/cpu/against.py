@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.backends.cpu.harness import Compiled
 from tilewright.backends.llvm.features import CpuFeatures
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
-from tilewright.backends.reference.memory import Memory
 from tilewright.ops.function import FuncOp
 from tilewright.ops.text import parse_module
 

@@ -283,7 +283,7 @@ class Writer:
         types = ", ".join(type_text(s, e) for _, s, e in carried)
         args = ", ".join(f"{n} = {t[0]}" for n, t in zip(names, carried, strict=True))
         self.lines.append(
-            f"{name}:{len(carried)} = scf.for {name}_i = %c0 to %trips step %c1 iter_args({args}) -> ({types})  : i32 {{"
+            f"{name}:{len(carried)} = scf.for {name}_i = %c0 to %iterations step %c1 iter_args({args}) -> ({types})  : i32 {{"
         )
         self.lines += ["  " + line for line in body]
         self.lines += [f"  scf.yield {', '.join(yields)} : {types}", "}"]
@@ -329,13 +329,13 @@ class Writer:
                 self.random.choice(plain)()
 
     def write(self, budget: int) -> str:
-        """The kernel `random(p, q: f32*, u, v: i32*, n, trips)` with about `budget` operations."""
+        """The kernel `random(p, q: f32*, u, v: i32*, n, iterations)` with about `budget` operations."""
         self.steps(budget)
         for value in self.random.sample(self.tiles, min(6, len(self.tiles))):
             self.store(*value)
         body = "\n    ".join("\n".join(self.lines).split("\n"))
         return f"""module {{
-  tt.func public @random(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %u: !tt.ptr<i32>, %v: !tt.ptr<i32>, %n: i32, %trips: i32) attributes {{noinline = false}} {{
+  tt.func public @random(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %u: !tt.ptr<i32>, %v: !tt.ptr<i32>, %n: i32, %iterations: i32) attributes {{noinline = false}} {{
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %pid = tt.get_program_id x : i32

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.base.errors import DeviceAssertionError
+
+torch = pytest.importorskip("torch")
 
 
 @tilewright.jit

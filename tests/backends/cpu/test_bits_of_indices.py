@@ -14,7 +14,7 @@ from tests.backends.cpu.families import FAMILIES
 from tests.backends.cpu.harness import Compiled
 from tests.backends.nvidia.laying import built_ir
 
-B, TRIPS = 128, 3
+B, ITERATIONS = 128, 3
 _TYPES = {"x": "*fp32", "out": "*fp32", "n": "i32"}
 
 
@@ -77,17 +77,17 @@ PLACES = [
 
 
 def kernel_of(place: Callable[[Any], Any]) -> Any:
-    """A kernel that reads `x` at `place` of every index, masked by what it reads, in each trip of a loop."""
+    """A kernel that reads `x` at `place` of every index, masked by what it reads, in each iteration of a loop."""
     where = tilewright.jit(place)
 
     @tilewright.jit
-    def kernel(x, out, n, B: tl.constexpr, TRIPS: tl.constexpr):
-        for trip in range(TRIPS):
-            i = (tl.program_id(0) * TRIPS + trip) * B + tl.arange(0, B)
+    def kernel(x, out, n, B: tl.constexpr, ITERATIONS: tl.constexpr):
+        for iteration in range(ITERATIONS):
+            i = (tl.program_id(0) * ITERATIONS + iteration) * B + tl.arange(0, B)
             at = where(i)
             tl.store(out + i, tl.load(x + at, at < n, -1.0))
         r, c = tl.arange(0, 4)[:, None], tl.arange(0, B // 4)[None, :]
-        e = (tl.num_programs(0) * TRIPS + tl.program_id(0)) * B + r * (B // 4) + c
+        e = (tl.num_programs(0) * ITERATIONS + tl.program_id(0)) * B + r * (B // 4) + c
         tl.store(out + e, tl.load(x + where(r * (B // 4) + c)))
 
     return kernel
@@ -96,7 +96,7 @@ def kernel_of(place: Callable[[Any], Any]) -> Any:
 @pytest.mark.parametrize("family", ["avx512", "avx2"])
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_places(place: Callable[[Any], Any], family: str) -> None:
-    made = Compiled(built_ir(kernel_of(place), _TYPES, B=B, TRIPS=TRIPS), isa=FAMILIES[family].isa)
+    made = Compiled(built_ir(kernel_of(place), _TYPES, B=B, ITERATIONS=ITERATIONS), isa=FAMILIES[family].isa)
     x, out = np.arange(2000, dtype=np.float32), np.zeros(8 * B, np.float32)
     at = place(np.arange(6 * B))
     for n in (2000, 301, 16, 5, 0):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
+
+torch = pytest.importorskip("torch")
 
 
 @tilewright.jit(noinline=True)

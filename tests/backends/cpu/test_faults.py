@@ -64,6 +64,46 @@ def test_a_fault_in_a_kernel_names_kernel_and_program(tmp_path: Path) -> None:
     assert placed in ended(tmp_path, "kernel").stderr  # from the disk cache
 
 
+ARGUMENTS = """
+import os, sys
+import numpy, tilewright, tilewright.language as tl
+
+tilewright.knobs.cpu.num_threads = 1
+
+
+@tilewright.jit
+def several(n, few, nothing, pair, far, B: tl.constexpr):
+    i = tl.arange(0, B)
+    if nothing is not None:
+        tl.store(nothing + i, 1)
+    tl.store(pair[1] + far + i, tl.load(few + i).to(tl.float64) + n)
+
+
+few, wide = numpy.zeros(1024, numpy.int16), numpy.zeros(1 << 20)
+for far in (-(1 << 38), -(1 << 40)):
+    address = wide.ctypes.data + 8 * far
+    counted = [("few", (address - few.ctypes.data) / 2), ("pair", far)]
+    name, index = min(counted, key=lambda one: abs(address - (few if one[0] == "few" else wide).ctypes.data))
+    print(f"  that is {name}[{int(index)}], counted from the argument that begins nearest to it")
+    child = os.fork()
+    if not child:
+        several[(1,)](1, few, None, (3, wide), far, B=1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 11
+"""
+
+
+def test_a_fault_names_argument_and_index(tmp_path: Path) -> None:
+    program = tmp_path / "arguments.py"
+    program.write_text(ARGUMENTS)
+    environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
+    for _ in "compiled", "from the disk cache":
+        command = [sys.executable, str(program)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert [line for line in done.stderr.splitlines() if "that is" in line] == done.stdout.splitlines()
+
+
 WAYS = """
 import os, sys
 import numpy, tilewright, tilewright.language as tl

@@ -19,7 +19,7 @@ import numpy, tilewright, tilewright.language as tl
 
 quiet, threads, elsewhere = json.loads(sys.argv[1])
 tilewright.knobs.cpu.num_threads = threads
-PROGRAMS, TRIPS = 800, 500_001  # a program takes a millisecond or two
+PROGRAMS, ITERATIONS = 800, 500_001  # a program takes a millisecond or two
 heard = []
 
 
@@ -37,20 +37,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler if quiet is None else no
 
 
 @tilewright.jit
-def slow(out, trips):
+def slow(out, iterations):
     value = tl.load(out + tl.program_id(0))
-    for _ in range(trips):
+    for _ in range(iterations):
         value = value * 0.999 + 1.0
     tl.store(out + tl.program_id(0), value)
 
 
-def run(trips, signalled=False):
+def run(iterations, signalled=False):
     """The error of a launch, if there is one, and how many programs have run; Ctrl-C comes when the first ones have."""
     out = numpy.zeros(PROGRAMS, numpy.float32)
     if signalled:
         threading.Thread(target=interrupt, args=(out,)).start()
     try:
-        slow[(PROGRAMS,)](out, trips)
+        slow[(PROGRAMS,)](out, iterations)
     except BaseException as error:
         return type(error).__name__, int((out != 0).sum())
     return "", int((out != 0).sum())
@@ -63,10 +63,10 @@ def interrupt(out):
 
 
 run(3)
-results = [run(TRIPS, signalled=True)]
+results = [run(ITERATIONS, signalled=True)]
 if elsewhere:  # a launch of another thread is not the signal's affair
     finished = threading.Event()
-    threading.Thread(target=lambda: (results.append(run(TRIPS, signalled=True)), finished.set())).start()
+    threading.Thread(target=lambda: (results.append(run(ITERATIONS, signalled=True)), finished.set())).start()
     try:
         finished.wait()
     except KeyboardInterrupt:

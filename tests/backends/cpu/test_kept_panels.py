@@ -53,7 +53,7 @@ def in_pieces(a, b, c, rows, columns, ends, BM: tl.constexpr, BN: tl.constexpr, 
 @pytest.mark.parametrize(("entries", "slots"), [(16, None), (2, None), (16, 2)])
 def test_what_is_kept_is_that_of_its_place(kernel: Any, entries: int, slots: int | None, monkeypatch: Any) -> None:
     monkeypatch.setattr(tuning, "KEPT_KEYS", entries)
-    if slots is not None:  # of two trips each, which is fewer than K has
+    if slots is not None:  # of two iterations each, which is fewer than K has
         plan = plan_dot(machine(), 32, 32, 16, "f32", "f32", "f32")
         monkeypatch.setattr(tuning, "JOINED_PANEL_BYTES", plan.b_panel_bytes(2 * 16))
         monkeypatch.setattr(tuning, "KEPT_BYTES", slots * max(plan.a_bytes(2 * 16), plan.b_bytes(2 * 16)))

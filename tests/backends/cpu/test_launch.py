@@ -20,7 +20,7 @@ import pytest
 
 from tilewright.backends.cpu.device import KernelCode, coerce_slot, make_launch, slot_format, team
 from tilewright.backends.cpu.device import native as native_module
-from tilewright.backends.cpu.device.memory import PAGE, ArenaPool, Memory, Spare, arena_stride
+from tilewright.backends.cpu.device.arena import PAGE, ArenaPool, Memory, Spare, arena_stride
 from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.codegen import Library, compile_object, load

@@ -73,23 +73,23 @@ def test_tiles(family: str, tile: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("elem", ["f32", "f16"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_more_trips_than_kept_panels(family: str, elem: str) -> None:
-    """Past the capacity of the cache every trip is packed anew."""
+def test_more_iterations_than_kept_panels(family: str, elem: str) -> None:
+    """Past the capacity of the cache every iteration is packed anew."""
     text = matmul_text(16, 256, 32, elem, mask_k=False)
     _run(family, text, (16, 256), 64, 512, 32 * 80, elem, "f32")
 
 
 @pytest.mark.parametrize("elem", ["f32", "f16", "i8"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_joined_trips(family: str, elem: str) -> None:
-    """Many trips are one product; the last product stands for those that are left, and masks reach into it."""
+def test_joined_iterations(family: str, elem: str) -> None:
+    """Many iterations are one product; the last product stands for those that are left, and masks reach into it."""
     acc = "i32" if elem == "i8" else "f32"
     text = matmul_text(32, 64, 64, elem, acc, acc)
     module = parse_module(text)
     run_passes(module)
     isa = FAMILIES[family].isa
     plan = plan_module(module, isa).render()
-    assert "trips at a time" in plan and "afresh" in plan and "spill" not in plan  # nobody writes zeros
+    assert "iterations at a time" in plan and "afresh" in plan and "materialize" not in plan  # nobody writes zeros
     compiled = Compiled(text, isa=isa)
     for k in (0, 1, 63, 64, 65, 255, 256, 257, 300, 512, 700):
         rng = np.random.default_rng(k)
@@ -101,7 +101,7 @@ def test_joined_trips(family: str, elem: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_computed_operands_are_packed_trip_by_trip(family: str) -> None:
+def test_computed_operands_are_packed_iteration_by_iteration(family: str) -> None:
     """Both are computed from loads, masks and all; the columns are kept for the programs that want them again."""
     text = matmul_text(32, 64, 64, "f16", "f32", "f32")
     twice = "%twice = arith.addf %x, %x : tensor<32x64xf16>"
@@ -110,7 +110,7 @@ def test_computed_operands_are_packed_trip_by_trip(family: str) -> None:
     module, isa = parse_module(text), FAMILIES[family].isa
     run_passes(module)
     plan = plan_module(module, isa).render()
-    assert plan.count("filled in each trip") == 2 and "B kept" in plan and "trips at a time" in plan
+    assert plan.count("filled in each iteration") == 2 and "B kept" in plan and "iterations at a time" in plan
     compiled = Compiled(text, isa=isa)
     for k in (0, 65, 600):
         rng = np.random.default_rng(k)
@@ -120,7 +120,7 @@ def test_computed_operands_are_packed_trip_by_trip(family: str) -> None:
         assert np.array_equal(c, 2 * a.astype(np.float32)[:, :k] @ (b.astype(np.float32) ** 2)[:k])
 
 
-def test_trips_that_do_not_lie_side_by_side_stay_apart() -> None:
+def test_iterations_that_do_not_lie_side_by_side_stay_apart() -> None:
     """A advances by twice the width of its tile, so that every second block of columns is left out."""
     text = matmul_text(32, 64, 16, mask_k=False).replace(
         "%adv = arith.constant dense<16>", "%adv = arith.constant dense<32>"

@@ -1,4 +1,4 @@
-"""Outer products that a loop adds up are products of matrices, and leave what the trips would; others stay loops."""
+"""Outer products that a loop adds up are products of matrices, and leave what the iterations would; others stay loops."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
@@ -19,7 +19,7 @@ B = 16
 
 @tilewright.jit
 def columns_and_rows(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
-    """From any trip, by any step, onto what is there."""
+    """From any iteration, by any step, onto what is there."""
     i, j = tl.arange(0, B), tl.arange(0, B)
     acc = tl.load(out + i[:, None] * B + j[None, :])
     for p in range(first, end, S):
@@ -41,8 +41,8 @@ def with_moving_pointers(a, b, out, first, end, stride, S: tl.constexpr, B: tl.c
 
 
 @tilewright.jit
-def masked_by_the_trip(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
-    """The bound of rows changes from trip to trip."""
+def masked_by_the_iteration(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr):
+    """The bound of rows changes from iteration to iteration."""
     i, j = tl.arange(0, B), tl.arange(0, B)
     acc = tl.load(out + i[:, None] * B + j[None, :])
     for p in range(first, end, S):
@@ -65,7 +65,7 @@ def in_a_circle(a, b, out, first, end, stride, S: tl.constexpr, B: tl.constexpr)
 
 @pytest.mark.parametrize(
     ("kernel", "taken"),
-    [(columns_and_rows, True), (with_moving_pointers, True), (masked_by_the_trip, False), (in_a_circle, False)],
+    [(columns_and_rows, True), (with_moving_pointers, True), (masked_by_the_iteration, False), (in_a_circle, False)],
     ids=lambda value: str(getattr(getattr(value, "fn", None), "__name__", "")),
 )
 @pytest.mark.parametrize(("first", "end"), [(0, 150), (3, 67), (5, 6), (0, 64), (9, 2)])
@@ -83,5 +83,5 @@ def test_of_a_loop(kernel: Any, taken: bool, first: int, end: int, step: int, el
         given = [(m.view(np.uint32) >> 16).astype(np.uint16) for m in given]
     compiled((1,), *given, out, first, end, 160)
     np.testing.assert_array_equal(out, want)
-    answers = [d["taken"] for d in compiled.program.decisions if d["subject"] == "sum as a product"]
+    answers = [d["taken"] for d in compiled.program.decisions if d["subject"] == "sum as a dot"]
     assert any(answers) == taken

@@ -7,10 +7,11 @@ a loop whose later chunks load what its earlier ones stored.
 from __future__ import annotations
 
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
+
+torch = pytest.importorskip("torch")
 
 N = 1024
 

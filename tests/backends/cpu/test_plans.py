@@ -65,7 +65,7 @@ SOFTMAX = _kernel(
 
 def test_softmax_keeps_the_exponentials_and_loads_twice() -> None:
     plan = _plan(SOFTMAX)
-    assert _groups(plan) == [["reduce"], ["reduce", "spill"], ["store"]]
+    assert _groups(plan) == [["reduce"], ["reduce", "materialize"], ["store"]]
     rng = np.random.default_rng(0)
     check(SOFTMAX, (1,), rng.standard_normal(256).astype(np.float32), np.zeros(256, np.float32), 0)
 
@@ -101,7 +101,7 @@ def test_a_load_is_taken_before_an_overlapping_store() -> None:
     %next = tt.addptr %pp, %one : tensor<256x!tt.ptr<f32>>, tensor<256xi32>
     tt.store %next, %x : tensor<256x!tt.ptr<f32>>"""
     )
-    assert _groups(_plan(text)) == [["spill"], ["store"]]
+    assert _groups(_plan(text)) == [["materialize"], ["store"]]
     check(text, (1,), np.arange(257, dtype=np.float32), np.zeros(256, np.float32), 0)
 
 
@@ -113,7 +113,7 @@ def test_a_load_is_taken_before_a_store_elsewhere() -> None:
     tt.store %p, %s : !tt.ptr<f32>
     tt.store %qp, %x : tensor<256x!tt.ptr<f32>>"""
     )
-    assert _groups(_plan(text))[0] == ["spill", "reduce"]
+    assert _groups(_plan(text))[0] == ["materialize", "reduce"]
     check(text, (1,), np.arange(256, dtype=np.float32), np.zeros(256, np.float32), 0)
 
 
@@ -147,14 +147,14 @@ SWAP = _kernel(
 
 
 def test_exchanged_carried_tiles() -> None:
-    for trips in range(5):
-        check(SWAP, (1,), np.arange(256, dtype=np.float32), np.zeros(256, np.float32), trips)
+    for iterations in range(5):
+        check(SWAP, (1,), np.arange(256, dtype=np.float32), np.zeros(256, np.float32), iterations)
 
 
 def test_scratch_of_tiles_that_do_not_meet_is_shared() -> None:
     plan = _plan(SOFTMAX)
     assert plan.scratch_bytes <= 256 * 4 + 64
-    # Every second block of columns of A is left out, so that no two trips are joined to one product.
+    # Every second block of columns of A is left out, so that no two iterations are joined to one product.
     text = matmul_text(128, 128, 64, mask_k=False)
     big = _plan(text.replace("%adv = arith.constant dense<64>", "%adv = arith.constant dense<128>"))
     kept = sum(cache.panels.size + cache.state.size for cache in big.caches)
@@ -165,7 +165,7 @@ def test_the_plan_is_printed() -> None:
     module = parse_module(SOFTMAX)
     run_passes(module)
     text = plan_module(module, host()).render()
-    assert "group [256]: reduce tt.reduce axis 0; spill -> s0" in text
+    assert "group [256]: reduce tt.reduce axis 0; materialize -> s0" in text
 
 
 def test_what_an_assertion_tests_is_loaded_again_behind_it() -> None:
@@ -182,4 +182,4 @@ def test_what_an_assertion_tests_is_loaded_again_behind_it() -> None:
     plan = _plan(text)
     assert _groups(plan) == [["assert"], ["store"]] and plan.scratch_bytes == 0
     stored = text.replace("tt.assert %ok", "tt.store %qp, %x : tensor<256x!tt.ptr<f32>>\n    tt.assert %ok")
-    assert any("spill" in group for group in _groups(_plan(stored)))  # what it loads may have been stored to
+    assert any("materialize" in group for group in _groups(_plan(stored)))  # what it loads may have been stored to

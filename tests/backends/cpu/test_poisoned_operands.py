@@ -1,7 +1,7 @@
 """Products whose masked elements lie in poison: NaN and infinities behind every mask, which must never be multiplied.
 
 Each kernel runs for every instruction family and for tiles from 8 up: operands in place, packed, transposed, strided,
-kept between programs, joined over trips, computed in scratch, converted; trips that are masked off altogether.
+kept between programs, joined over iterations, computed in scratch, converted; iterations that are masked off altogether.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _weighted(p, v, o, n, left, stride, D: tl.constexpr, M: tl.constexpr, N: tl.
 
 @pytest.mark.parametrize(("family", "name", "block"), in_pairs(FAMILIES, ["f16", "bf16", "f32"], [8, 16, 32]))
 def test_masked_rows_under_computed_weights(family: str, name: str, block: int) -> None:
-    """Attention's second product: rows past the end, and whole trips of them."""
+    """Attention's second product: rows past the end, and whole iterations of them."""
     pointer = _TYPES[name]
     sizes = dict.fromkeys(("n", "left", "stride"), "i32")
     compiled = _compile(_weighted, family, p=pointer, v=pointer, o="fp32", **sizes, D=32, M=16, N=block)

@@ -23,7 +23,7 @@ def at_once(a, b, out, live, width, M: tl.constexpr, N: tl.constexpr, K: tl.cons
 
 
 @tilewright.jit
-def trip_by_trip(a, b, out, live, width, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+def iteration_by_iteration(a, b, out, live, width, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     i, j, acc = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.zeros((M, N), tl.float32)
     for start in range(0, K, 8):
         p = start + tl.arange(0, 8)
@@ -40,7 +40,9 @@ def under_a_condition(a, b, out, live, width, M: tl.constexpr, N: tl.constexpr, 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kernel", [at_once, trip_by_trip, under_a_condition], ids=lambda kernel: kernel.fn.__name__)
+@pytest.mark.parametrize(
+    "kernel", [at_once, iteration_by_iteration, under_a_condition], ids=lambda kernel: kernel.fn.__name__
+)
 def test_only_what_exists_is_read(family: str, kernel: tilewright.JITFunction) -> None:
     m, n, k = 12, 40, 32
     made = Compiled(built_ir(kernel, _TYPES, M=m, N=n, K=k), isa=FAMILIES[family].isa)

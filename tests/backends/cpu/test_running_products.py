@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
+
+torch = pytest.importorskip("torch")
 
 
 @tilewright.jit

@@ -129,7 +129,7 @@ def test_counted_loop_carries_values() -> None:
     assert out.tolist() == [0, 1]
 
 
-def test_loop_of_one_trip_is_straight_line() -> None:
+def test_loop_of_one_iteration_is_straight_line() -> None:
     out = np.zeros(1, np.int64)
 
     def emit(f: Function) -> None:

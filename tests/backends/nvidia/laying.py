@@ -26,9 +26,9 @@ from tilewright.backends.nvidia.tgir.ops import (
     print_module,
 )
 from tilewright.backends.nvidia.tgir.types import layout_of
+from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator, Values
 from tilewright.backends.reference.evaluate import Program as ReferenceProgram
-from tilewright.backends.reference.memory import Memory
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import scalar_from_signature
 from tilewright.base.target import Target

@@ -158,7 +158,7 @@ def ragged(x_ptr, out_ptr, total_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
 
 @triton.jit
 def shuffled(out_ptr, n, BLOCK: tl.constexpr):
-    """Each trip permutes the carried tile, so that each demand for it asks for another layout a trip before."""
+    """Each iteration permutes the carried tile, so that each demand for it asks for another layout one earlier."""
     x = tl.arange(0, BLOCK)
     for _ in range(n):
         x = tl.reshape(tl.trans(tl.reshape(x, (2, BLOCK // 2))), (BLOCK,)) + 1

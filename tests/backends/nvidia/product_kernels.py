@@ -169,7 +169,7 @@ def gathered(a_ptr, index_ptr, b_ptr, c_ptr, N, K, M_BLOCK: tl.constexpr, N_BLOC
 
 @triton.jit
 def squared(x_ptr, n, SIZE: tl.constexpr, TIMES: tl.constexpr):
-    """X = X @ X in place, several times: what one trip stores the next one loads."""
+    """X = X @ X in place, several times: what one iteration stores the next one loads."""
     rows, cols = tl.arange(0, SIZE), tl.arange(0, SIZE)
     for _ in range(0, n):
         x = tl.load(x_ptr + rows[:, None] * SIZE + cols[None, :])

@@ -182,8 +182,8 @@ def evaluate(program: Sequence[Any], x: Array, y: Array) -> Array:
 def _evaluate(program: Sequence[Any], env: dict[Any, Array], stage: int) -> None:
     for kind, *rest in program:
         if kind == "for":
-            for trip in range(4):
-                _evaluate(rest[0], env, trip % RING)
+            for iteration in range(4):
+                _evaluate(rest[0], env, iteration % RING)
             continue
         if kind == "if":
             _evaluate(rest[0] if stage == 1 else rest[1], env, stage)

@@ -86,6 +86,8 @@ def run_kernel(
     for z, y, x in np.ndindex(*sizes[::-1]):
         block = Machine(module, memory, symbols, (x, y, z), sizes, num_warps, shared_bytes, result, count_wavefronts)
         block.run(function, values, np.ones(32 * num_warps, bool))
+        for end in block.ends:
+            end(block)
         result.wavefronts += block.shared.wavefronts
     for address, array in mapped:
         if array.flags.writeable:
@@ -126,6 +128,7 @@ class Machine:
         self.exited = np.zeros(self.count, bool)
         self.mask, self.threads, self.full = self.everyone, np.arange(self.count), True
         self.pending: list[list[Callable[[], None]]] = [[]]  # copies in flight, by group; the last one is open
+        self.ends: list[Callable[[Machine], None]] = []  # what is done when the block has ended
         numbers = {"ctaid": block, "nctaid": grid, "ntid": (self.count, 1, 1)}
         self.registers = {
             f"{n}.{d}": np.array([v[i]], np.uint32) for n, v in numbers.items() for i, d in enumerate("xyz")

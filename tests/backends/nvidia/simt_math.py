@@ -37,10 +37,20 @@ def _in_double(function: Callable[..., Array]) -> Callable[..., Array]:
 
 for _name, _function in {
     "div.full": np.divide, "sqrt.approx.f": np.sqrt, "rsqrt.approx.f": lambda x: 1 / np.sqrt(x),
+    "rsqrt.approx.ftz.f": lambda x: 1 / np.sqrt(x),
     "rcp.approx.ftz.f": lambda x: np.where(np.abs(x) > 2.0**126, np.copysign(0, x), 1 / x),
     "ex2.approx.f32": np.exp2, "ex2.approx.ftz.f32": lambda x: np.where(x < -126, 0, np.exp2(x)),
 }.items():  # fmt: skip
     _pure(f"llvm.nvvm.{_name}", _in_double(_function))
+
+
+def _upper_half(x: Array) -> Array:
+    """PTX ISA, rcp.approx.ftz.f64: of the result the lower 32 bits are zero."""
+    return np.where(np.isfinite(x), (x.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64), x)
+
+
+_pure("llvm.nvvm.rcp.approx.ftz.d", lambda x: _upper_half(1 / x))
+_pure("llvm.nvvm.rsqrt.approx.ftz.d", lambda x: _upper_half(1 / np.sqrt(x)))
 
 
 # --- integers and floats, rounded toward zero -------------------------------------------------------------

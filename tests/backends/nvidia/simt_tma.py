@@ -191,26 +191,82 @@ def _load(m: Machine, target: Array, barrier: Array, pointer: Array, *rest: Arra
     signalled.arriving.append(arrive)
 
 
+@dataclass
+class _Leaving:
+    """A copy to global memory that is under way."""
+
+    places: Array
+    addresses: Array
+    raw: Array
+    inside: Array
+
+    def read(self, m: Machine) -> None:
+        """The engine has read what it copies; it must be there still."""
+        if (m.shared.data[self.places[:, None] + np.arange(self.raw.shape[1])] != self.raw).any():
+            raise SimtError("shared memory changed while it was copied")
+
+
+@dataclass
+class _Groups:
+    """Copies to global memory of one thread: groups, the last of which is open, and those that were read."""
+
+    groups: list[list[_Leaving]] = field(default_factory=lambda: [[]])
+    read: list[_Leaving] = field(default_factory=list)
+
+
+def _groups_of(m: Machine) -> dict[int, _Groups]:
+    if not hasattr(m, "tma_groups"):
+        m.tma_groups = {}
+        m.ends.append(_end_block)
+    return m.tma_groups
+
+
 def _store(m: Machine, source: Array, pointer: Array, *rest: Array) -> None:
-    box = _Map.read(m, pointer)
-    places, addresses, inside = box.elements(_corner(m, rest[:-2]), _one(m, source))
-    raw = m.shared.load(np.full(len(places), m.threads[0]), places, box.bytes)
-    groups = m.__dict__.setdefault("tma_groups", [[]])
-    groups[-1].append((places, addresses[inside], raw, inside))
+    box, threads = _Map.read(m, pointer), m.threads
+    for thread in threads:
+        corner = [int(np.int32(m.spread(value)[thread].astype(np.uint32))) for value in rest[:-2]]
+        places, addresses, inside = box.elements(corner, int(m.spread(source)[thread]))
+        raw = m.shared.load(np.full(len(places), thread), places, box.bytes)
+        own = _groups_of(m).setdefault(int(thread), _Groups())
+        own.groups[-1].append(_Leaving(places, addresses[inside], raw, inside))
 
 
 @intrinsic("llvm.nvvm.cp.async.bulk.commit.group")
 def _commit(m: Machine, inst: Inst) -> None:
-    m.tma_groups.append([])
+    for thread in m.threads:
+        _groups_of(m).setdefault(int(thread), _Groups()).groups.append([])
+
+
+@intrinsic("llvm.nvvm.cp.async.bulk.wait.group.read")
+def _wait_read(m: Machine, inst: Inst, left: Array) -> None:
+    """What was read is written as late as may be: at a wait for it, or when the block ends."""
+    for thread in m.threads:
+        own = _groups_of(m).setdefault(int(thread), _Groups())
+        while len(own.groups) - 1 > int(left[0]):
+            for leaving in own.groups.pop(0):
+                leaving.read(m)
+                own.read.append(leaving)
 
 
 @intrinsic("llvm.nvvm.cp.async.bulk.wait.group")
 def _wait(m: Machine, inst: Inst, left: Array) -> None:
-    while len(m.tma_groups) - 1 > int(left[0]):
-        for places, addresses, raw, inside in m.tma_groups.pop(0):
-            if (m.shared.data[places[:, None] + np.arange(raw.shape[1])] != raw).any():
-                raise SimtError("shared memory changed while it was copied")
-            m.memory.store(addresses, raw[inside])
+    _wait_read(m, inst, left)
+    for thread in m.threads:
+        _land(m, _groups_of(m)[int(thread)])
+
+
+def _land(m: Machine, own: _Groups) -> None:
+    for leaving in own.read:
+        m.memory.store(leaving.addresses, leaving.raw[leaving.inside])
+    own.read = []
+
+
+def _end_block(m: Machine) -> None:
+    """What has left arrives; the block must not end before its shared memory has been read."""
+    for own in _groups_of(m).values():
+        if any(own.groups):
+            raise SimtError("a block ends while its shared memory is copied")
+        _land(m, own)
 
 
 for _rank in range(1, 6):

@@ -61,13 +61,13 @@ def test_scratch_lies_beside_what_lives_and_over_what_is_dead() -> None:
 
 
 def test_a_buffer_used_in_a_loop_lives_through_it() -> None:
-    """The scratch comes after the last use in the text, but before the first of the next trip."""
+    """The scratch comes after the last use in the text, but before the first of the next iteration."""
     loop = f"scf.for %i = %c0 to %n step %c1 : i32 {{\n{use('a')}\n%y = {CONVERT}\n}}"
     allocation, (a, scratch) = allocated(f"%a = {ALLOC}\n{loop}")
     assert apart(allocation, a, scratch)
 
 
-def test_a_buffer_made_in_a_loop_lives_for_a_trip() -> None:
+def test_a_buffer_made_in_a_loop_lives_for_an_iteration() -> None:
     loop = f"scf.for %i = %c0 to %n step %c1 : i32 {{\n%a = {ALLOC}\n{use('a')}\n%y = {CONVERT}\n}}"
     allocation, (a, scratch) = allocated(loop)
     assert not apart(allocation, a, scratch)

@@ -11,7 +11,7 @@ from tests.backends.nvidia.shared_programs import evaluate, run, statements, tex
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.test_allocate import HEAD, ONE, RING, START, TILE, TURNED
 from tilewright.backends.nvidia.plan.barriers import place_barriers
-from tilewright.backends.nvidia.plan.rings import Stage, stage_of
+from tilewright.backends.nvidia.plan.multibuffer import Stage, stage_of
 from tilewright.backends.nvidia.tgir.ops import MemDescIndexOp, parse_module
 from tilewright.backends.nvidia.tgir.types import layout_attr
 from tilewright.ir.decisions import Decisions
@@ -104,7 +104,7 @@ def test_a_barrier_that_is_there_serves() -> None:
 
 
 def test_a_loop_is_seen_from_its_end() -> None:
-    """The store of a trip meets the load of the trip before."""
+    """The store of an iteration meets the load of the iteration before."""
     loop = f"scf.for %i = %c0 to %n step %c1 : i32 {{\n{store('%a')}\n{load('y', '%a')}\n}}"
     assert placed(f"{ALLOC}{loop}") == ["alloc", "for", "barrier", "store", "barrier", "load"]
 
@@ -136,7 +136,7 @@ def pipelined(body: str, carried: str = "%acc") -> str:
 
 
 def test_a_pipeline_of_loads_has_one_barrier_in_its_loop() -> None:
-    """The copy goes to the buffer that the trip before has read: the barrier after the wait is in between."""
+    """The copy goes to the buffer that the iteration before has read: the barrier after the wait is in between."""
     body = f"""{wait(1)}
 %b = {ring()}
 {load("y", "%b")}
@@ -158,7 +158,7 @@ def test_a_copy_to_the_buffer_just_read_waits() -> None:
 
 
 def test_products_hold_their_buffers_until_they_are_waited_for() -> None:
-    """The wait frees the buffer of the trip before, for all warp groups only after a barrier."""
+    """The wait frees the buffer of the iteration before, for all warp groups only after a barrier."""
     body = f"""{wait(1)}
 %b = {ring()}
 {dot("d", "%b", "%v")}
@@ -175,8 +175,8 @@ def test_products_hold_their_buffers_until_they_are_waited_for() -> None:
     ]  # fmt: skip
 
 
-def test_copies_freed_two_trips_ago_need_no_second_barrier() -> None:
-    """With a copy one trip ahead in a ring of three, the product that read its buffer was waited for a trip ago."""
+def test_copies_freed_two_iterations_ago_need_no_second_barrier() -> None:
+    """With a copy one iteration ahead in a ring of three, the product of its buffer was waited for before."""
     body = f"""{wait(0)}
 %b = {ring()}
 {dot("d", "%b", "%v")}

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+import tilewright
 from tests.backends.nvidia.ptx_cases import ADD
+from tests.backends.nvidia.test_rounded import rounded_product
 from tilewright.backends.nvidia import cubin, ptx, toolkit
 from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
+from tilewright.base.decision import No, Yes
 from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
 from tilewright.base.knobs import knobs
+from tilewright.compiler import ASTSource
 
 needs_nvjitlink = pytest.mark.skipif(not toolkit.libraries("nvJitLink"), reason="nvidia-nvjitlink is not installed")
 
@@ -188,6 +192,88 @@ def test_wishes_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch, settings: No
     knobs.cuda.ptxas = tmp_path / "nowhere"
     with pytest.raises(UnsupportedError, match="ptxas is not at"):
         cubin.assembler()
+
+
+# --- whole programs -----------------------------------------------------------------------------------------
+
+
+SERIAL = "info : (C7509) Potential Performance Loss: wgmma.mma_async instructions are serialized in the function 'add'"
+QUIET = LOG.replace("C7510", "C1000")
+
+
+def _linked(monkeypatch: pytest.MonkeyPatch, note: str, ptxas: Path | None, driver: int | None = None) -> cubin.Cubin:
+    """What becomes of a kernel of which nvJitLink says `note`."""
+    monkeypatch.setattr(toolkit, "libraries", lambda stem: [(12, Path("libnvJitLink.so.12"))])
+    monkeypatch.setattr(toolkit, "program", lambda name: ptxas)
+    monkeypatch.setattr(cubin.NvJitLink, "run", lambda tool, ptx, options: (b"linked", note))
+    cubin._found.cache_clear()
+    made = cubin.assemble("// ptx", arch_of(90), kernel="add", driver_major=driver)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("note", [SERIAL, SERIAL.replace("C7509", "C7504")])
+def test_what_the_linker_makes_serial_is_assembled_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: None, note: str
+) -> None:
+    program = fake_ptxas(tmp_path, f"open(out, 'wb').write(b'whole')\nsys.stderr.write({QUIET!r})")
+    made = _linked(monkeypatch, note, program)
+    assert made.image == b"whole" and (made.registers, made.spill_bytes) == (168, 96)
+    assert isinstance(made.whole, Yes) and made.whole.plan == program and note[8:13] in made.whole.what
+    assert _linked(monkeypatch, "info : nothing", program).image == b"linked"
+
+
+@pytest.mark.parametrize(
+    ("body", "driver", "reason"),
+    [
+        (None, None, "there is no ptxas"),
+        ("open(out, 'wb').write(b'whole')", 11, "there is no ptxas"),  # that the driver would take: it has 12.4
+        (f"open(out, 'wb').write(b'whole')\nsys.stderr.write({LOG!r})", None, "ptxas does so too"),
+        ("sys.exit('no')", None, "ptxas refuses the kernel"),
+    ],
+    ids=["none", "too new", "the same", "refused"],
+)
+def test_what_the_linker_makes_serial_and_nobody_better(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: None, body: str | None, driver: int | None, reason: str
+) -> None:
+    program = None if body is None else fake_ptxas(tmp_path, body)
+    if driver is not None:
+        monkeypatch.setattr(cubin, "_found", lambda *_: cubin.NvJitLink(Path("libnvJitLink.so.11"), 11))
+        monkeypatch.setattr(cubin._found, "cache_clear", lambda: None, raising=False)
+    made = _linked(monkeypatch, SERIAL, program, driver)
+    assert made.image == b"linked" and isinstance(made.whole, No) and reason in made.whole.reason
+    assert ("nvidia-cuda-nvcc" in made.whole.instead) == ("no ptxas" in reason)
+
+
+def test_keys_know_of_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: None) -> None:
+    program = fake_ptxas(tmp_path, "")
+    library = tmp_path / "libnvJitLink.so.12"
+    library.touch()
+    monkeypatch.setattr(toolkit, "libraries", lambda stem: [(12, library)])
+    monkeypatch.setattr(toolkit, "program", lambda name: None)
+    cubin._found.cache_clear()
+    assert cubin.identity().endswith("no ptxas")
+    monkeypatch.setattr(toolkit, "program", lambda name: program)
+    assert cubin.identity().endswith(cubin.Ptxas(program).identity)
+    knobs.cuda.assembler = "nvjitlink"
+    assert cubin.identity().endswith("no ptxas") and cubin.whole_program() is None
+
+
+@pytest.mark.skipif(not toolkit.program("ptxas"), reason="ptxas is not installed")
+@needs_nvjitlink
+def test_a_function_called_beside_a_product() -> None:
+    made = tilewright.compile(
+        ASTSource(
+            rounded_product,
+            {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp32", "M": "i32", "N": "i32", "K": "i32", "s": "fp32"},
+            {"HOW": "sin", "BM": 64, "BN": 64},
+            {(place,): [["tt.divisibility", 16]] for place in range(6)},
+        ),
+        "cuda:90",
+        options={"num_warps": 4},
+    )
+    (said,) = [decision for decision in made.decisions if decision.subject == "whole program"]
+    assert said.taken and "C7509" in said.text and not cubin.serial_notes(made.metadata.notes)
 
 
 # --- where tools are --------------------------------------------------------------------------------------

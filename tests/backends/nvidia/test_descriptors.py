@@ -26,9 +26,13 @@ def numbers(*shape: int, kind: Any = np.float32) -> Array:
     return rng.integers(-100, 100, shape).astype(kind)
 
 
+SLICES = "ttng.tma_copy_slices_to_global"
+
+
 def copies(made: Described) -> tuple[int, int]:
     """Numbers of loads and stores by the copy engine."""
-    return len(ops(made.whole.module, LOAD)), len(ops(made.whole.module, STORE))
+    stores = [ops(made.whole.module, name) for name in (STORE, SLICES)]
+    return len(ops(made.whole.module, LOAD)), sum(map(len, stores))
 
 
 # --- plans --------------------------------------------------------------------------------------------
@@ -210,7 +214,7 @@ def test_products_read_what_the_engine_brings(
     assert rings(made) == [stages] * 3  # barriers, a, b
     assert not ops(made.whole.module, "ttg.async_copy_global_to_local")
     assert copies(made) == (2 * stages, 1)
-    # Nothing but products reads the operands, and one barrier of the block serves a trip.
+    # Nothing but products reads the operands, and one barrier of the block serves an iteration.
     assert capability != 90 or not ops(made.whole.module, "ttg.local_load")
     assert len(ops(made.whole.module, "ttg.barrier", "scf.for")) == 1
     programs = -(-(m + 8) // m)
@@ -230,9 +234,9 @@ def test_products_without_tensor_cores(capability: int) -> None:
     check_matmul(kernels.matmul, capability, (64, 32, 32), (64, 32, 96), kind=np.float32)
 
 
-@pytest.mark.parametrize("trips", [1, 2, 3])
-def test_fewer_trips_than_buffers(trips: int) -> None:
-    check_matmul(kernels.matmul, 90, (64, 32, 32), (64, 32, 32 * trips), num_stages=4)
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_fewer_iterations_than_buffers(iterations: int) -> None:
+    check_matmul(kernels.matmul, 90, (64, 32, 32), (64, 32, 32 * iterations), num_stages=4)
 
 
 @pytest.mark.parametrize("capability", [90, 100])

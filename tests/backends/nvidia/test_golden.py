@@ -12,7 +12,7 @@ import tilewright.language as tl
 from tests.backends.nvidia.laying import tile_ir
 from tests.filecheck_text import filecheck
 from tilewright.backends.nvidia.arch import arch_of, target_of
-from tilewright.backends.nvidia.cubin import assemble
+from tilewright.backends.nvidia.cubin import assemble, serial_notes
 from tilewright.backends.nvidia.emit.lower import emit_kernel
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
@@ -164,3 +164,4 @@ def test_machine_code(kernel: Golden, capability: int) -> None:
     made = emit_kernel(_laid_out(kernel, capability), CudaOptions(), target_of(capability))
     cubin = assemble(compile_ptx(made.llvm, arch_of(capability)), arch_of(capability), kernel=made.symbol)
     assert cubin is not None and cubin.image[:4] == b"\x7fELF" and cubin.spill_bytes == 0
+    assert not serial_notes(cubin.notes) and cubin.whole is None

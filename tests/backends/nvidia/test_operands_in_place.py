@@ -11,7 +11,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tests.backends.cpu import test_handed_on as handed_on
+from tests.backends.cpu import test_sink_prefetched_loads as prefetched
 from tests.backends.nvidia.laying import tile_ir
 from tests.backends.nvidia.whole import whole
 from tests.decisions import matmul
@@ -22,7 +22,7 @@ from tilewright.ir.decisions import Decisions
 
 TYPES = {"a_ptr": "*fp32", "b_ptr": "*fp32", "c_ptr": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
 B = 16
-SUBJECTS = ("branch left out", "loads ahead", "one loop of products")
+SUBJECTS = ("if-conversion", "sunk prefetch", "rerolled dots")
 
 
 def _taken(kernel: Any) -> list[bool]:
@@ -41,7 +41,7 @@ def _product(kernel: Any, k: int) -> tuple[Any, Any, Any]:
 
 
 @tilewright.jit
-def two_a_trip_and_their_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def two_an_iteration_and_their_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Products one after the other in a loop that sums up something else have its rings."""
     m, n = matmul.rows_and_columns(BM, BN)
     acc, rows = tl.zeros((BM, BN), tl.float32), tl.zeros((BM,), tl.float32)
@@ -59,11 +59,11 @@ def two_a_trip_and_their_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN
     [
         (matmul.loaded_ahead, (40,)),
         (matmul.loaded_ahead_and_after, (48,)),
-        (matmul.masked_in_the_last_trip, (40,)),
+        (matmul.masked_in_the_last_iteration, (40,)),
         (matmul.multiplied_on_either_side, (40,)),
         (matmul.in_two_loops, (96,)),
         (matmul.in_blocks_of_k, (0, 80)),
-        (handed_on.two_a_trip, (96,)),
+        (prefetched.two_an_iteration, (96,)),
     ],
     ids=lambda value: str(getattr(getattr(value, "fn", None), "__name__", "")),
 )
@@ -76,11 +76,11 @@ def test_of_a_product(kernel: Any, sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", [handed_on.stored_between, handed_on.begun_elsewhere], ids=lambda kernel: str(kernel.fn.__name__)
+    "kernel", [prefetched.stored_between, prefetched.begun_elsewhere], ids=lambda kernel: str(kernel.fn.__name__)
 )
 def test_what_may_not_be_loaded_later(kernel: Any) -> None:
     assert _taken(kernel) == [False]
 
 
-def test_products_of_a_trip_stay() -> None:
-    assert _taken(two_a_trip_and_their_rows) == []
+def test_products_of_an_iteration_stay() -> None:
+    assert _taken(two_an_iteration_and_their_rows) == []

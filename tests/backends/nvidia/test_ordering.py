@@ -8,11 +8,14 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-from tests.backends.nvidia.laying import tile_ir
+from tests.backends.nvidia.laying import built_ir, tile_ir
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
+from tilewright.compile.specialize import Specialization
 from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
+from tilewright.passes.pipeline import run_passes
+from tilewright.passes.united import note_shared_memory
 
 
 @tilewright.jit
@@ -60,7 +63,7 @@ def user_waits(x_ptr, y_ptr):
 
 
 @tilewright.jit
-def over_trips(x_ptr, y_ptr):
+def over_iterations(x_ptr, y_ptr):
     pointers = x_ptr + tl.arange(0, 1024)
     for _ in range(8):
         tl.store(pointers, tl.load(pointers) + 1)
@@ -81,16 +84,59 @@ def loops_apart(x_ptr, y_ptr):
         tl.store(y_ptr + i * 1024 + offsets, tl.load(x_ptr + i * 1024 + offsets))
 
 
+@tilewright.jit
+def ring(x_ptr, y_ptr):
+    pointers = x_ptr + tl.arange(0, 1024) % 8  # threads have elements of one address
+    tl.store(pointers, tl.load(pointers) + 1)
+
+
+@tilewright.jit
+def twice_around(x_ptr, y_ptr):
+    pointers = x_ptr + tl.arange(0, 1024) // 8
+    tl.store(pointers, 1)
+    tl.store(pointers, 2)
+
+
+@tilewright.jit
+def by_a_table(x_ptr, y_ptr):
+    pointers = x_ptr + tl.load(y_ptr + tl.arange(0, 1024))
+    tl.store(pointers, tl.load(pointers) + 1)
+
+
+@tilewright.jit
+def rows_end_with_the_mask(x_ptr, n):
+    i, j = tl.arange(0, 16)[:, None], tl.arange(0, 64)[None, :]
+    pointers = x_ptr + i * n + j
+    tl.store(pointers, tl.load(pointers, j < n) + 1, j < n)
+
+
+@tilewright.jit
+def rows_of_any_stride(x_ptr, n):
+    pointers = x_ptr + tl.arange(0, 16)[:, None] * n + tl.arange(0, 64)[None, :]
+    tl.store(pointers, tl.load(pointers) + 1)
+
+
 @pytest.mark.parametrize(
     ("kernel", "barriers"),
     [
         (apart, 0), (in_place, 0), (shifted, 1), (copies, 1), (counter, 1), (written_then_read, 1), (user_waits, 1),
-        (over_trips, 1), (atomics, 0), (loops_apart, 0),
+        (over_iterations, 1), (atomics, 0), (loops_apart, 0), (ring, 1), (twice_around, 1), (by_a_table, 1),
+        (rows_end_with_the_mask, 0), (rows_of_any_stride, 1),
     ],
     ids=lambda given: getattr(getattr(given, "fn", None), "__name__", ""),
 )  # fmt: skip
 def test_barriers(kernel: Any, barriers: int) -> None:
-    module = lay_out_module(tile_ir(kernel, {"x_ptr": "*i32", "y_ptr": "*i32"}), CudaOptions(), target_of(90))
+    types = {name: "i32" if name == "n" else "*i32" for name in kernel.arg_names}
+    module = lay_out_module(tile_ir(kernel, types), CudaOptions(), target_of(90))
+    assert sum(op.name == "ttg.barrier" for op in module.walk()) == barriers
+
+
+@pytest.mark.parametrize(("kernel", "barriers"), [(apart, 1), (loops_apart, 2), (in_place, 0)])
+def test_arguments_that_overlap(kernel: Any, barriers: int) -> None:
+    types = dict.fromkeys(kernel.arg_names, "*i32")
+    module = built_ir(kernel, types)
+    note_shared_memory(module, Specialization((), (), (), meeting=((1, 0),)))
+    module = lay_out_module(run_passes(module), CudaOptions(), target_of(90))
     assert sum(op.name == "ttg.barrier" for op in module.walk()) == barriers
 
 

@@ -111,10 +111,10 @@ def test_matmul(kind: str, capability: int, blocks: Any, warps: int, stages: int
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("trips", [0, 1, 2])
-def test_fewer_trips_than_buffers(capability: int, trips: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 2])
+def test_fewer_iterations_than_buffers(capability: int, iterations: int) -> None:
     made = build(kernels.matmul, "fp16", capability, (64, 32, 32), stages=4)
-    check_matmul(made, "fp16", (64, 32, 32 * trips), (64, 32, 32))
+    check_matmul(made, "fp16", (64, 32, 32 * iterations), (64, 32, 32))
 
 
 @pytest.mark.parametrize("capability", [80, 90])
@@ -193,15 +193,15 @@ def test_loads_of_what_the_loop_stores_stay_in_order() -> None:
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
-@pytest.mark.parametrize("trips", [1, 2, 5])
-def test_operands_that_are_computed_have_a_ring(stages: int, trips: int) -> None:
-    """They are stored while the product of the trip before reads its own."""
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_operands_that_are_computed_have_a_ring(stages: int, iterations: int) -> None:
+    """They are stored while the product of the iteration before reads its own."""
     types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
     blocks = {"M_BLOCK": 64, "N_BLOCK": 32, "K_BLOCK": 32}
     made = whole(kernels.converted, types, blocks, 90, num_warps=4, num_stages=stages)
     assert rings(made) == [stages] * 3
     assert [op.isAsync is not None for op in ops(made.module, "ttng.warp_group_dot")] == [True]
-    depth = 32 * trips
+    depth = 32 * iterations
     (a,), (b,) = matrices("fp16", (64, depth)), matrices("i8", (depth, 64))
     c = np.zeros((64, 64), np.float32)
     made.run((1, 2), a, b, c, 64, depth, depth, 64)
@@ -216,8 +216,10 @@ def test_computed_operands_without_room_for_a_ring_are_waited_for() -> None:
     assert [int(op.pendings.value.data) for op in ops(made.module, "ttng.warp_group_dot_wait")] == [0]
 
 
-@pytest.mark.parametrize("trips", [1, 3, 5])
-def test_copies_are_started_behind_the_fence_of_a_computed_operand(trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("iterations", [1, 3, 5])
+def test_copies_are_started_behind_the_fence_of_a_computed_operand(
+    iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The fence waits for copies; while the product runs, nobody waits for them."""
     monkeypatch.setattr(pipeliner, "_computed_operands", lambda loop, prefetches: [])
     types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
@@ -227,7 +229,7 @@ def test_copies_are_started_behind_the_fence_of_a_computed_operand(trips: int, m
     wanted = ("fence_async_shared", "warp_group_dot", "async_copy_global_to_local", "warp_group_dot_wait")
     order = [name for op in loop.body.block.ops if (name := op.name.split(".")[1]) in wanted]
     assert order == ["fence_async_shared", "warp_group_dot", *["async_copy_global_to_local"] * 2, "warp_group_dot_wait"]
-    depth = 32 * trips
+    depth = 32 * iterations
     (a,), (b,) = matrices("fp16", (64, depth)), matrices("i8", (depth, 64))
     c = np.zeros((64, 64), np.float32)
     made.run((1, 2), a, b, c, 64, depth, depth, 64)

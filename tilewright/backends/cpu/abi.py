@@ -8,7 +8,7 @@ bytes for each run-time parameter, then the extents of the grid along x, y, z; `
 whom the caller then asks, `i32 poll(ptr stop)`, which gives 0 to go on. Sixteen zero bytes do for a caller that never
 wants a grid to end early.
 
-Its frame holds FRAME_MARK and behind it the number of the program that runs, for `device.faults`.
+Its frame holds FRAME_MARK, behind it the number of the program that runs, and `args`, for `device.faults`.
 """
 
 from __future__ import annotations

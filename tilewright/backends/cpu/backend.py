@@ -21,13 +21,14 @@ from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.calls.calling import CALLS, calls_text
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
-from tilewright.backends.protocol import ByteCache, Lowering
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import DeviceAssertionError
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
-from tilewright.base.options import Options
+from tilewright.base.options import ExternLibrary, Options
 from tilewright.base.record import Record
 from tilewright.base.target import Placement, Target
+from tilewright.base.tracebacks import shorten_traceback
 from tilewright.passes.stages import Stage
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu import machine
     from tilewright.backends.cpu.emit import lower
     from tilewright.backends.cpu.plan import module as loops
-    from tilewright.backends.llvm import linetable, names
+    from tilewright.backends.llvm import foreign, linetable, names
+    from tilewright.backends.lowering import Lowering
 else:  # a kernel that comes from the disk cache needs none of them
     lowerings = lazy_module("tilewright.backends.cpu.lowering")
     machine = lazy_module("tilewright.backends.cpu.machine")
     lower = lazy_module("tilewright.backends.cpu.emit.lower")
     loops = lazy_module("tilewright.backends.cpu.plan.module")
+    foreign = lazy_module("tilewright.backends.llvm.foreign")
     linetable = lazy_module("tilewright.backends.llvm.linetable")
     names = lazy_module("tilewright.backends.llvm.names")
 
@@ -63,11 +66,13 @@ class LoadedKernel(Record):
         library: keeps the code alive.
         address: of the range function.
         failed: address of the i32 in which a failed `tl.device_assert` leaves 1 + its number; 0 if there is none.
+        others: libraries of the user's that it calls.
     """
 
     library: codegen.Library
     address: int
     failed: int = 0
+    others: tuple[Any, ...] = ()
 
 
 @functools.lru_cache(maxsize=8)
@@ -117,7 +122,8 @@ def fuses(target: Target) -> bool:
 
 def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     """The stages after tile IR."""
-    isa = features_of(target)
+    isa, libraries = features_of(target), getattr(options, "libraries", ())
+    bitcode = [library for library in libraries if foreign.is_bitcode(library)]
 
     def emit(planned: loops.LoopModule, metadata: dict[str, Any]) -> str:
         program = lower.emit_module(planned, isa, options)
@@ -127,11 +133,17 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             asserts=list(program.asserts),
             decisions=program.decisions,
             file=program.file,
+            pointers=program.pointers,
         )
+        if program.externals:
+            in_bitcode = set[str]().union(*(foreign.signatures(library) for library in bitcode))
+            metadata["externals"] = [name for name in program.externals if name not in in_bitcode]
+            metadata["libraries"] = [list(library) for library in libraries if library not in bitcode]
         return program.llvm
 
     def compile_object(text: str, metadata: dict[str, Any]) -> bytes:
-        image = codegen.compile_object(text, isa)
+        link = functools.partial(foreign.link, libraries=bitcode) if bitcode else None
+        image = codegen.compile_object(text, isa, link=link)
         metadata["lines"] = linetable.lines_of(image)
         return image
 
@@ -150,9 +162,12 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     """
     symbol = str(metadata["symbol"])
     flag = f"{symbol}.failed"
-    library = codegen.load(binary, [symbol, flag] if metadata["asserts"] else [symbol])
+    others = [ExternLibrary(*row) for row in metadata.get("libraries", ())]
+    found, kept = foreign.addresses(metadata["externals"], others) if metadata.get("externals") else ({}, [])
+    library = codegen.load(binary, [symbol, flag] if metadata["asserts"] else [symbol], found)
     note_kernel(library, metadata, _caches[0] if _caches else None)
-    return LoadedKernel(library, library.address(symbol), library.address(flag) if metadata["asserts"] else 0)
+    failed = library.address(flag) if metadata["asserts"] else 0
+    return LoadedKernel(library, library.address(symbol), failed, tuple(kept))
 
 
 def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement) -> Callable[..., None]:
@@ -200,10 +215,14 @@ def _checked(launch: Callable[..., None], flag: int, metadata: Mapping[str, Any]
     failed = ctypes.c_int32.from_address(flag)
 
     def launch_and_check(*args: Any) -> None:
-        failed.value = 0
-        launch(*args)
-        if failed.value:
-            message = metadata["asserts"][failed.value - 1]
-            raise DeviceAssertionError(f"device-side assert in {metadata['name']}: {message}")
+        try:
+            failed.value = 0
+            launch(*args)
+            if failed.value:
+                message = metadata["asserts"][failed.value - 1]
+                raise DeviceAssertionError(f"device-side assert in {metadata['name']}: {message}")
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     return launch_and_check

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.backends.protocol import Lowering, lowering_of
+from tilewright.backends.lowering import Lowering, lowering_of
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.check import CheckOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.creation import MakeRangeOp
@@ -27,9 +28,9 @@ from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp, Uns
 
 OWN: frozenset[type[Operation]] = frozenset({
     AddPtrOp, AssertOp, AssumeOp, AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp, BarrierOp, BroadcastOp, CallOp,
-    CatOp, ConditionOp, ConstantOp, DotOp, ExpandDimsOp, ForOp, FuncOp, GatherOp, GetNumProgramsOp, GetProgramIdOp,
-    HistogramOp, IfOp, JoinOp, LoadOp, MakeRangeOp, PoisonOp, PrintOp, ReduceOp, ReduceReturnOp, ReshapeOp, ReturnOp,
-    ScanOp, ScanReturnOp, SplatOp, SplitOp, StoreOp, TransOp, UnsplatOp, WhileOp, YieldOp,
+    CatOp, CheckOp, ConditionOp, ConstantOp, DotOp, ExpandDimsOp, ForOp, FuncOp, GatherOp, GetNumProgramsOp,
+    GetProgramIdOp, HistogramOp, IfOp, JoinOp, LoadOp, MakeRangeOp, PoisonOp, PrintOp, ReduceOp, ReduceReturnOp,
+    ReshapeOp, ReturnOp, ScanOp, ScanReturnOp, SplatOp, SplitOp, StoreOp, TransOp, UnsplatOp, WhileOp, YieldOp,
 })  # fmt: skip
 REFUSED: dict[type[Operation], str] = {
     InlineAsmOp: "inline assembly is written for one GPU; the CPU back end has none",

@@ -13,7 +13,7 @@ from __future__ import annotations
 # Above this cost a value that two groups need is kept in scratch. Measured: half 0.94 (8), twice 0.92 (4): between a
 # load with a few additions, which should be repeated, and an exponential, which should not.
 SHARED_COST = 4.0
-# Above this cost a value is computed before a loop instead of in every trip. Measured: half (0), twice (0).
+# Above this cost a value is computed before a loop instead of in every iteration. Measured: half (0), twice (0).
 LOOP_COST = 2.5
 # Above this cost a value of each row is computed as a vector first. Measured: half (0), twice 0.74 (4).
 ROW_COST = 1.9
@@ -25,35 +25,35 @@ STAGED_ELEMENTS = 256
 # Length of the runs in memory from which it is. Measured: half (0), twice (0).
 STAGED_RUN = 8
 # Groups back that a value may still be computed in. Measured: half (0), twice (0): it bounds the time of planning.
-SPILL_LOOK_BACK = 4
+MATERIALIZE_LOOK_BACK = 4
 # Groups back that a step may join. Measured: half (0), twice (0): it bounds the time of planning.
 FUSION_LOOK_BACK = 6
 
-# Trips of a loop that is written out, at most: three rows of three taps, not five of five. Not measured: a pass has as
-# many vectors at work as there are loads in it.
-WRITTEN_OUT_TRIPS = 8
+# Iterations of a loop that is written out, at most: three rows of three taps, not five of five. Not measured: a pass
+# has as many vectors at work as there are loads in it.
+UNROLLED_ITERATIONS = 8
 # Operations that it becomes, at most. Not measured.
-WRITTEN_OUT_OPERATIONS = 256
+UNROLLED_OPERATIONS = 256
 
-# Trips that a loop adds up together, of tiles of one dim; of numbers four times as many. Not measured.
-BLOCKED_TRIPS = 64
+# Iterations that a loop adds up together, of tiles of one dim; of numbers four times as many. Not measured.
+STRIP_ITERATIONS = 64
 # Elements of such a tile, at most. Not measured.
-BLOCKED_ROW = 512
-# Trips that are added up together of larger tiles. Not measured.
-BLOCKED_LEAST = 16
+STRIP_ROW = 512
+# Iterations that are added up together of larger tiles. Not measured.
+STRIP_LEAST = 16
 # Elements of a tile up to which that is done. Not measured.
-BLOCKED_ELEMENTS = 8192
+STRIP_ELEMENTS = 8192
 
 # Elements of a row that a loop takes piece by piece, taken as one. Measured: a quarter 0.6, sums of 2048 rows of 9000
 # in pieces of 128 and 256 on one thread of a Zen 4, as memory is read in shorter stretches.
-ROW_OF_PIECES = 16384
+COLLAPSED_ROW = 16384
 # Elements of a piece, at most: longer ones are worth folding. Not measured.
-LONGEST_PIECE = 256
+LONGEST_STRIP = 256
 
 # Results of a reduction over a few elements from which its slices are combined. Not measured: a few chunks of lanes.
-SLICED_ROWS = 64
+UNROLLED_ROWS = 64
 
-# Elements of a row from which its lanes are folded in every trip instead of kept in a tile. Not measured.
+# Elements of a row from which its lanes are folded in every iteration instead of kept in a tile. Not measured.
 FOLDED_ROW = 512
 
 # --- chunks and masks ----------------------------------------------------------------------------------
@@ -95,22 +95,22 @@ SUMMED_APART = 512
 # of a block: 0.85 of torch, 0.34 with twice the share, 0.72 with half of it.
 KEPT_SUMS_SHARE = 2
 # Elements of a pass over a row from which a program asks for the next one's. Not measured: a few chunks of lanes.
-AHEAD_ELEMENTS = 256
+PREFETCH_ELEMENTS = 256
 # Rows that a pass asks for, at most. Not measured: a core has some fifty requests of its second cache under way.
-AHEAD_ROWS = 4
+PREFETCH_ROWS = 4
 # Bytes between the rows of two programs up to which the next one is asked for. Measured: one core of a Xeon with AMX
 # (2 MiB of second cache) that others used, softmax of f32 in one loop: rows of 64 KiB 3.96 to 3.50 ms; of 200 KiB in
 # blocks of 256 3.67 to 4.41.
-AHEAD_BYTES = 64 << 10
+PREFETCH_BYTES = 64 << 10
 # Bytes between what a pass reads and what it asks for, as far as doubling the distance of rows gets. Measured: the same
 # core, layer norm of bf16, 4096 rows of 2 KiB: 2.29 ms without, 1.96 with the next row, 1.68 with 4 KiB, 1.62 with 8,
 # 1.67 with 16.
-AHEAD_LEAD = 8 << 10
+PREFETCH_LEAD = 8 << 10
 # Bytes of a launch from which stores go past the caches. Measured: one core of a Xeon with AMX (2 MiB of second cache)
 # that others used, layer norm of f32 rows of 4096: 1024 rows (16 MiB) 4.6 to 4.9 ms through the caches, 3.4 to 3.7 past
 # them; with a sum that reads the result next 6.3 to 6.6 and 5.3 to 6.0; 512 rows 2.0 and 1.9. Zen 5, adding two vectors
 # of 16M f32: 5.2 ms and 4.0 (the commands were not noted).
-PAST_CACHES_BYTES = 16 << 20
+NONTEMPORAL_BYTES = 16 << 20
 
 # --- products ------------------------------------------------------------------------------------------
 
@@ -121,24 +121,24 @@ THIN_ROWS = 4
 # Measured: one core of a Xeon with AMX that others used, f32, ranges of rows times 128 matrices of 64x64, read in place
 # over packed: 8 rows 0.68, 16 rows 0.74, 32 rows 0.82, 64 rows 1.01 (the commands were not noted).
 PASSES_IN_PLACE = 4
-# Elements of K that such a product should read in a row, over several trips. Measured: half 1.04 (2), twice 1.02 (2):
-# a few lines of memory.
+# Elements of K that such a product should read in a row, over several iterations. Measured: half 1.04 (2), twice 1.02
+# (2): a few lines of memory.
 THIN_K = 1024
-# Trips of a loop of outer products that are one product of matrices. Not measured.
-OUTER_TRIPS = 64
+# Iterations of a loop of outer products that are one product of matrices. Not measured.
+OUTER_ITERATIONS = 64
 # Size of each dim of a sum of products of two tiles from which it is computed as a product of matrices. Measured: one
 # core of a Xeon with AMX that others used, 2M multiply-adds: 16x16x64 0.06 ms as a product, 0.11 as a sum; 64x2x64 0.42
 # and 0.17; 16x128x4 0.15 to 0.27 and 0.11 to 0.19; 4x4x4 0.4 to 0.57 and 0.34 to 0.47 (the commands were not noted).
 SUMMED_SIZE = 16
-# Packed bytes of a panel that several trips fill together. Measured: one core of a Xeon with AMX that others used,
+# Packed bytes of a panel that several iterations fill together. Measured: one core of a Xeon with AMX that others used,
 # 1024 cubed, tiles of 128x128x64, time of PyTorch's product over it with 32, 64 and 128 KiB: bf16 0.73, 0.76, 0.69;
 # f16 1.66, 1.77, 1.34; f32 0.84, 0.85, 0.85; int8 1.92, 1.89, 1.82: sums are loaded and stored once for all that K.
 JOINED_PANEL_BYTES = 64 << 10
 # Packed bytes of B that a dot keeps from program to program. Measured: half 0.84 (25), twice 0.98 (23): three planes
 # of 2048 x 256 bf16 elements.
 KEPT_BYTES = 3 << 20
-# Trips of which panels are kept, at most. Measured: half 0.98 (4), twice 1.01 (2).
-KEPT_TRIPS = 256
+# Iterations of which panels are kept, at most. Measured: half 0.98 (4), twice 1.01 (2).
+KEPT_ITERATIONS = 256
 # Keys of which panels are kept at one time, at most. Not measured: the search among them takes a microsecond at most.
 KEPT_KEYS = 16
 # Accumulators of a micro-kernel (all, and enough to hide the latency of an FMA) and its rows, by whether the target

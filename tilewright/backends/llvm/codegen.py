@@ -14,14 +14,16 @@ import itertools
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.backends.llvm import errata
 from tilewright.backends.llvm.features import CpuFeatures, host, tell_triple
 from tilewright.backends.llvm.identity import llvmlite_version
 from tilewright.backends.llvm.objectfile import MappedObject, load_object
 from tilewright.backends.protocol import ByteCache
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError
+from tilewright.base.knobs import ALL_KERNELS, knobs
 
 # Above this many loads and stores in one block the scheduler does not compare each with each: 200 tiles loaded and
 # stored one after the other took it 4 s, and now 0.6 s. LLVM's own limit is 1,000. Of debug information we have lines
@@ -33,11 +35,14 @@ _OPTIONS = (
     "--disable-auto-upgrade-debug-info",
 )
 _names = itertools.count()
+_printing: list[str] = []
 _own: set[bytes] = set()  # digests of the objects that this process has compiled
 lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
 
 
-def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 1) -> bytes:
+def compile_object(
+    text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 1, link: Callable[[Any], None] | None = None
+) -> bytes:
     """Compile a module to a relocatable object.
 
     Args:
@@ -46,6 +51,7 @@ def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", leve
         optimize: `"none"`, `"light"` or `"full"` (LLVM's own -O2 pipeline).
         level: code generator effort, 0 to 3. From 2 instructions are put in order once more after registers are chosen,
             which took 3 % of a compile; processors that run them out of order gain nothing from it.
+        link: adds to the module of llvmlite what it lacks.
 
     Raises:
         InternalError: LLVM rejects the text.
@@ -53,7 +59,9 @@ def compile_object(text: str, isa: CpuFeatures, *, optimize: str = "light", leve
     """
     with lock:
         machine = _machine(isa, level)
-        image = bytes(machine.emit_object(_prepare(text, isa, machine, optimize)))
+        image = bytes(machine.emit_object(_prepare(text, isa, machine, optimize, link)))
+        if errata.may_lose_registers(image, isa):
+            image = _with_registers(image, _prepare(text, isa, machine, optimize, link), isa, machine)
     _own.add(hashlib.sha256(image).digest())
     return image
 
@@ -62,7 +70,16 @@ def assembly(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int
     """Compile a module to assembly text. Arguments and errors as `compile_object`."""
     with lock:
         machine = _machine(isa, level)
-        return str(machine.emit_assembly(_prepare(text, isa, machine, optimize)))
+        return errata.with_registers(str(machine.emit_assembly(_prepare(text, isa, machine, optimize))))
+
+
+def _with_registers(image: bytes, module: Any, isa: CpuFeatures, machine: Any) -> bytes:
+    """An object that has the short forms of `errata`: made anew from text if one names a register that it lacks."""
+    emitted = str(machine.emit_assembly(module))
+    mended = errata.with_registers(emitted)
+    if mended == emitted:
+        return image
+    return bytes(machine.emit_object(parsed(errata.as_module(mended), isa.triple, machine)))
 
 
 def optimized(text: str, isa: CpuFeatures, *, optimize: str = "light") -> str:
@@ -168,7 +185,7 @@ def load_with_llvm(image: bytes, exports: Sequence[str], symbols: Mapping[str, i
         try:
             return Library(builder.link(_jit(), f"tilewright.{next(_names)}"))
         except RuntimeError as error:
-            raise InternalError(f"compiled code does not load: {error}") from error
+            raise CodeLoadError(f"compiled code does not load: {error}") from error
 
 
 def versions() -> str:
@@ -209,6 +226,20 @@ def _jit() -> Any:
     return llvm.create_lljit_compiler(_machine(host(), 1), use_jit_link=False, suppress_errors=True)
 
 
+def print_passes(wanted: str) -> None:
+    """Have LLVM print every module, or every function of one name, after each of its passes, on standard error.
+
+    LLVM takes such options once: they hold for the process.
+    """
+    import llvmlite.binding as llvm
+
+    if not _printing:
+        _printing.append(wanted)
+        llvm.set_option("tilewright", "--print-after-all")
+        if wanted != ALL_KERNELS:
+            llvm.set_option("tilewright", f"--filter-print-funcs={wanted}")
+
+
 def parsed(text: str, triple: str, machine: Any) -> Any:
     """A verified module for a target machine of llvmlite.
 
@@ -217,6 +248,8 @@ def parsed(text: str, triple: str, machine: Any) -> Any:
     """
     import llvmlite.binding as llvm
 
+    if knobs.compilation.print_llvm is not None:
+        print_passes(knobs.compilation.print_llvm)
     try:
         module = llvm.parse_assembly(text, context=llvm.create_context())
         module.triple = triple
@@ -231,11 +264,15 @@ def parsed(text: str, triple: str, machine: Any) -> Any:
     return module
 
 
-def _prepare(text: str, isa: CpuFeatures, machine: Any, optimize: str) -> Any:
+def _prepare(
+    text: str, isa: CpuFeatures, machine: Any, optimize: str, link: Callable[[Any], None] | None = None
+) -> Any:
     """Parsed, verified and optimised module."""
     import llvmlite.binding as llvm
 
     module = parsed(text, isa.triple, machine)
+    if link is not None:
+        link(module)
     if optimize == "none":
         return module
     options = llvm.create_pipeline_tuning_options()

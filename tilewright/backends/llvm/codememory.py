@@ -20,7 +20,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tilewright.base.errors import InternalError, TilewrightError, UnsupportedError
+from tilewright.base.errors import InternalError, OutOfMemoryError, TilewrightError, UnsupportedError
 
 READ, WRITE, EXECUTE = 1, 2, 4  # PROT_*
 PROTECTIONS = (READ | EXECUTE, READ, READ | WRITE)  # of code, constants, data
@@ -82,7 +82,7 @@ class _Arena:
         try:
             self.memory = mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         except OSError as error:
-            raise InternalError(f"no memory for {size} bytes of code: {error}") from error
+            raise OutOfMemoryError(f"no memory for {size:,} bytes of code: {error}") from error
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     def address(self, zone: int, index: int) -> int:
@@ -116,7 +116,7 @@ def reserve(sizes: Sequence[int]) -> Piece:
         sizes: bytes of code, constants and data.
 
     Raises:
-        InternalError: there is no memory.
+        OutOfMemoryError: there is no memory.
     """
     pages = max(1, max(-(-size // mmap.PAGESIZE) for size in sizes))
     with _lock:

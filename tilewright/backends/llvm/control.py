@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tilewright.backends.llvm.instructions import Operand
-from tilewright.backends.llvm.memory import MemoryOps
+from tilewright.backends.llvm.masked_memory import MemoryOps
 from tilewright.backends.llvm.types import I64, T, V, const
 
 
 class Loop:
     """A counted loop under construction.
 
-    Inside the `with`: `index`, `values` (the carried values of this trip); call `next(...)` at the end of the body.
-    After it: `results` (the carried values when the loop ended).
+    Inside the `with`: `index`, `values` (the carried values of this iteration); call `next(...)` at the end of the
+    body. After it: `results` (the carried values when the loop ended).
     """
 
     def __init__(self, index: V, values: list[V]) -> None:
@@ -36,7 +36,7 @@ class Loop:
         self._next: list[V] = values
 
     def next(self, *values: V) -> None:
-        """Give the carried values of the next trip."""
+        """Give the carried values of the next iteration."""
         if len(values) != len(self.values):
             raise TypeError(f"the loop carries {len(self.values)} values, not {len(values)}")
         self._next = list(values)
@@ -92,7 +92,7 @@ class ControlFlow(MemoryOps):
         Args:
             lo, hi, step: of one integer type (Python numbers: that of the others, else `i64`); `step` positive.
                 `hi + step` must not overflow.
-            init: carried values before the first trip.
+            init: carried values before the first iteration.
             unroll: False forbids LLVM to unroll.
         """
         t = next((v.type for v in (lo, hi, step) if isinstance(v, V)), I64)
@@ -159,13 +159,25 @@ class ControlFlow(MemoryOps):
         self.start(end)
 
     def if_else(
-        self, cond: V, then: Callable[[], Sequence[V] | None], otherwise: Callable[[], Sequence[V] | None]
+        self,
+        cond: V,
+        then: Callable[[], Sequence[V] | None],
+        otherwise: Callable[[], Sequence[V] | None],
+        *,
+        likely: bool = False,
     ) -> list[V]:
-        """Run one of two emitters; gives their results joined (both must give the same number and types)."""
+        """Run one of two emitters; gives their results joined (both must give the same number and types).
+
+        Args:
+            cond: a scalar `i1`.
+            then, otherwise: what runs where it holds, and where it does not.
+            likely: whether it nearly always holds.
+        """
         if cond.const is not None:
             return list((then if cond.const else otherwise)() or ())
         yes, no, end = self.label("then"), self.label("else"), self.label("endif")
-        self.cond_br(cond, yes, no)
+        weights = '!{!"branch_weights", i32 1048575, i32 1}'
+        self.cond_br(cond, yes, no, f", !prof {self.module.metadata(weights)}" if likely else "")
         self.start(yes)
         left, from_left = list(then() or ()), self.block
         self.br(end)

@@ -95,10 +95,14 @@ class Module(Declarations):
 
     Args:
         isa: features of the target; gates every target intrinsic.
+
+    Attributes:
+        externals: functions of libraries of the user's that it calls.
     """
 
     def __init__(self, isa: CpuFeatures) -> None:
         super().__init__(isa)
+        self.externals: set[str] = set()
         self._functions: dict[str, Function] = {}
 
     # -- functions ---------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from tilewright.backends.llvm.elf import (
     damaged,
     read_object,
 )
-from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError
 
 MAX_BYTES = 128 << 20  # of a loaded object: branches of both machines reach across it
 STUB_BYTES = 16
@@ -371,7 +371,7 @@ def process_symbol(name: str) -> int:
         mathematics = _mathematics()
         address = lookup(mathematics, name.encode()) if mathematics else None
     if not address:
-        raise InternalError(f"compiled code needs {name}, which this process does not have")
+        raise CodeLoadError(f"compiled code needs {name}, which this process does not have")
     return address
 
 

@@ -72,7 +72,7 @@ def _reduce_far(f: Function, x: V) -> tuple[V, V]:
 
 
 def _emit_reduce_far(f: Function) -> None:
-    """void(ptr x, ptr r, ptr q, i64 n): one float x >= 0 a trip."""
+    """void(ptr x, ptr r, ptr q, i64 n): one float x >= 0 an iteration."""
     source, rests, quadrants, count = f.args
     with f.loop(0, count) as loop:
         r, q = _far(f, f.load(F32, f.gep(source, loop.index, F32)))

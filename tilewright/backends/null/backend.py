@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.backends.protocol import ByteCache, Lowering
+from tilewright.backends.lowering import Lowering
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.options import Options
 from tilewright.base.target import Placement, Target
 from tilewright.ops.text import print_module

@@ -20,29 +20,34 @@ from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, ta
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.backends.nvidia.options import CudaOptions
-from tilewright.backends.protocol import ByteCache, Lowering
+from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
-from tilewright.ir.decisions import Decisions
-from tilewright.ops.function import FuncOp
+from tilewright.passes import printing
 from tilewright.passes.stages import Stage
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from tilewright.backends.lowering import Lowering
     from tilewright.backends.nvidia import lowering as lowerings
     from tilewright.backends.nvidia import pipeline, ptx
     from tilewright.backends.nvidia.emit import lower
-    from tilewright.backends.nvidia.plan import allocate
+    from tilewright.backends.nvidia.plan import allocate, assembly
     from tilewright.backends.nvidia.tgir import ops as tgir_ops
+    from tilewright.ir import decisions
+    from tilewright.ops import function
 else:  # a kernel that comes from the disk cache needs none of them
     lowerings = lazy_module("tilewright.backends.nvidia.lowering")
     allocate = lazy_module("tilewright.backends.nvidia.plan.allocate")
     pipeline = lazy_module("tilewright.backends.nvidia.pipeline")
     ptx = lazy_module("tilewright.backends.nvidia.ptx")
+    assembly = lazy_module("tilewright.backends.nvidia.plan.assembly")
     tgir_ops = lazy_module("tilewright.backends.nvidia.tgir.ops")
     lower = lazy_module("tilewright.backends.nvidia.emit.lower")
+    decisions = lazy_module("tilewright.ir.decisions")
+    function = lazy_module("tilewright.ops.function")
 
 BINARY = "cubin"
 EXTENSIONS = ("tgir", "llir", "ptx", BINARY)
@@ -66,8 +71,7 @@ def target(ordinal: int | None = None) -> Target:
 
 def versions() -> str:
     """Versions of what makes code, for the cache key."""
-    tool = cubin.assembler(driver.driver_major())
-    return f"{codegen.versions()}, {tool.identity if tool else 'the driver'}, {libdevice.version()}"
+    return f"{codegen.versions()}, {cubin.identity(driver.driver_major())}, {libdevice.version()}"
 
 
 def fuses(target: Target) -> bool:
@@ -80,9 +84,10 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     arch = arch_of(target)
 
     def lay_out(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
-        decisions = Decisions()
-        made = pipeline.lay_out_module(module, options, target, decisions)
-        metadata["decisions"] = decisions.records()
+        noted = decisions.Decisions()
+        told = printing.printer(metadata["name"], tgir_ops.print_module)
+        made = pipeline.lay_out_module(module, options, target, noted, told)
+        metadata["decisions"] = noted.records()
         return made
 
     def emit(module: ModuleOp, metadata: dict[str, Any]) -> str:
@@ -99,6 +104,10 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
         )
         return kernel.llvm
 
+    def to_ptx(text: str, _: object) -> str:
+        made = ptx.compile_ptx(text, arch, library=options.libdevice, others=options.libraries)
+        return ptx.of_version(made, options.ptx_version)
+
     def assemble(text: str, metadata: dict[str, Any]) -> bytes:
         made = registers.assemble(
             text,
@@ -111,13 +120,14 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
         )
         if made is None:
             return text.encode() + b"\0"
-        warps, shared = metadata["block_warps"], metadata["shared"] + made.shared_bytes
+        warps = metadata["block_warps"]
         metadata.update(
             n_regs=made.registers,
             n_spills=made.spill_bytes,
             n_max_threads=warps * WARP,
             notes=list(made.notes),
-            occupancy=arch.occupancy(warps, made.registers, shared),
+            occupancy=arch.occupancy(warps, made.registers, metadata["shared"] + made.shared_bytes),
+            decisions=[*metadata.get("decisions", ()), *assembly.records_of(made.whole)],
         )
         return made.image
 
@@ -126,10 +136,7 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
             lay_out, lambda module: tgir_ops.print_module(module), lambda text: tgir_ops.parse_module(text.decode())
         ),
         "llir": Stage(emit, parse=lambda text: text.decode()),
-        "ptx": Stage(
-            lambda text, _: ptx.compile_ptx(text, arch, library=options.libdevice),
-            parse=lambda text: text.decode(),
-        ),
+        "ptx": Stage(to_ptx, parse=lambda text: text.decode()),
         BINARY: Stage(assemble, parse=lambda image: image),
     }
 
@@ -140,8 +147,8 @@ def _check_resources(kernel: lower.LoweredKernel, module: ModuleOp, arch: Arch) 
     if threads > MAX_THREADS:
         raise OutOfResources(threads, MAX_THREADS, "threads", hint=f"Write num_warps={MAX_THREADS // WARP} or less.")
     if kernel.shared_bytes > arch.shared_limit:
-        function = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
-        largest = allocate.allocate(function).largest()
+        func = next(op for op in module.ops if isinstance(op, function.FuncOp) and op.is_kernel)
+        largest = allocate.allocate(func).largest()
         raise OutOfResources(kernel.shared_bytes, arch.shared_limit, "shared memory", largest)
 
 

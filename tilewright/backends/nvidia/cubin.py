@@ -5,6 +5,9 @@
     PTX --nvJitLink or ptxas--> cubin, and from the log: registers, spills, notes
         --neither is there----> None: the PTX itself is given to the driver
 
+nvJitLink assembles a kernel as a part of a program: functions stay calls, and one call makes every wgmma wait for the
+one before. Where it notes that, ptxas makes the kernel anew, as a whole program.
+
 None of these needs a GPU. A tool newer than the driver makes cubins that the driver may refuse, so where a driver is
 there, only tools of a major version up to the driver's are taken.
 """
@@ -16,12 +19,14 @@ import functools
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tilewright.backends.nvidia import toolkit
 from tilewright.backends.nvidia.arch import Arch
+from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
 from tilewright.base.knobs import knobs
 
@@ -40,6 +45,8 @@ class Cubin:
         stack_bytes: per thread.
         shared_bytes: per block, declared in the PTX (what a launch adds is not in it).
         notes: advice of the assembler, such as C7510 (wgmma made serial).
+        whole: whether the kernel was assembled as a whole program because of what nvJitLink noted; None where it noted
+            nothing of the kind.
     """
 
     image: bytes
@@ -49,6 +56,7 @@ class Cubin:
     stack_bytes: int = 0
     shared_bytes: int = 0
     notes: tuple[str, ...] = ()
+    whole: Answer[Path] | None = None
 
 
 class Assembler(Protocol):
@@ -64,6 +72,10 @@ class Assembler(Protocol):
     @property
     def identity(self) -> str:
         """Name and version, for cache keys and people."""
+
+    @property
+    def verbose(self) -> str:
+        """The option that makes it tell registers and spills."""
 
     def run(self, ptx: str, options: list[str]) -> tuple[bytes | None, str]:
         """The image and the log; None and the errors where the PTX is refused."""
@@ -90,11 +102,38 @@ def assemble(
     tool = assembler(driver_major)
     if tool is None:
         return None
-    options = [f"-arch={arch.cpu}", "-O3", "-lineinfo", "-v" if isinstance(tool, Ptxas) else "-verbose"]
-    image, log = tool.run(ptx if max_registers is None else _limited(ptx, kernel, max_registers), options)
+    options = [f"-arch={arch.cpu}", "-O3", "-lineinfo"]
+    text = ptx if max_registers is None else _limited(ptx, kernel, max_registers)
+    image, log = tool.run(text, [*options, tool.verbose])
     if image is None:
         raise _refused(ptx, log, kernel, tool.identity)
-    return _described(image, log, kernel)
+    made = _described(image, log, kernel)
+    heard = serial_notes(made.notes)
+    if not heard or isinstance(tool, Ptxas):
+        return made
+    return _assembled_whole(made, heard, text, options, kernel, whole_program(driver_major))
+
+
+def serial_notes(notes: Iterable[str]) -> list[str]:
+    """Of an assembler's notes those about lost speed of wgmma: products made serial, registers not handed on."""
+    return [note for note in notes if re.search(r"\(C75\d\d\)", note)]
+
+
+def _assembled_whole(
+    made: Cubin, heard: list[str], ptx: str, options: list[str], kernel: str, tool: Ptxas | None
+) -> Cubin:
+    """What ptxas makes of a kernel that nvJitLink made with such notes, if it has none; else that, with the reason."""
+    number = ", ".join(sorted(set(re.findall(r"C75\d\d", " ".join(heard)))))
+    if tool is None:
+        why = f"nvJitLink makes products wait for each other ({number}), and there is no ptxas"
+        return replace(made, whole=No(why, instead="pip install nvidia-cuda-nvcc"))
+    image, log = tool.run(ptx, [*options, tool.verbose])
+    other = None if image is None else _described(image, log, kernel)
+    if other is None or serial_notes(other.notes):
+        said = "refuses the kernel" if other is None else "does so too"
+        return replace(made, whole=No(f"nvJitLink makes products wait for each other ({number}), and ptxas {said}"))
+    what = f"by ptxas: nvJitLink, which links, makes products wait for each other ({number})"
+    return replace(other, whole=Yes(tool.path, what))
 
 
 def _limited(ptx: str, kernel: str, registers: int) -> str:
@@ -131,6 +170,30 @@ def assembler(driver_major: int | None = None) -> Assembler | None:
     return None if wanted == "driver" else _found(driver_major, wanted == "nvjitlink")
 
 
+def whole_program(driver_major: int | None = None) -> Ptxas | None:
+    """The ptxas that makes kernels anew which nvJitLink makes slow; None where there is none, or a too new one.
+
+    Args:
+        driver_major: as for `assembler`.
+    """
+    program = toolkit.program("ptxas") if knobs.cuda.assembler == "auto" else None
+    tool = Ptxas(program) if program else None
+    return tool if tool and (driver_major is None or tool.major <= driver_major) else None
+
+
+def identity(driver_major: int | None = None) -> str:
+    """What makes machine code, for cache keys.
+
+    Args:
+        driver_major: as for `assembler`.
+    """
+    tool = assembler(driver_major)
+    if not isinstance(tool, NvJitLink):
+        return tool.identity if tool else "the driver"
+    program = toolkit.program("ptxas") if knobs.cuda.assembler == "auto" else None
+    return f"{tool.identity}, {Ptxas(program).identity if program else 'no ptxas'}"
+
+
 @functools.cache
 def _found(driver_major: int | None, only_nvjitlink: bool) -> Assembler | None:
     for major, path in toolkit.libraries("nvJitLink"):
@@ -142,9 +205,7 @@ def _found(driver_major: int | None, only_nvjitlink: bool) -> Assembler | None:
             + ("" if driver_major is None else f" in a version that the driver (CUDA {driver_major}) knows"),
             hint=f"pip install nvidia-nvjitlink{'' if driver_major in (None, 13) else f'-cu{driver_major}'}",
         )
-    program = toolkit.program("ptxas")
-    tool = Ptxas(program) if program else None
-    return tool if tool and (driver_major is None or tool.major <= driver_major) else None
+    return whole_program(driver_major)
 
 
 # --- nvJitLink --------------------------------------------------------------------------------------------
@@ -161,6 +222,7 @@ class NvJitLink:
 
     path: Path
     major: int
+    verbose: ClassVar = "-verbose"
 
     @property
     def identity(self) -> str:
@@ -220,6 +282,7 @@ class Ptxas:
     """
 
     path: Path
+    verbose: ClassVar = "-v"
 
     @property
     def identity(self) -> str:
@@ -272,7 +335,21 @@ def _described(image: bytes, log: str, kernel: str) -> Cubin:
     )
 
 
-def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError | OutOfResources:
+def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError | OutOfResources | UnsupportedError:
+    if needed := re.findall(r"'([^']+)' requires PTX ISA \.version (\d+\.\d+)", log):
+        what, least = max(needed, key=lambda row: tuple(map(int, row[1].split("."))))
+        return UnsupportedError(
+            f"ptx_version: {kernel} needs PTX {least} ({what})",
+            hint=f"write ptx_version={least.replace('.', '')}, or leave it out",
+        )
+    if found := re.search(r"PTX \.version (\S+) does not support \.target (\S+)", log):
+        return UnsupportedError(
+            f"ptx_version: there is no {found[2]} in PTX {found[1]}", hint="write a newer one, or leave it out"
+        )
+    if found := re.search(r"Unsupported \.version (\S+); current version is '?(\d+\.\d+)", log):
+        return UnsupportedError(
+            f"ptx_version: {tool} takes PTX up to {found[2]}, not {found[1]}", hint="leave ptx_version out"
+        )
     if few := re.search(r"Insufficient registers \((\d+)\).*?register target of (\d+)", log, re.DOTALL):
         hint = "A larger `maxnreg`, or none, or smaller blocks help."
         return OutOfResources(int(few[2]), int(few[1]), "registers", f"`maxnreg` of {kernel} is the limit.", hint)

@@ -8,14 +8,14 @@ read once per process; a module gets only the few functions that it needs.
 
 from __future__ import annotations
 
-import functools
 import re
 from pathlib import Path
-from typing import Any
 
+from tilewright.backends.llvm import foreign
 from tilewright.backends.nvidia import toolkit
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import knobs
+from tilewright.base.options import ExternLibrary
 
 _DECLARED = re.compile(r"^declare [^\n]*@(__nv_\w+)\(", re.MULTILINE)
 
@@ -25,19 +25,19 @@ def needed(text: str) -> frozenset[str]:
     return frozenset(_DECLARED.findall(text))
 
 
-def bitcode_for(text: str, path: Path | None = None) -> bytes:
-    """The functions of libdevice that a module declares, as bitcode; nothing if it declares none.
+def bitcode_for(symbols: frozenset[str], path: Path | None = None) -> bytes:
+    """Functions of libdevice as bitcode; nothing if none are asked for.
 
     Args:
-        text: LLVM IR.
+        symbols: of the functions.
         path: of the library; by default the one that is found.
 
     Raises:
         UnsupportedError: libdevice is not found, or has no such function.
     """
-    symbols, path = needed(text), path or find()
     if not symbols:
         return b""
+    path = path or find()
     if path is None:
         where = f"at {knobs.cuda.libdevice}" if knobs.cuda.libdevice else "found"
         raise UnsupportedError(
@@ -45,26 +45,6 @@ def bitcode_for(text: str, path: Path | None = None) -> bytes:
             hint="pip install nvidia-nvvm, or let TILEWRIGHT_LIBDEVICE_PATH name libdevice.10.bc of a CUDA toolkit",
         )
     return _reduced(path, symbols)
-
-
-def link(module: Any, bitcode: bytes) -> None:
-    """Add what `bitcode_for` gave to a module, in place.
-
-    Args:
-        module: of llvmlite, with triple and data layout; the passes must still run, as they resolve `__nvvm_reflect`.
-        bitcode: the functions, which become internal.
-    """
-    import llvmlite.binding as llvm
-
-    if not bitcode:
-        return
-    part = llvm.parse_bitcode(bitcode, context=module._context)
-    part.triple, part.data_layout = module.triple, module.data_layout
-    names = {function.name for function in part.functions if not function.is_declaration}
-    module.link_in(part)
-    for function in module.functions:
-        if function.name in names:
-            function.linkage = "internal"
 
 
 def find() -> Path | None:
@@ -81,29 +61,10 @@ def version() -> str:
     return "no libdevice" if path is None else toolkit.identity(path)
 
 
-@functools.lru_cache(maxsize=64)
 def _reduced(path: Path, symbols: frozenset[str]) -> bytes:
     """Bitcode of some functions and what they call."""
-    import llvmlite.binding as llvm
-
-    whole = _library(path)
-    missing = symbols - {function.name for function in whole.functions if not function.is_declaration}
+    library = ExternLibrary("libdevice", str(path), toolkit.identity(path))
+    missing = symbols - foreign.signatures(library).keys()
     if missing:
         raise UnsupportedError(f"libdevice has no function {', '.join(sorted(missing))}")
-    library = whole.clone()
-    for function in library.functions:
-        if not function.is_declaration and function.name not in symbols:
-            function.linkage = "internal"
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(library, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-    return bytes(library.as_bitcode())
-
-
-@functools.cache
-def _library(path: Path) -> Any:
-    """The whole library, parsed."""
-    import llvmlite.binding as llvm
-
-    return llvm.parse_bitcode(path.read_bytes(), context=llvm.create_context())
+    return foreign.functions_of(library, symbols)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from xdsl.ir import Operation
+
+from tilewright.backends.lowering import Lowering, lowering_of
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.emit.context import EMITTERS
-from tilewright.backends.protocol import Lowering, lowering_of
+from tilewright.ops.check import CheckOp
 from tilewright.ops.control import ConditionOp, YieldOp
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.ops.reduce import ReduceReturnOp
@@ -13,8 +16,9 @@ from tilewright.ops.scan import ScanReturnOp
 assert families.LOADED
 # Calls are inlined; a body's end is read by the operation that it ends.
 _INSIDE = (CallOp, ConditionOp, FuncOp, ReduceReturnOp, ReturnOp, ScanReturnOp, YieldOp)
+_REFUSED: dict[type[Operation], str] = {CheckOp: "kernels with checks run on the CPU"}
 
 
 def lowering(name: str) -> Lowering | None:
     """How code is made for operation `name`."""
-    return lowering_of(name, {*EMITTERS, *_INSIDE}, {})
+    return lowering_of(name, {*EMITTERS, *_INSIDE}, _REFUSED)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import ArgumentError, UnsupportedError
-from tilewright.base.options import Options
+from tilewright.base.options import ExternLibrary, Options, extern_libraries
 from tilewright.base.target import Target
 
 
@@ -22,9 +21,12 @@ class CudaOptions(Options):
         num_stages: software pipeline depth.
         num_ctas: blocks of the cluster that Triton would share a program out to; see `block_warps`.
         maxnreg: register limit per thread.
+        ptx_version: version that the PTX says it is of (80 is 8.0), so that older drivers take it; the assembler
+            refuses a kernel that needs a newer one. By default the oldest that has every instruction that is written.
         launch_cooperative_grid: all programs must be resident at once.
         launch_pdl: the kernel may start before the one ahead of it in the stream has ended.
-        extern_libs: path of the bitcode by name of the library; "libdevice" is linked instead of the one found.
+        extern_libs: path by name of libraries as LLVM's bitcode, whose functions `extern_elementwise` calls;
+            "libdevice" is linked instead of the one found.
         enable_reflect_ftz: taken for programs of Triton: small numbers of libdevice's functions are never flushed.
 
     The other options of Triton's CUDA back end are known, and refused with the reason unless they say what holds here.
@@ -58,8 +60,10 @@ class CudaOptions(Options):
     def __post_init__(self) -> None:
         Options.__post_init__(self)
         check_warps(self.num_warps)
+        if self.ptx_version is not None and not 60 <= self.ptx_version < 1000:
+            raise ArgumentError(f"ptx_version={self.ptx_version} is no version of PTX", hint="write 80 for PTX 8.0")
         _check_blocks(self.num_ctas)
-        object.__setattr__(self, "extern_libs", _libraries(self.extern_libs))
+        object.__setattr__(self, "extern_libs", extern_libraries(self.extern_libs))
         for name, (held, reason) in _ONE_VALUE.items():
             value = getattr(self, name)
             if value not in held:
@@ -73,7 +77,12 @@ class CudaOptions(Options):
     @property
     def libdevice(self) -> Path | None:
         """The file to link as libdevice, if the options name one."""
-        return next((Path(path) for name, path, _ in self.extern_libs if name == "libdevice"), None)
+        return next((Path(library.path) for library in self.extern_libs if library.name == "libdevice"), None)
+
+    @property
+    def libraries(self) -> tuple[ExternLibrary, ...]:
+        """The libraries of others."""
+        return tuple(library for library in self.extern_libs if library.name != "libdevice")
 
 
 _WARPS_WITH_ALL_REGISTERS = 8  # 255 registers for each thread are all that a multiprocessor has
@@ -83,7 +92,6 @@ _ONE_VALUE: dict[str, tuple[tuple[Any, ...], str]] = {
     "warp_size": ((32,), "a warp of an NVIDIA GPU has 32 threads"),
     "backend_name": (("cuda",), 'the back end goes with the target, as in target="cuda:90"'),
     "arch": ((None,), 'the architecture goes with the target, as in target="cuda:90"'),
-    "ptx_version": ((None,), "the version of PTX is the newest that LLVM writes for the architecture"),
     "ptx_options": ((None, ""), "code is assembled by nvJitLink or the driver where there is no ptxas"),
     "ir_override": ((None, ""), "a file of TILEWRIGHT_OVERRIDE_DIR replaces a stage"),
     "instrumentation_mode": (("",), "kernels are not instrumented"),
@@ -93,25 +101,6 @@ _ONE_VALUE: dict[str, tuple[tuple[Any, ...], str]] = {
     "max_num_imprecise_acc_default": ((None,), "tl.dot takes max_num_imprecise_acc"),
 }
 """Options of Triton's CUDA back end whose values cannot be chosen here: those that may be written out, and why."""
-
-
-def _libraries(given: Any) -> tuple[tuple[str, str, str], ...]:
-    """Name, path, and size and time of each library.
-
-    Raises:
-        ArgumentError: a path is no file.
-        UnsupportedError: another library than libdevice.
-    """
-    rows = given.items() if isinstance(given, Mapping) else (row[:2] for row in given or ())
-    made = []
-    for name, path in sorted((str(name), str(path)) for name, path in rows):
-        if name != "libdevice":
-            raise UnsupportedError(f"extern_libs names {name!r}: only NVIDIA's libdevice is linked")
-        if not Path(path).is_file():
-            raise ArgumentError(f"extern_libs: {name} is to be read from {path}, which is no file")
-        status = Path(path).stat()
-        made.append((name, path, f"{status.st_size}:{status.st_mtime_ns}"))
-    return tuple(made)
 
 
 def check_warps(warps: object) -> None:

@@ -2,12 +2,16 @@
 
 ::
 
-    tile IR --inline all--> --sums of products--> --operands in place--> --reductions behind loops-->
-            --carried numbers--> --choose descriptors--> --assign layouts--> --load ahead-->
-            --pipeline loops--> --order memory, barriers--> laid-out tile IR
+    tile IR --inline all--> --sums of products--> --operands in place--> --large tiles in strips-->
+            --reductions after loops--> --carried numbers--> --choose descriptors--> --assign layouts-->
+            --stores in slices-->
+            --double buffer--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
 
@@ -18,30 +22,36 @@ from tilewright.backends.nvidia.plan.barriers import place_barriers
 from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
 from tilewright.backends.nvidia.plan.dots import plan_dot
-from tilewright.backends.nvidia.plan.loads_ahead import load_ahead
+from tilewright.backends.nvidia.plan.double_buffer import double_buffer_loads
+from tilewright.backends.nvidia.plan.large_tiles import strip_mine_large_tiles
 from tilewright.backends.nvidia.plan.locks import order_locks
 from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_place
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
-from tilewright.backends.nvidia.plan.reduced_behind import reduce_behind_loops
+from tilewright.backends.nvidia.plan.reductions_out_of_loops import move_reductions_out_of_loops
+from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
 from tilewright.base.decision import Answer, No
 from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
 from tilewright.ops.function import FuncOp
-from tilewright.passes.carried import compute_carried
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.induction_variables import simplify_induction_variables
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
-from tilewright.passes.summed_products import multiply_for_sums
+from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 _EXACT_ENOUGH = "tf32x3"  # of sums of f32: within 3e-7 of the sum of magnitudes, as sums in f32 are
 
 
 def lay_out_module(
-    module: ModuleOp, options: CudaOptions, target: Target, decisions: Decisions | None = None
+    module: ModuleOp,
+    options: CudaOptions,
+    target: Target,
+    decisions: Decisions | None = None,
+    told: Callable[[str, ModuleOp, bool], None] | None = None,
 ) -> ModuleOp:
     """Laid-out tile IR of a simplified module, which is consumed.
 
@@ -50,28 +60,46 @@ def lay_out_module(
         options: compile options.
         target: a CUDA target.
         decisions: what the planners answer is kept there, if it is given.
+        told: called after each pass with its name, the module, and whether it may have changed that.
     """
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
+    warps = options.block_warps
     _note_cluster(module, options, decisions)
-    _inline_everything(module)
-    multiply_for_sums(module, precision=_EXACT_ENOUGH)
-    module = load_operands_in_place(module, decisions)
-    reduce_behind_loops(module, options.block_warps, decisions)
-    if compute_carried(module):
-        compare_places_with_bounds(module)
-        eliminate_dead_code(module)
-    order_locks(module)
-    choose_descriptors(module, arch, decisions)
-    module = lay_out(module, options.block_warps, lambda op: plan_dot(op, options.block_warps, arch, decisions))
-    load_ahead(module, decisions)
-    pipeline_loops(module, options.num_stages, arch, decisions)
-    hoist_loop_invariants(module)
-    eliminate_common_subexpressions(module)
-    eliminate_dead_code(module)
-    order_memory(module, decisions)
-    place_barriers(module, decisions)
-    note_conversions(module, decisions)
+    steps: tuple[tuple[str, Callable[[ModuleOp], Any]], ...] = (
+        ("inline", _inline_everything),
+        ("sums_to_dots", lambda module: raise_sums_to_dots(module, precision=_EXACT_ENOUGH)),
+        ("operands_in_place", lambda module: load_operands_in_place(module, decisions)),
+        ("large_tiles", lambda module: strip_mine_large_tiles(module, warps, decisions)),
+        ("reductions_out_of_loops", lambda module: move_reductions_out_of_loops(module, warps, decisions)),
+        ("induction_variables", _simplify_induction_variables),
+        ("locks", order_locks),
+        ("descriptors", lambda module: choose_descriptors(module, arch, decisions)),
+        ("assign", lambda module: lay_out(module, warps, lambda op: plan_dot(op, warps, arch, decisions))),
+        ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
+        ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
+        ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
+        ("licm", hoist_loop_invariants),
+        ("cse", eliminate_common_subexpressions),
+        ("dce", eliminate_dead_code),
+        ("ordering", lambda module: order_memory(module, decisions)),
+        ("slices", lambda module: keep_slices_apart(module, warps, arch, decisions)),
+        ("barriers", lambda module: place_barriers(module, decisions)),
+        ("conversions", lambda module: note_conversions(module, decisions)),
+    )
+    for name, step in steps:
+        made = step(module)
+        module = made if isinstance(made, ModuleOp) else module
+        if told is not None:
+            told(name, module, made is not False)
     return module
+
+
+def _simplify_induction_variables(module: ModuleOp) -> bool:
+    if not simplify_induction_variables(module):
+        return False
+    compare_places_with_bounds(module)
+    eliminate_dead_code(module)
+    return True
 
 
 def _note_cluster(module: ModuleOp, options: CudaOptions, decisions: Decisions) -> None:

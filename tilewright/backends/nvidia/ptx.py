@@ -6,7 +6,8 @@
 
 The emitters write one thread's scalars and vector accesses themselves, so LLVM must not vectorise: its loop vectoriser
 sees no vector unit, and the assembler refuses some of what its SLP vectoriser makes for sm_80. Loops are unrolled by
-the assembler, which knows the registers: where few loads are a trip, those of four trips are then under way at once.
+the assembler, which knows the registers: where few loads are an iteration, those of four iterations are then under way
+at once.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from __future__ import annotations
 import functools
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.backends.llvm import codegen
+from tilewright.backends.llvm import codegen, foreign
 from tilewright.backends.nvidia import libdevice
 from tilewright.backends.nvidia.arch import TRIPLE, Arch, features_of
 from tilewright.base.errors import InternalError
+from tilewright.base.options import ExternLibrary
 
 # `mad.wide` keeps a 32-bit multiplication in address arithmetic, which saves registers. Strength reduction of
 # straight-line code compares each address with all before it (75 s of a kernel with 2,000 loads), and finds nothing
-# that our emitters have left: docs/decisions/0065.
+# that our emitters have left: docs/decisions/compile_time.md#no-straight-line-strength-reduction.
 _LLVM_OPTIONS = ("--nvptx-mad-wide-opt", "--opt-disable=slsr")
 
 # The assembler of CUDA 13.0 takes a signed negation of 16 bits for one that does not overflow: it leaves out the
@@ -32,7 +35,12 @@ _LLVM_OPTIONS = ("--nvptx-mad-wide-opt", "--opt-disable=slsr")
 _NEGATION = re.compile(r"(?:neg\.s16\s+|sub\.s16\s+(?=%rs\d+, 0,))(%rs\d+), (?:0, )?(%rs\d+);")
 
 
-def compile_ptx(text: str, arch: Arch, *, optimize: bool = True, library: Path | None = None) -> str:
+_VERSION = re.compile(r"^\.version \S+$", re.MULTILINE)
+
+
+def compile_ptx(
+    text: str, arch: Arch, *, optimize: bool = True, library: Path | None = None, others: Sequence[ExternLibrary] = ()
+) -> str:
     """Compile a module to PTX.
 
     Args:
@@ -40,19 +48,31 @@ def compile_ptx(text: str, arch: Arch, *, optimize: bool = True, library: Path |
         arch: the architecture.
         optimize: run LLVM's passes; without them the code generator alone.
         library: the libdevice to link; by default the one that is found.
+        others: further libraries, as bitcode.
 
     Raises:
         InternalError: LLVM rejects the text, which is kept in a file.
     """
     with codegen.lock:
         machine = _machine(arch.capability)
-        module = _prepare(text, machine, optimize, library)
+        module = _prepare(text, machine, optimize, library, others)
         try:
             return _NEGATION.sub(r"sub.u16 \t\1, 0, \2;", str(machine.emit_assembly(module)))
         except RuntimeError as error:
             raise InternalError(
                 f"LLVM makes no PTX for {arch.cpu}: {error}", hint=f"please report this with the file {_kept(text)}"
             ) from error
+
+
+def of_version(text: str, version: int | None) -> str:
+    """PTX that says it is of another version. Whether it is, the assembler finds out: LLVM, asked for a version that
+    lacks an intrinsic, would end the process.
+
+    Args:
+        text: the PTX.
+        version: 10 * major + minor; None leaves it as it is.
+    """
+    return text if version is None else _VERSION.sub(f".version {version // 10}.{version % 10}", text, count=1)
 
 
 def optimized(text: str, arch: Arch) -> str:
@@ -87,12 +107,18 @@ def _set_options() -> None:
         llvm.set_option("tilewright", option)
 
 
-def _prepare(text: str, machine: Any, optimize: bool, path: Path | None = None) -> Any:
+def _prepare(
+    text: str, machine: Any, optimize: bool, path: Path | None = None, others: Sequence[ExternLibrary] = ()
+) -> Any:
     import llvmlite.binding as llvm
 
-    library = libdevice.bitcode_for(text, path)  # raises, if it does, before LLVM holds anything
+    library = libdevice.bitcode_for(libdevice.needed(text), path)  # raises, if it does, before LLVM holds anything
     module = codegen.parsed(text, TRIPLE, machine)
-    libdevice.link(module, library)
+    if others:
+        foreign.link(module, others)
+        called = frozenset(f.name for f in module.functions if f.is_declaration and f.name.startswith("__nv_"))
+        library = libdevice.bitcode_for(called, path)
+    foreign.link_bitcode(module, library)
     if optimize:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.loop_interleaving = options.slp_vectorization = False

@@ -13,7 +13,7 @@ from __future__ import annotations
 # Cycles that a warp waits for the others at a barrier, beside the cycles of moving bytes. Measured: half 0.98 (2),
 # twice 0.99 (2).
 BARRIER_CYCLES = 32
-# Accesses share a layout unless that makes one of them so many times as dear. Measured: half (0), twice (0): a
+# Accesses share a layout unless that makes one of them so many times as costly. Measured: half (0), twice (0): a
 # conversion costs about as much as the access itself.
 SHARED_LAYOUT_TOLERANCE = 2.0
 # Layouts in which a loop may carry one value. Measured: half (0), twice (0).
@@ -37,6 +37,9 @@ APART_BYTES = 4096
 # Tiles of more bytes change their layout in slices. Measured: half (0), twice (0): it leaves room on every target,
 # and moving a slice takes about a thousand cycles, beside which two barriers are little.
 CONVERSION_SLICE_BYTES = 64 * 1024
+# And what a warp exchanges with itself alone, in slices of so many bytes of a warp. Not measured by
+# itself: 16 rows of 256 bytes, whole rows of an accumulator by halves.
+WARP_SLICE_BYTES = 4096
 # Shuffles for one register of a gather; beyond, shared memory. Measured: half (0), twice (0).
 GATHER_SHUFFLES = 4
 # Groups of copies under way that the placing of barriers tells apart. Measured: half (0), twice (0): it bounds
@@ -61,7 +64,13 @@ LARGE_BLOCK_WARPS = 16
 FEWER_REGISTERS = 1.35
 # Registers of a thread for what a loop loads ahead. Measured: H200, loops over rows of 1000: with 32 the same (2.41 for
 # 2.38 of the speed without, 1.18 for 1.16).
-WORDS_AHEAD = 16
-# And for a tile that a loop carries to reduce it behind the loop. Measured: H200, ten loops that sum tiles of 16 to 64
+DOUBLE_BUFFER_WORDS = 16
+# And for a tile that a loop carries to reduce it after the loop. Measured: H200, ten loops that sum tiles of 16 to 64
 # registers: 0.98 to 1.62 of the speed without, 1.18 on average.
 CARRIED_WORDS = 64
+# Part of the registers of a thread that one tile may take, some of them spilled. Measured: H100, softmax of 1024 rows
+# of 65,536 as one block: with 4 warps (twice the registers) strips take 0.38 ms and Triton's spills 1.02; with 8 and 16
+# (once) the tile with its spills 0.250 and 0.262 ms, strips, which load the row three times, 0.365 and 0.361.
+HELD_REGISTERS = 1.25
+# Registers of a thread for a strip of a tile that takes more: as many loads are under way at once. Not measured.
+STRIP_REGISTERS = 32

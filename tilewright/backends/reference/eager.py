@@ -28,7 +28,7 @@ from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import to_ir
 from tilewright.language.library import LibraryFunction
-from tilewright.ops import contraction
+from tilewright.ops import fp_contraction
 from tilewright.ops.builtin import BodyFn, Builtin, Emitter
 from tilewright.ops.casts import IntToPtrOp
 from tilewright.ops.constant import ConstantOp
@@ -69,7 +69,7 @@ class EagerEmitter(Emitter):
             flat.extend(operand if isinstance(operand, (list, tuple)) else [operand])
         call = Call(call.attrs, call.operand_types, call.result_types, tuple(regions), self.program)
         reference = _reference(cls)
-        if self.options.enable_fp_fusion and call.result_types and contraction.is_sum(cls, call.result_types[0]):
+        if self.options.enable_fp_fusion and call.result_types and fp_contraction.is_sum(cls, call.result_types[0]):
             reference, call, flat = products.fused(cls, flat, call, self.stretch) or (reference, call, flat)
         steps, self._steps = self._steps, None  # what a body applies belongs to the operation that it is the body of
         result = reference(call, *[None if v is None else v.data for v in flat])
@@ -78,7 +78,7 @@ class EagerEmitter(Emitter):
         values = tuple([EagerValue(t, np.asarray(a)) for a, t in zip(arrays, call.result_types, strict=True)])
         if steps is not None:
             steps.append((reference, call, flat, values))
-        if values and contraction.is_product(cls, values[0].type):
+        if values and fp_contraction.is_product(cls, values[0].type):
             self._remember(values[0], flat)
         return values
 

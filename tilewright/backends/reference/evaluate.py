@@ -15,11 +15,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.backends.reference.memory import Memory
+from tilewright.backends.reference.address_space import Memory
 from tilewright.base.errors import InternalError, InterpreterError, TilewrightError
 from tilewright.ir.op import TileOp, location_of
 from tilewright.ir.types import bit_width, dtype_of, element_type, is_pointer
-from tilewright.ops.control import CallOp, ConditionOp, ForOp, FuncOp, IfOp, WhileOp
+from tilewright.ops.control import ANY_STEP, CallOp, ConditionOp, ForOp, FuncOp, IfOp, WhileOp
 from tilewright.ops.function import TerminatorOp
 from tilewright.ops.spec import Array, Combine, call_of, spec_of
 
@@ -33,10 +33,11 @@ class Program:
         self.memory, self._index, self._grid = memory, index, grid
         self.load = memory.load
         self.store = memory.store
+        memory.program = index
 
     def move(self, index: tuple[int, int, int]) -> None:
         """Become another program of the same grid."""
-        self._index = index
+        self._index = self.memory.program = index
 
     def program_id(self, axis: int) -> int:
         return self._index[axis]
@@ -128,9 +129,12 @@ class Evaluator:
 
     def _for(self, op: ForOp, values: Values, program: Program) -> Sequence[Array]:
         lower, upper, step = (int(values[o]) for o in op.operands[:3])
+        if op.unsignedCmp is not None:
+            size = 1 << bit_width(op.lb.type)
+            lower, upper, step = lower % size, upper % size, step if ANY_STEP in op.attributes else step % size
         body = op.body.block
         carried = [values[o] for o in op.operands[3:]]
-        for i in range(lower, upper, step):
+        for i in range(lower, upper, step) if step else ():
             values[body.args[0]] = _scalar(i, body.args[0].type)
             values.update(zip(body.args[1:], carried, strict=True))
             carried = list(self._block(body, values, program))

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.reference.value import EagerValue
+from tilewright.base.builtin import active_emitter
 from tilewright.base.dtypes import dtype
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.frontend.structure import same_constant, type_text
 from tilewright.ir.types import to_ir
-from tilewright.ops.builtin import BUILTINS, active_emitter, literal_dtype
+from tilewright.ops.builtin import BUILTINS, literal_dtype
 from tilewright.ops.control import condition, range, static_range
 from tilewright.ops.functions.operators import not_
 from tilewright.ops.functions.subscript import with_item as _with_item
@@ -211,15 +212,18 @@ def _counted(loop: range) -> Iterable[tensor]:
     for type_ in types[1:]:
         counter = promote_integers(counter, type_)
     start, end, step = (int(v) for v in bounds)
+    if step == 0 and isinstance(bounds[2], tensor):
+        BUILTINS["device_assert"](False, "the step of a loop must not be zero")
+        return []
     if step == 0:
         raise LanguageValueError("the step of a loop must not be zero")
-    ir, work = to_ir(counter), emitter.constant(0, counter).handle.data.dtype  # type: ignore[attr-defined]
+    ir, work = to_ir(counter), emitter.constant(0, counter).handle.data.dtype
     numbers = builtins.range(start, end, step)
-    return _trips(tensor(EagerValue(ir, np.asarray(number).astype(work)), counter) for number in numbers)
+    return _iterations(tensor(EagerValue(ir, np.asarray(number).astype(work)), counter) for number in numbers)
 
 
-def _trips(counters: Iterable[tensor]) -> Iterable[tensor]:
-    """The counters; each trip, and what follows the last, however the loop is left, is a stretch of its own."""
+def _iterations(counters: Iterable[tensor]) -> Iterable[tensor]:
+    """The counters; each iteration, and what follows the last, however the loop is left, is a stretch of its own."""
     try:
         for counter in counters:
             _new_stretch()

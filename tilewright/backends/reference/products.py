@@ -1,4 +1,4 @@
-"""Sums of the interpreter take products in as those of compiled kernels do; the rule is `ops/contraction.py`.
+"""Sums of the interpreter take products in as those of compiled kernels do; the rule is `ops/fp_contraction.py`.
 
 A value that is a product remembers its factors, when it was made, and in which stretch of the program: branches and
 loops of run time begin a new one (`hooks.py`), and only a sum of the same stretch takes the product in.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.reference.value import EagerValue, Product
-from tilewright.ops import contraction
+from tilewright.ops import fp_contraction
 from tilewright.ops.elementwise_reference import fused_multiply_add
 from tilewright.ops.spec import Array, Call
 
@@ -41,14 +41,14 @@ def fused(
 ) -> tuple[Any, Call, list[Any]] | None:
     """What a sum or difference evaluates where it takes a product in: reference, call and operands; else None."""
     known = [factors(operand, stretch) for operand in operands]
-    which = contraction.taken(*[None if product is None else product.made for product in known])
+    which = fp_contraction.taken(*[None if product is None else product.made for product in known])
     if which is None:
         return None
     product = known[which]
     assert product is not None
     type_ = call.result_types[0]
     inputs = [*product.factors, operands[1 - which]]
-    return _REFERENCES[contraction.signs(kind, which)], Call({}, (type_,) * 3, (type_,)), inputs
+    return _REFERENCES[fp_contraction.signs(kind, which)], Call({}, (type_,) * 3, (type_,)), inputs
 
 
 def _reference(of_product: bool, of_other: bool) -> Any:

@@ -10,7 +10,7 @@ from tilewright.hl.emit.kernel import Kernel, placed
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value, accessed
 from tilewright.hl.passes.merged import Parts
 from tilewright.hl.rows.dtypes import literal
-from tilewright.hl.symbols import Atom, at_least_zero, at_most
+from tilewright.hl.symbols import Atom
 
 
 def emit_load(kernel: Kernel, node: Node) -> None:
@@ -55,7 +55,11 @@ def emit_atomic(kernel: Kernel, node: Node) -> None:
     pointer, covered = _pointer(kernel, tensor, entries, dims, reading=False)
     masks = _masks(kernel, node, dims, covered)
     texts = [pointer, *(_given(kernel, value, tensor, dims) for value in given)]
-    if masks and node.op != "atomic_cas":
+    if masks and node.op == "atomic_cas":  # has no mask: other lanes put what is there in the place of itself
+        mask = f"tl.broadcast_to({' & '.join(masks)}, {kernel.shape(dims)})" if dims else " & ".join(masks)
+        first, expected, value = kernel.tensor(tensor), *texts[1:]
+        texts = [f"tl.where({mask}, {pointer}, {first})", f"tl.where({mask}, {expected}, {value})", value]
+    elif masks:
         texts.append(f"mask={' & '.join(masks)}")
     call = f'tl.{node.op}({", ".join(texts)}, sem="{node.kwargs["sem"]}")'
     if kernel.readers[node.out.id]:
@@ -105,12 +109,12 @@ def _pointer(
 
 
 def is_one(entry: Subscript, reading: bool) -> bool:
-    """Whether a tile reads a dimension of one element: every lane gets it.
+    """Whether a dimension of one element is read: whatever the index, that element is meant.
 
     It is written by the first index alone, and a moved tile reads what is at its indices: nothing where that is beyond.
     """
-    still = type(entry.offset) is int and entry.offset == 0
-    return reading and entry.kind == "tile" and still and type(entry.extent) is int and entry.extent == 1
+    moved = entry.kind == "tile" and not (type(entry.offset) is int and entry.offset == 0)
+    return reading and entry.kind != "slice" and not moved and type(entry.extent) is int and entry.extent == 1
 
 
 def index_text(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> str:
@@ -203,24 +207,9 @@ def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
 
 def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...], reading: bool) -> list[str]:
     """Conditions for indices that are not proved to be inside the tensor."""
-    if entry.kind in ("scalar", "tensor") or is_one(entry, reading):
-        return []
-    low, high = _proved(kernel, entry, dims)
-    if low and high:
+    low, high = entry.inside
+    if (low and high) or is_one(entry, reading):
         return []
     index = index_text(kernel, entry, dims)
     conditions = [] if low else [f"({index} >= 0)"]
     return conditions if high else [*conditions, f"({index} < {kernel.symbol(entry.extent)})"]
-
-
-def _proved(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> tuple[bool, bool]:
-    """(whether every index is at least 0, whether every index is below the extent)."""
-    if entry.kind == "slice":
-        if type(entry.what) is int and entry.what >= 0:
-            return True, True  # clipped when the kernel was traced
-        return False, False
-    axis, offset = kernel.decision.axes[entry.what], entry.offset
-    if isinstance(axis.begin, Value) or isinstance(axis.end, Value):  # bounds that are data are taken as given
-        given = type(offset) is int and offset == 0
-        return given, given
-    return at_least_zero(axis.begin + offset), at_most(axis.end, entry.extent - offset)

@@ -53,12 +53,15 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
 def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], node: Node) -> bool:
     """Add a dimension to a rectangle; False where the access is none."""
     tensor = node.args[0]
-    if entry.at is None or is_one(entry, node.op == "load"):
-        index = 0 if entry.kind != "scalar" else entry.what
-        if isinstance(index, Value) or index is None:
+    one = is_one(entry, node.op == "load")
+    if entry.at is None or one:
+        index = 0 if one else entry.what
+        if isinstance(index, Value):
             return False
         block.offsets.append(kernel.symbol(index))
         block.lanes.append(1)
+        if not one and not all(entry.inside):
+            block.checked.append(at)
         return True
     lanes, decision = kernel.extent(dims[entry.at]), kernel.decision
     if not isinstance(lanes, int):

@@ -18,7 +18,7 @@ def grid_head(kernel: Kernel, axes: list[Axis]) -> Iterator[None]:
     ordered = in_order(kernel, axes)
     if kind == "xyz":
         for at, axis in enumerate(ordered):
-            emit_offset(kernel, axis, "0" if trips(kernel, axis) == "1" else f"tl.program_id({at})")
+            emit_offset(kernel, axis, "0" if iterations(kernel, axis) == "1" else f"tl.program_id({at})")
         yield
     elif kind == "flat":
         if len(axes) > 1:
@@ -27,7 +27,7 @@ def grid_head(kernel: Kernel, axes: list[Axis]) -> Iterator[None]:
         yield
     else:
         options = range_options(kernel, axes[0])
-        total = assigned(kernel, "total", " * ".join(trips(kernel, axis) for axis in ordered))
+        total = assigned(kernel, "total", " * ".join(iterations(kernel, axis) for axis in ordered))
         if kind == "persistent_blocked":
             share = assigned(kernel, "share", f"tl.cdiv({total}, tl.num_programs(0))")
             first = assigned(kernel, "first", f"tl.program_id(0) * {share}")
@@ -73,7 +73,7 @@ def _offsets(kernel: Kernel, axes: list[Axis], pid: str) -> None:
 
     An axis of one tile begins where its range does: a constant is known to be aligned, and inside whatever follows.
     """
-    counts = {axis.id: trips(kernel, axis) for axis in axes}
+    counts = {axis.id: iterations(kernel, axis) for axis in axes}
     several = {ident: count for ident, count in counts.items() if count != "1"}
     group = kernel.decision.choice("l2_groupings", min(counts)) or 1
     numbers = dict(zip(several, _numbers(kernel, list(several.values()), pid, group), strict=True))
@@ -125,13 +125,13 @@ def stem(what: str, axis: Axis) -> str:
     return what if short == "tile" else f"{what}_{short}"
 
 
-def trips(kernel: Kernel, axis: Axis) -> str:
+def iterations(kernel: Kernel, axis: Axis) -> str:
     """How many tiles an axis has, as text of the kernel."""
-    count = _trips(kernel, axis)
+    count = _iterations(kernel, axis)
     return str(count) if not isinstance(count, str) else count
 
 
-def _trips(kernel: Kernel, axis: Axis) -> Any:
+def _iterations(kernel: Kernel, axis: Axis) -> Any:
     extent = substitute(axis.end - axis.begin, kernel.decision.number)
     block = kernel.decision.block(axis)
     if not isinstance(extent, Sym):
@@ -142,7 +142,7 @@ def _trips(kernel: Kernel, axis: Axis) -> Any:
 
 def grid_text(kernel: Kernel, axes: list[Axis]) -> str:
     """The numbers of programs as text of the launcher: what stands in the brackets of a launch."""
-    counts = [_host_trips(kernel, axis) for axis in in_order(kernel, axes)]
+    counts = [_host_iterations(kernel, axis) for axis in in_order(kernel, axes)]
     kind = kernel.decision.config["pid_type"]
     if kind == "xyz":
         return f"({', '.join(counts)})"
@@ -155,7 +155,7 @@ def grid_text(kernel: Kernel, axes: list[Axis]) -> str:
     return f"(min({total}, {programs}),)"
 
 
-def _host_trips(kernel: Kernel, axis: Axis) -> str:
+def _host_iterations(kernel: Kernel, axis: Axis) -> str:
     """How many tiles an axis has, as text of the launcher."""
     extent = substitute(axis.end - axis.begin, kernel.decision.number)
     block = kernel.decision.block(axis)

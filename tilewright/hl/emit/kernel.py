@@ -85,7 +85,7 @@ class Kernel:
         """The text of a number, symbol or value in an index or a bound."""
         if isinstance(value, Value):
             return self.operand(value)
-        return text(substitute(value, self.decision.number), self._atom)
+        return text(substitute(value, self.decision.number), self._atom, floors=False)
 
     def _atom(self, atom: Atom) -> str:
         if atom.kind == "host":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl import exc
+from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.emit.carry import count_readers
 from tilewright.hl.emit.grid import grid_head, grid_text
 from tilewright.hl.emit.imports import imports
@@ -17,7 +19,7 @@ from tilewright.hl.emit.loops import emit_body, emit_region
 from tilewright.hl.graph.nodes import Graph, Region
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.pipeline import prepare
-from tilewright.hl.symbols import cdiv, next_power_of_2, substitute, text
+from tilewright.hl.symbols import ConfiguredTruth, cdiv, next_power_of_2, substitute, text
 from tilewright.hl.trace.host import Traced
 
 _HEAD = ("import torch", "import tilewright", "import tilewright.language as tl")
@@ -44,13 +46,16 @@ class Module:
     origins: tuple[int, ...]
 
 
-def emit_module(traced: Traced, decision: Decision, comments: bool = True) -> Module:
+def emit_module(
+    traced: Traced, decision: Decision, comments: bool = True, around: Callable[[int, str], str] | None = None
+) -> Module:
     """The module for one configuration.
 
     Args:
         traced: the graphs.
         decision: the configuration.
         comments: whether the user's lines stand above those that were made of them.
+        around: makes of the number of a top-level loop and its launch what the host does in the place of the loop.
     """
     name = traced.source.tree.name
     lines = [Line(text) for text in _HEAD]
@@ -60,7 +65,7 @@ def emit_module(traced: Traced, decision: Decision, comments: bool = True) -> Mo
         decision.graph = at
         made, launch = _kernel(f"_{name}_{at}", graph, decision, traced)
         kernels += [Line(""), Line(""), *made]
-        launches[graph.line] = launch
+        launches[graph.line] = launch if around is None else around(at, launch)
     if any("libdevice." in line.text for line in kernels):
         lines.append(Line("from tilewright.language.extra import libdevice"))
     if _hides_min(traced):
@@ -152,7 +157,6 @@ class _Launcher(ast.NodeTransformer):
 
     def __init__(self, traced: Traced, launches: dict[int, str], decision: Decision) -> None:
         self.traced, self.launches, self.decision = traced, launches, decision
-        self.constants = iter(traced.constants)
         self.changed = False
 
     def lines_of(self, statement: ast.stmt) -> tuple[list[str], bool]:
@@ -179,13 +183,20 @@ class _Launcher(ast.NodeTransformer):
             self.changed = True
             target = ast.Name(self.traced.read[place], ast.Store())
             return ast.copy_location(ast.NamedExpr(target, node), node)
-        replaced = self._named(node.func) if self.decision.portable else None
+        named = self._named(node.func)
+        if named is ConstExpr and (marked := [*node.args, *(word.value for word in node.keywords)]):
+            self.changed = True
+            argument: ast.AST = self.visit(marked[0])
+            return argument
+        replaced = named if self.decision.portable else None
         if replaced is cdiv or replaced is next_power_of_2:
             self.changed = True
             node.func = ast.parse(f"tilewright.{replaced.__name__}", mode="eval").body
-        if self._marked(node.func, "host_constant"):
+        if (
+            getattr(named, "host_constant", False) and place in self.traced.constants
+        ):  # else in an arm that is not taken
             self.changed = True
-            value = self._constant(next(self.constants))
+            value = self._constant(self.traced.constants[place])
             return ast.copy_location(ast.parse(value, mode="eval").body, node)
         return self.generic_visit(node)
 
@@ -198,6 +209,8 @@ class _Launcher(ast.NodeTransformer):
     def _constant(self, value: object) -> str:
         if isinstance(value, tuple):
             return f"({', '.join(map(self._constant, value))},)"
+        if isinstance(value, ConfiguredTruth):
+            return f"({self._constant(value.left)} {value.op} {self._constant(value.right)})"
         return text(substitute(value, self.decision.number), lambda atom: atom.text)
 
     def _marked(self, function: ast.expr, mark: str) -> bool:

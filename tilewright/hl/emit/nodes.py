@@ -122,10 +122,22 @@ def _mask_to(kernel: Kernel, node: Node) -> None:
     kernel.assign(node.out, f"tl.where({mask}, {kernel.operand(value)}, {literal(neutral)})")
 
 
+def _keep(kernel: Kernel, node: Node) -> None:
+    """Write a tile that has the lanes of another one where a loop's tile is cut."""
+    new, old = node.args
+    if node.kwargs["same"]:
+        kernel.alias(node.out, new)
+        return
+    cut = [at for at in range(len(new.dims)) if new.dims[at] != old.dims[at]]
+    mask = mask_text(kernel, new.dims, cut, {})
+    kernel.assign(node.out, f"tl.where({mask}, {kernel.operand(new)}, {kernel.operand(old)})")
+
+
 _OWN: dict[str, Callable[[Kernel, Node], None]] = {
     "load": _load,
     "store": _store,
     "tile_index": _tile_index,
     "mask_to": _mask_to,
     "part": _part,
+    "keep": _keep,
 }

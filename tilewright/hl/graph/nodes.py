@@ -79,6 +79,7 @@ class Subscript:
         offset: added to the index.
         step: distance of two lanes of a slice.
         extent: extent of the indexed dimension.
+        inside: whether every index is proved to be at least 0, and below the extent; `passes.bounds` finds out.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class Subscript:
     offset: Any = 0
     step: int = 1
     extent: Any = 0
+    inside: tuple[bool, bool] = (False, False)
 
 
 @dataclass(eq=False, repr=False)
@@ -110,6 +112,7 @@ class Node:
         outs: results.
         regions: bodies of loops and branches.
         compute: type in which the operation compares or computes where that is not its result's.
+        function: PyTorch's operator, where the trace writes down whole calls (`trace.whole`); arguments are all it had.
     """
 
     op: str
@@ -119,6 +122,7 @@ class Node:
     outs: list[Value] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
     compute: Any = None
+    function: Any = None
 
     @property
     def out(self) -> Value:
@@ -233,6 +237,7 @@ def clone(region: Region, mapping: dict[int, Value] | None = None) -> Region:
                 [copy(out) for out in node.outs],
                 [clone(inner, known) for inner in node.regions],
                 node.compute,
+                node.function,
             )
         )
     fresh.results = [copy(result) for result in region.results]

@@ -61,7 +61,8 @@ def _state(node: Node) -> None:
         if any(end for end in ends):
             _must(len({len(end) for end in ends}) == 1, node, "the state has different lengths at the ends")
         for several in zip(*ends, strict=False):
-            _must(len({(value.dims, value.dtype) for value in several}) == 1, node, "the state changes its type")
+            types = {(tuple(dim.cut for dim in value.dims), value.dtype) for value in several}
+            _must(len(types) == 1, node, "the state changes its type")
 
 
 def _must(holds: bool, node: Node | None, what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import FunctionType
 
+from tilewright.hl.annotations import constexpr
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.language.atomics import (
     atomic_add,
@@ -39,8 +40,6 @@ from tilewright.hl.language.tunables import (
 )
 from tilewright.hl.language.views import join, split, subscript
 from tilewright.hl.trace.tiles import Tile
-
-constexpr = ConstExpr
 
 __all__ = [
     "AsyncCopyDescriptor",

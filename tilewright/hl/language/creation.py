@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from tilewright import lazy_module
+from tilewright.hl.trace.extents import extent
 from tilewright.hl.trace.state import device_trace
-
-if TYPE_CHECKING:
-    from tilewright.hl.trace import modes
-else:
-    modes = lazy_module("tilewright.hl.trace.modes")
 
 
 def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: Any = None) -> Any:
@@ -24,14 +19,20 @@ def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: Any = None) 
 
 def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: Any = None) -> Any:
     """A tile with `value` in every element; extents are tiles, their block sizes, or numbers."""
-    device_trace("hl.full")
     extents = shape if isinstance(shape, list | tuple) else [shape]
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype).expand([modes.sample_of(extent) for extent in extents])
-    return torch.full([modes.sample_of(extent) for extent in extents], value, dtype=dtype)
+    trace = device_trace("hl.full")
+    samples = [extent(trace, size) for size in extents]
+    with trace.chosen.naming(extents):
+        return (
+            value.to(dtype).expand(samples)
+            if isinstance(value, torch.Tensor)
+            else torch.full(samples, value, dtype=dtype)
+        )
 
 
-def arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Consecutive integers: `arange(n)`, `arange(begin, end)` or `arange(begin, end, step)`."""
+def arange(*bounds: Any, step: Any = None, dtype: Any = None, device: Any = None) -> Any:
+    """Integers at equal distances: `arange(n)`, `arange(begin, end)`, and `arange(begin, end, step)`, also by name."""
     device_trace("hl.arange")
+    if step is not None:
+        bounds = (0, *bounds, step) if len(bounds) == 1 else (*bounds, step)
     return torch.arange(*bounds, dtype=torch.int32 if dtype is None else dtype)

@@ -11,6 +11,7 @@ import torch
 from tilewright import lazy_module
 from tilewright.hl import exc
 from tilewright.hl.rows.dtypes import opmath
+from tilewright.hl.trace import builtins
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 if TYPE_CHECKING:
@@ -160,3 +161,13 @@ def _guarded(function: Callable[..., Any], operands: list[Any], dim: int) -> lis
         return [torch.maximum(left[0], right[0]), *chosen]
 
     return _scan(guarded, [flags, *operands], dim, True)[1:]
+
+
+def _torch_scan(
+    combine_fn: Callable[..., Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
+) -> Any:
+    """`associative_scan` of torch's higher-order operations, in a loop."""
+    return associative_scan(combine_fn, tuple(xs) if isinstance(xs, list) else xs, dim, reverse)
+
+
+builtins.provide("scan", _torch_scan)

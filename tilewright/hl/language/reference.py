@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +21,28 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tilewright.hl import exc
-from tilewright.hl.constexpr import plain
+from tilewright.hl.constexpr import in_kernels, plain
 
 _LOCAL = threading.local()
+
+
+class RefIndex(int):
+    """An index of a loop, or one made of it: one beyond a tensor reads 0 and writes nothing, a negative one too."""
+
+
+def _made_of(operation: Callable[[int, int], int], swapped: bool) -> Callable[[RefIndex, Any], Any]:
+    def method(self: RefIndex, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        pair = (int(other), int(self)) if swapped else (int(self), int(other))
+        return RefIndex(operation(*pair))
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "and_", "or_", "xor", "lshift", "rshift"):
+    setattr(RefIndex, f"__{_name.rstrip('_')}__", _made_of(getattr(operator, _name), False))
+    setattr(RefIndex, f"__r{_name.rstrip('_')}__", _made_of(getattr(operator, _name), True))
 
 
 class RefTile(int):
@@ -44,7 +64,12 @@ class RefTile(int):
 
     def __new__(cls, begin: int, end: int, block: int, range: tuple[int, int], offset: int = 0) -> RefTile:
         self = int.__new__(cls, end - begin)
-        self.begin, self.end, self.block_size, self.range = begin + offset, end + offset, block, range
+        self.begin, self.end, self.block_size, self.range = (
+            RefIndex(begin + offset),
+            RefIndex(end + offset),
+            block,
+            range,
+        )
         self.offset = offset
         return self
 
@@ -87,6 +112,7 @@ class Reference:
         tunables: what `register_tunable` returns, by name; the default of its fragment where there is none.
 
     Attributes:
+        chosen: the registered sizes.
         has_loops: whether loops over tiles run; else host code runs alone.
     """
 
@@ -99,6 +125,7 @@ class Reference:
         tunables: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.blocks, self.registered, self.tunables = blocks, iter(registered), tunables
+        self.chosen = frozenset(registered)
 
     def sizes(self, line: int, count: int) -> list[int | None]:
         """The block sizes of a loop whose call stands at a line."""
@@ -140,6 +167,9 @@ class HostOnly(Reference):
 def running() -> Reference | None:
     """The reference run of this thread."""
     return getattr(_LOCAL, "reference", None)
+
+
+in_kernels(lambda: running() is not None, lambda value: value)
 
 
 @contextmanager
@@ -205,7 +235,7 @@ def _grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> It
         return iter(())
     begins, ends, several = _ranges(begin_or_end, end_or_none)
     steps = list(step) if isinstance(step, list | tuple) else [step or 1] * len(ends)
-    parts = [range(*part) for part in zip(begins, ends, steps, strict=True)]
+    parts = [list(map(RefIndex, range(*part))) for part in zip(begins, ends, steps, strict=True)]
     return iter(list(itertools.product(*parts)) if several else parts[0])
 
 
@@ -235,18 +265,43 @@ class _Subscripts(TorchFunctionMode):  # type: ignore[misc]
         if func in (torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm) and not kwargs:
             acc, left, right = args
             return _dot(left, right, acc)
+        reference = running()
+        chosen = reference.chosen if reference is not None and "item__" not in func.__name__ else frozenset()
+        if chosen and (tensors := _uneven(args, chosen)) is not None:
+            made = func(*tensors, **(kwargs or {}))
+            return args[0] if made is tensors[0] else made  # changed in place
         return func(*args, **(kwargs or {}))
+
+
+def _uneven(args: Sequence[Any], chosen: frozenset[int]) -> list[Any] | None:
+    """Arguments of which one has all lanes of a registered size where another has those of a cut tile: cut likewise."""
+    shapes = [tuple(arg.shape)[::-1] for arg in args if isinstance(arg, torch.Tensor)]
+    fewest: dict[int, int] = {}
+    for at in range(max(map(len, shapes), default=0)):
+        extents = {shape[at] for shape in shapes if at < len(shape)} - {1}
+        if len(extents) == 2 and max(extents) in chosen:
+            fewest[at] = min(extents)
+    if not fewest:
+        return None
+
+    def cut(arg: Any) -> Any:
+        for at, extent in fewest.items() if isinstance(arg, torch.Tensor) else ():
+            if at < arg.dim() and arg.size(-1 - at) > extent:
+                arg = arg.narrow(-1 - at, 0, extent)
+        return arg
+
+    return list(map(cut, args))
 
 
 def _is_ours(index: Any) -> bool:
     entries = index if isinstance(index, tuple | list) else (index,)
     return any(
-        isinstance(entry, RefTile) or (isinstance(entry, torch.Tensor) and entry.dim() and entry.dtype != torch.bool)
+        isinstance(entry, RefTile | RefIndex) or (isinstance(entry, torch.Tensor) and entry.dtype != torch.bool)
         for entry in entries
     )
 
 
-def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:
+def _places(tensor: Any, index: Any, reading: bool = False) -> tuple[list[Any], Any, list[int]]:
     """(an index tensor per dimension, where they are inside the tensor, the shape of the tile)."""
     entries = list(index) if isinstance(index, tuple | list) else [index]
     used = sum(entry is not None and entry is not Ellipsis for entry in entries)
@@ -261,7 +316,7 @@ def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:
             shape.append(1)
             continue
         extent = tensor.size(len(placed))
-        found = _positions(entry, extent)
+        found = _positions(entry, extent, reading)
         if common and isinstance(entry, torch.Tensor) and entry.dim():
             if first is None:
                 whole = [item.shape for item in entries if isinstance(item, torch.Tensor) and item.dim()]
@@ -280,19 +335,23 @@ def _places(tensor: Any, index: Any) -> tuple[list[Any], Any, list[int]]:
     return clipped, inside, shape
 
 
-def _positions(entry: Any, extent: int) -> Any:
-    if isinstance(entry, RefTile):
-        broadcast = extent == 1 and not entry.offset
-        return torch.zeros(int(entry), dtype=torch.int64) if broadcast else entry.index.long()
+def _positions(entry: Any, extent: int, reading: bool) -> Any:
     if isinstance(entry, slice):
         return torch.arange(extent)[entry]
+    if reading and extent == 1 and not (isinstance(entry, RefTile) and entry.offset):  # read whatever the index
+        shape = entry.shape if isinstance(entry, torch.Tensor) else (int(entry),) if isinstance(entry, RefTile) else ()
+        return torch.zeros(shape, dtype=torch.int64)
+    if isinstance(entry, RefTile):
+        return entry.index.long()
+    if isinstance(entry, RefIndex):
+        return torch.tensor(int(entry))
     if isinstance(entry, torch.Tensor):
         return entry.long()
     return torch.tensor(entry + extent if entry < 0 else entry)
 
 
 def _load(tensor: Any, index: Any, extra_mask: Any = None, eviction_policy: Any = None) -> Any:
-    indices, inside, shape = _places(tensor, index)
+    indices, inside, shape = _places(tensor, index, reading=True)
     found = tensor[tuple(indices)].expand(shape) if indices else tensor.expand(shape)
     inside = inside if extra_mask is None else inside & extra_mask
     return torch.where(inside, found, torch.zeros((), dtype=found.dtype)).expand(shape)
@@ -356,7 +415,9 @@ def _full(shape: Any, value: Any, dtype: Any = torch.float32, device: Any = None
     )
 
 
-def _arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Any:
+def _arange(*bounds: Any, step: Any = None, dtype: Any = None, device: Any = None) -> Any:
+    if step is not None:
+        bounds = (0, *bounds, step) if len(bounds) == 1 else (*bounds, step)
     return torch.arange(*map(int, bounds), dtype=dtype or torch.int32)
 
 
@@ -398,7 +459,7 @@ def _running(function: Callable[..., Any], tensor: Any, dim: int, reverse: bool)
     return function(tensor.flip(dim), dim).flip(dim) if reverse else function(tensor, dim)
 
 
-def run(function: Callable[..., Any], args: Sequence[Any], reference: Reference) -> Any:
-    """Call the plain function of a kernel."""
-    with referring(reference), torch.no_grad():
+def run(function: Callable[..., Any], args: Sequence[Any], reference: Reference, gradients: bool = False) -> Any:
+    """Call the plain function of a kernel; with `gradients` PyTorch records what it does."""
+    with referring(reference), torch.set_grad_enabled(gradients):
         return function(*map(plain, args))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import lazy_module
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
-from tilewright.hl.trace.state import Trace, current
+from tilewright.hl.trace.state import Trace, current, place_of
 from tilewright.hl.tune.fragments import Fragment
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def specialize(value: Any) -> Any:
     """
     trace = _host("specialize")
     made = _specialized(trace, value)
-    trace.constants.append(made)
+    trace.constants[place_of(trace)] = made
     return made
 
 
@@ -71,7 +71,8 @@ def register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:
     trace = _host("register_block_size")
     low, high = (1, min_or_max) if max_or_none is None else (min_or_max, max_or_none)
     axis = trace.add_axis(f"block_{len(trace.slots)}", "block", low, high, None, False)
-    trace.constants.append(Sym.of(axis.size))
+    trace.chosen.sizes.add(axis.size)
+    trace.constants[place_of(trace)] = Sym.of(axis.size)
     return Sym.of(axis.size)
 
 
@@ -81,7 +82,8 @@ def register_tunable(name: str, fragment: Fragment) -> Any:
 
     Args:
         name: the key.
-        fragment: its values, integers: `IntegerFragment(0, 3, 0)`, `EnumFragment([3, 5])`, ... of `hl.autotuner`.
+        fragment: its values, integers (`IntegerFragment(0, 3, 0)`, `EnumFragment([3, 5])`, ... of `hl.autotuner`), or
+            whether something is done (`BooleanFragment()`).
     """
     trace = _host("register_tunable")
     if not isinstance(name, str) or not isinstance(fragment, Fragment):
@@ -90,12 +92,13 @@ def register_tunable(name: str, fragment: Fragment) -> Any:
         )
     if name in keys.KEYS or name in keys.ALIASES:
         raise exc.TunableNameConflict(f"every configuration has a key {name!r}", hint="take another name")
-    if type(fragment.default()) is not int:
-        raise exc.TunableTypeNotSupported(
-            f"the values of {name} are like {fragment.default()!r}", hint="choices of a program are integers"
-        )
-    made = trace.tunable(name, fragment)
-    trace.constants.append(made)
+    if type(fragment.default()) not in (int, bool):
+        hint = "choices of a program are integers, or True and False"
+        raise exc.TunableTypeNotSupported(f"the values of {name} are like {fragment.default()!r}", hint=hint)
+    made: Any = trace.tunable(name, fragment)
+    if type(fragment.default()) is bool:
+        made = made != 0
+    trace.constants[place_of(trace)] = made
     return made
 
 
@@ -122,7 +125,7 @@ def pdl_launch_dependents() -> None:
 def _outside_loops(name: str) -> None:
     trace = current()
     if trace is not None and trace.region is not None:
-        raise exc.HostAPIOnDevice(f"hl.{name} inside a loop over tiles", hint="put it before or behind the loops")
+        raise exc.HostAPIOnDevice(f"hl.{name} inside a loop over tiles", hint="put it before or after the loops")
 
 
 for _nothing in (pdl_wait, pdl_launch_dependents):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import Value
@@ -64,8 +65,11 @@ class Decision:
         """The number that an atom is under this configuration, if it is one."""
         if atom.kind == "tunable":
             return int(self.config[str(atom.key)])
-        if atom.kind == "whole":
-            return int(atom.args[0])
+        if atom.kind == "op":
+            found = substitute(Sym.of(atom), self.number)
+            return None if isinstance(found, Sym) else int(found)
+        if atom.kind in ("whole", "all"):
+            return int(substitute(atom.args[0], self.number))
         if atom.kind == "block" or (atom.kind == "valid" and not self.masked(self.axes[int(atom.key)].size)):
             return self.block(self.axes[int(atom.key)])
         return None
@@ -75,8 +79,15 @@ class Decision:
         total, names = dim.static, []
         for atom in dim.atoms:
             number = self.number(atom)
+            if number is None and atom.kind == "op":
+                raise exc.SizeUsedAsNumber(
+                    f"a tile spans {atom.written}, which is made of a block size and a size of the call",
+                    hint="make that size a constant with hl.specialize, or loop over the extent with hl.tile",
+                )
             if number is None:
                 names.append(self.padded.setdefault(atom, f"LANES_{str(atom.key).upper()}"))
+            elif number < 1:
+                raise exc.InvalidConfig(f"a tile spans {atom.written}, which is {number} under this configuration")
             else:
                 total *= number
         if not names:
@@ -85,8 +96,10 @@ class Decision:
 
     def masked(self, atom: Atom) -> bool:
         """Whether lanes of the last tile along `atom` may be invalid."""
+        if atom.kind == "op":
+            return self.number(atom) is None
         if atom.kind not in ("block", "tunable"):
-            return True
+            return atom.kind != "all"
         return any(self._cut(axis) for axis in self.axes if axis.size == atom and axis.kind != "block")
 
     def _cut(self, axis: Axis) -> bool:

@@ -1,4 +1,4 @@
-"""Comparisons that a configuration decides, and the branches on them: the arm that is not taken disappears."""
+"""Truths that a configuration decides, and the branches on them: the arm that is not taken disappears."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class _Folder:
             pair = [substitute(item, self.decision.number) for item in (left, right)]
             if not any(isinstance(item, Sym) for item in pair):
                 self.truths[node.out.id] = _TRUTH[op](*pair)
+        elif node.op in ("bitwise_and", "bitwise_or", "bitwise_not"):
+            self._combined(node)
         elif node.op == "if" and node.args[0].id in self.truths:
             taken = node.regions[0 if self.truths[node.args[0].id] else 1]
             for inner in taken.nodes:
@@ -58,3 +60,19 @@ class _Folder:
         for body in node.regions:
             self.run(body)
         region.nodes.append(node)
+
+    def _combined(self, node: Node) -> None:
+        """A truth made of others: decided, or the one of two that is not."""
+        known = [self.truths.get(arg.id) if isinstance(arg, Value) else None for arg in node.args]
+        if node.op == "bitwise_not":
+            if known[0] is not None:
+                self.truths[node.out.id] = not known[0]
+            return
+        stop = node.op == "bitwise_or"
+        for truth, other in zip(known, node.args[::-1], strict=True):
+            if truth is stop:
+                self.truths[node.out.id] = stop
+            elif truth is not None and isinstance(other, Value) and other.dims == node.out.dims:
+                self.instead[node.out.id] = other
+                if other.id in self.truths:
+                    self.truths[node.out.id] = self.truths[other.id]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Dim
-from tilewright.hl.graph.nodes import Node, Region, Subscript, Value, accessed, operands, replace, walk
+from tilewright.hl.graph.nodes import Node, Region, Value, accessed, operands, replace, walk
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.merged import Merged
 from tilewright.hl.rows.table import ROWS, UNKNOWN, Need
@@ -39,11 +39,6 @@ def place_pads(region: Region, decision: Decision) -> None:
     _Placer(region, decision).run(region)
 
 
-def _is_plain(entry: Subscript) -> bool:
-    """Whether only the ends of axes can cut lanes off; other masked lanes are valid ones that read 0."""
-    return entry.kind != "tensor" and type(entry.offset) is int and entry.offset == 0 and type(entry.what) is int
-
-
 class _Placer:
     def __init__(self, region: Region, decision: Decision) -> None:
         self.decision, self.state = decision, PadState(decision)
@@ -57,6 +52,7 @@ class _Placer:
         bodies = [body for node in walk(region) for body in node.regions]
         made = [out for node in walk(region) for out in node.outs] + [param for body in bodies for param in body.params]
         self.next = 1 + max((value.id for value in made), default=0)
+        self.makers = {out.id: node for node in walk(region) for out in node.outs}
         self.merged = Merged(region)
         self.made: dict[tuple[int, tuple[int, ...], str], Value] = {}
 
@@ -73,6 +69,8 @@ class _Placer:
             self._access(node)
         if node.op == "load":
             self._load(node)
+        elif node.op == "keep":
+            node.kwargs["same"] = self._keeps(*node.args)
         elif node.regions and node.op not in ROWS:
             for inner in node.regions:
                 self.run(inner)
@@ -84,6 +82,17 @@ class _Placer:
                 for _, atom in self.decision.masks(out.dims):
                     self.state.put(out, atom, row.pads(node, self.state, out, atom))
         region.nodes.append(node)
+
+    def _keeps(self, new: Value, old: Value) -> bool:
+        """Whether lanes that tiles cut off `new` hold what `old` does: there is nothing to put back."""
+        cut = [atom for _, atom in self.decision.masks(new.dims) if (_, atom) not in self.decision.masks(old.dims)]
+        maker = self.makers.get(new.id)
+        adds = maker is not None and maker.op == "add" and not maker.kwargs and old in maker.args
+        others = [arg for arg in maker.args if arg is not old] if maker is not None and adds else []
+        zero = bool(others) and all(
+            isinstance(arg, Value) and self.state.of(arg, atom) == 0 for arg in others for atom in cut
+        )
+        return not cut or zero
 
     def _access(self, node: Node) -> None:
         """Write down what merged dimensions of an access are made of: its masks depend on it."""
@@ -103,7 +112,9 @@ class _Placer:
             needs = ROWS[reader.op].needs(reader) if reader.op in ROWS else []
             mine = [need for need in needs if need.value is node.out]
             wanted[repr(mine[0].neutral) if mine else None] = mine[0].neutral if mine else 0
-        plain = "mask" not in node.kwargs and all(_is_plain(entry) for entry in node.args[1])
+        plain = "mask" not in node.kwargs and all(
+            all(entry.inside) for entry in node.args[1]
+        )  # else valid lanes read 0
         other = next(iter(wanted.values())) if plain and len(wanted) == 1 and None not in wanted else 0
         node.kwargs["other"] = other
         for _, atom in self.decision.masks(node.out.dims):

@@ -7,8 +7,10 @@ from typing import Any
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, Region, clone, operands, walk
 from tilewright.hl.graph.verify import checked
+from tilewright.hl.passes.bounds import prove_bounds
 from tilewright.hl.passes.deadcode import remove_dead
 from tilewright.hl.passes.decide import Decision
+from tilewright.hl.passes.empty import drop_empty
 from tilewright.hl.passes.flatten import flat_axis, flatten
 from tilewright.hl.passes.fold import fold
 from tilewright.hl.passes.pads import place_pads
@@ -26,6 +28,7 @@ def prepare(graph: Graph, decision: Decision) -> Region:
         pad_extents(region)
         checked(region)
     fold(region, decision)
+    drop_empty(region)
     checked(region)
     remove_dead(region)
     _flatten(region, decision)
@@ -37,6 +40,7 @@ def prepare(graph: Graph, decision: Decision) -> Region:
     if decision.vector > 1:
         round_up(region, decision.vector)
         checked(region)
+    prove_bounds(region, decision)
     place_pads(region, decision)
     checked(region)
     return region
@@ -54,7 +58,8 @@ def _flatten(region: Region, decision: Decision) -> None:
 
 def _last_value(region: Region) -> int:
     numbers = [value.id for node in walk(region) for value in (*operands(node), *node.outs)]
-    return max((*numbers, *(param.id for node in walk(region) for body in node.regions for param in body.params)))
+    params = (param.id for node in walk(region) for body in node.regions for param in body.params)
+    return max((*numbers, *params), default=-1)
 
 
 def _roll(region: Region, decision: Decision) -> None:

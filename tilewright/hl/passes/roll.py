@@ -156,7 +156,7 @@ class _Roller:
     def __init__(self, region: Region, dim: Dim, axis: Axis) -> None:
         self.region, self.dim, self.axis = region, dim, axis
         self.chunk = Dim(1, (axis.size,))
-        self.lanes = Dim(axis.block)  # behind the loop, when there are no chunks any more
+        self.lanes = Dim(axis.block)  # after the loop, when there are no chunks any more
         self.makers = {out.id: node for node in region.nodes for out in node.outs}
         everything = (value for node in region.nodes for value in (*_inside(node), *values(node.args)))
         self.count = 1 + max(value.id for value in everything)

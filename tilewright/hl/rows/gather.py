@@ -10,7 +10,8 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.table import UNKNOWN, Emitter, Need, Pads, Row, row
-from tilewright.hl.symbols import Atom, Sym, number_needed, same, sample
+from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.trace.extents import extent
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 
@@ -71,15 +72,12 @@ def span(*bounds: Any, dtype: Any = None) -> Any:
     """`arange` where a bound is a size or an index: its length must be made of sizes.
 
     Raises:
-        SizeUsedAsNumber: the length is not known when the kernel is compiled.
+        SizeUsedAsNumber: the length differs from tile to tile.
     """
     begin, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     trace = device_trace("arange")
     length = (end - begin + step - 1) // step if type(step) is not int or step != 1 else end - begin
-    extent = sample(length)
-    if isinstance(length, Sym) and not same(trace.factors.size(extent), length):
-        raise number_needed(length)
-    made = lanes(extent)
+    made = lanes(extent(trace, length))
     if type(step) is not int or step != 1:
         made = made * (trace.scalar(step) if isinstance(step, Sym) else step)
     if type(begin) is not int or begin != 0:

@@ -112,6 +112,11 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
     dtype = out_dtype or a.dtype
     if acc is not None and raw_shape(acc) != shape:
         acc = acc.expand(shape)
+    if left[-1] == 0:
+        return torch.zeros(shape, dtype=dtype) if acc is None else acc.to(dtype)
+    if a.dtype == torch.float64 and dtype != torch.float64:  # summed in float64, and converted in the end
+        made = dot(a, b, None if acc is None else acc.to(a.dtype), a.dtype)
+        return made.to(dtype)
     with trace.silence():
         sample = trace.sampling.tensor(shape, dtype)
     return trace.record("product", (a, b, acc), sample)

@@ -31,11 +31,13 @@ def count(x: Any, dims: list[int], keepdim: bool = True) -> Any:
     """
     trace = device_trace("a reduction")
     shape, rows = raw_shape(x), []
+    value = trace.value(x)
+    dims_in = trace.factors.dims(shape) if value is None else value.dims
     total: Any = 1
     for dim in dims:
         axis = jagged_axis(shape[dim])
         if axis is None:
-            total = trace.valid(shape[dim]) * total
+            total = trace.valid(dims_in[dim]) * total
         else:
             rows.append(_row_lengths(x, axis))
     made = trace.scalar(total) if isinstance(total, Sym) else total

@@ -44,6 +44,30 @@ def select(x: Any, dim: int, index: int) -> Any:
     return narrow(x, dim, index % extent, 1).squeeze(dim)
 
 
+@recipe("slice_backward")
+def slice_backward(grad: Any, sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
+    """Zeros, with the gradient of a slice in its place."""
+    dim %= grad.dim()
+    first, last, step = builtins.slice(start, end, step).indices(sizes[dim])
+    length = len(range(first, last, step))
+    if (first, length, step) == (0, sizes[dim], 1):
+        return grad
+    lane = lanes(sizes[dim]) - first
+    inside = (lane >= 0) & (lane < length * step) & (lane % step == 0)
+    inside = inside.view([-1 if at == dim else 1 for at in range(grad.dim())])
+    part = take(grad, (lane // step).clamp(0, length - 1), dim)
+    return torch.where(inside, part, 0.0).to(grad.dtype)
+
+
+@recipe("select_backward")
+def select_backward(grad: Any, sizes: Any, dim: int, index: int) -> Any:
+    """Zeros, with the gradient of one element of a dimension in its place."""
+    dim %= len(sizes)
+    place = lanes(sizes[dim]) == index % sizes[dim]
+    place = place.view([-1 if at == dim else 1 for at in range(len(sizes))])
+    return torch.where(place, grad.unsqueeze(dim), 0.0).to(grad.dtype)
+
+
 @recipe("split", "unsafe_split")
 def split(x: Any, size: int, dim: int = 0) -> Any:
     """Parts of one size, the last perhaps smaller."""
@@ -81,6 +105,8 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     extents = [static_extent(tensor, dim, "cat", "store the parts one by one") for tensor in tensors]
     lane, offset, made = lanes(sum(extents)), 0, None
     for tensor, extent in zip(tensors, extents, strict=True):
+        if extent == 0:
+            continue
         part = take(tensor.to(dtype), (lane - offset).clamp(0, extent - 1), dim)
         behind = (lane >= offset).view([-1 if at == dim else 1 for at in range(tensor.dim())])
         made = part if made is None else torch.where(behind, part, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.table import UNKNOWN, Emitter, Pads, Row, row
 from tilewright.hl.symbols import Atom
@@ -88,6 +89,30 @@ class Permute(View):
             emitter.assign(node.out, f"tl.permute({emitter.operand(source)}, {order})")
 
 
+@dataclass(frozen=True)
+class Sole(Row):
+    """Our own node `sole`: the only element of a truth, of a tile whose block sizes are 1 in this configuration."""
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        source, shown = node.args
+        if any(emitter.extent(dim) != 1 for dim in source.dims):
+            raise several_elements(shown)
+        text = f"{emitter.operand(source)}.to(tl.int32)"
+        for _ in source.dims:
+            text = f"tl.max({text}, axis=0)"
+        emitter.assign(node.out, f"{text} != 0")
+
+
+def several_elements(shown: str) -> exc.ControlFlowTensorMismatch:
+    """The error for a condition that is no single truth; `shown` is its type."""
+    return exc.ControlFlowTensorMismatch(
+        f"the condition is {shown}: each element would go its own way",
+        hint="use torch.where, and &, | and ~ for and, or and not; or let it be one element: of a loop with hl.grid, "
+        "or of tiles whose block_sizes are 1",
+    )
+
+
+row(Sole("sole"))
 for _name in ("view", "_unsafe_view", "squeeze", "flatten", "unflatten", "_reshape_alias", "view_as"):
     row(View(_name))
 row(Unsqueeze("unsqueeze"))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ast
+import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright import errors, lazy_module
+from tilewright import errors, lazy_module, shorten_traceback
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.language import reference
 from tilewright.hl.runtime.guard import make_holds
+from tilewright.hl.runtime.keeping import keeping
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.settings import RefMode, Settings
-from tilewright.hl.trace.effects import Effects
+from tilewright.hl.trace.call_effects import Effects
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.source import Source
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from tilewright.hl.emit import module as module_text
     from tilewright.hl.passes import decide, fast_math
     from tilewright.hl.trace import host
-    from tilewright.hl.tune import cache, driver, spec
+    from tilewright.hl.tune import cache, driver, journal, spec, warm
 else:
     cache = lazy_module("tilewright.hl.tune.cache")
     decide = lazy_module("tilewright.hl.passes.decide")
@@ -32,7 +35,12 @@ else:
     fast_math = lazy_module("tilewright.hl.passes.fast_math")
     host = lazy_module("tilewright.hl.trace.host")
     module_text = lazy_module("tilewright.hl.emit.module")
+    journal = lazy_module("tilewright.hl.tune.journal")
     spec = lazy_module("tilewright.hl.tune.spec")
+    warm = lazy_module("tilewright.hl.tune.warm")
+
+
+log = logging.getLogger("tilewright.hl.kernel")
 
 
 class BoundKernel:
@@ -79,7 +87,8 @@ class BoundKernel:
         self._holds = make_holds(list(arguments), self.traced.guards, self.outside, dict(names or {}))
         self.config_spec = spec.ConfigSpec(self.traced)
         self.configs = [self.config_spec.normalize(config) for config in configs]
-        self.specialization_key = key
+        self.specialization_key = key if not self.traced.guards else (*(key or ()), *self.traced.guards)
+        log.debug("%s: bound%s", self.name, f"; {self.traced.why_constant}" if self.traced.why_constant else "")
         self.config: Config | None = None
         self.run: Callable[..., Any] = self._first
         self._compiled: dict[Config, Loaded] = {}
@@ -99,14 +108,19 @@ class BoundKernel:
         return self.config_spec.normalize(config) if config is not None else self.config or self.default_config()
 
     def module(
-        self, config: Config | Mapping[str, Any] | None = None, portable: bool = False, comments: bool = True
+        self,
+        config: Config | Mapping[str, Any] | None = None,
+        portable: bool = False,
+        comments: bool = True,
+        around: Callable[[int, str], str] | None = None,
     ) -> module_text.Module:
-        """The generated module for a configuration, with its map of lines; arguments as of `to_code`."""
+        """The generated module for a configuration, with its map of lines; arguments as of `to_code`, and `emit_module`
+        for `around`."""
         entries = self.config_spec.facts.entries
         vector = 1 if portable else self.config_spec.facts.machine.vector
         decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, 0, portable, vector)
         try:
-            return module_text.emit_module(self.traced, decision, comments)
+            return module_text.emit_module(self.traced, decision, comments, around)
         except exc.Error as error:
             place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None
@@ -136,20 +150,23 @@ class BoundKernel:
 
     to_triton_code = to_code
 
-    def compile_config(self, config: Config | Mapping[str, Any] | None = None) -> Callable[..., Any]:
-        """The host function for a configuration."""
+    def compile_config(
+        self, config: Config | Mapping[str, Any] | None = None, *, allow_print: bool = True
+    ) -> Callable[..., Any]:
+        """The host function for a configuration; `allow_print` is accepted as in Helion, and without meaning here."""
         return self._loaded(self._normal(config)).run
 
-    def precompile(self, config: Config | Mapping[str, Any] | None, args: Sequence[Any]) -> None:
-        """Compile a configuration for these arguments without running it."""
-        self._loaded(self._normal(config)).compile_for(args)
+    def precompile(self, config: Config | Mapping[str, Any] | None, args: Sequence[Any]) -> list[Any]:
+        """Compile a configuration for these arguments without running it, and give its kernels."""
+        return self._loaded(self._normal(config)).compile_for(args)
 
     def _loaded(self, config: Config) -> Loaded:
         found = self._compiled.get(config)
         if found is None:
             module = self.module(config)
             if self.settings.print_output_code:
-                print(module.text)
+                print(module.text, file=sys.stderr)
+            log.debug("%s: compiled with %r", self.name, config)
             names = {**self.scope, **self.traced.captured}
             found = self._compiled[config] = Loaded(self.name, module, names, self.source.file)
         return found
@@ -173,7 +190,7 @@ class BoundKernel:
             self.set_config(self.default_config())
         else:
             tunes = self.settings.force_autotune or len(self.configs) > 1 or effort in ("quick", "full")
-            known = None if self.settings.force_autotune else self._known()
+            known = None if self.settings.force_autotune else self.known_config(whole=tunes)
             if known is None and tunes:
                 self.autotune(args)
             else:
@@ -190,25 +207,38 @@ class BoundKernel:
         Raises:
             NoConfigFound: none works.
         """
-        known = None if force else self._known()
+        known = None if force else self.known_config(whole=True)
         if known is None:
-            search = driver.Driver(self, tuple(map(plain, args)))
             wanted = effort or self.settings.autotune_effort
+            search = self._driver(tuple(map(plain, args)))
             known = search.among(self.configs) if self.configs else search.search(wanted)
             search.report(known)
             if not self.settings.skip_cache:
-                about = {"kernel": self.name, "milliseconds": search.times[known]}
-                cache.write(self.get_cached_path(), known, about)
+                about = {"kernel": self.name, "milliseconds": search.times.get(known)}
+                more = {"interrupted": True} if search.ended == "interrupted" else {}
+                cache.write(self.get_cached_path(), known, about | more)
         self.set_config(known)
         return known
+
+    def _driver(self, args: Sequence[Any]) -> driver.Driver:
+        """A tuning that goes on where the last one was interrupted, or begins with what kernels like this have."""
+        if self.settings.skip_cache:
+            return driver.Driver(self, args)
+        path = self.get_cached_path()
+        text, asked = ast.unparse(self.source.tree), str(self.settings.autotune_random_seed)
+        head = cache.head(self.name, text, self.specialization_key, self.config_spec, {"seed": asked})
+        begun = journal.Journal(path.with_suffix(journal.SUFFIX), head)
+        starts = [] if self.configs else warm.starts(path.parent, head, self.config_spec, begun.id)
+        return driver.Driver(self, args, begun, starts)
 
     def get_cached_path(self, config: Config | None = None) -> Path:
         """The file in which the best configuration is kept."""
         return cache.path_of(ast.unparse(self.source.tree), self.specialization_key, self.config_spec, self.configs)
 
-    def _known(self) -> Config | None:
-        """The best configuration that tuning found before, if it is still one."""
-        found = None if self.settings.skip_cache else cache.read(self.get_cached_path())
+    def known_config(self, whole: bool = False) -> Config | None:
+        """The best configuration that tuning found before, if it is still one; `whole`: not in a search that was
+        interrupted."""
+        found = None if self.settings.skip_cache else cache.read(self.get_cached_path(), whole)
         try:
             return None if found is None else self.config_spec.normalize(found)
         except exc.InvalidConfig:
@@ -216,13 +246,20 @@ class BoundKernel:
 
     def format_kernel_decorator(self, config: Config | None = None, settings: Settings | None = None) -> str:
         """The line to put above the kernel for a configuration."""
-        return driver.decorator(config or self.config or self.default_config())
+        return driver.decorator(config or self.config or self.default_config(), settings or self.settings)
 
-    def run_ref(self, *args: Any, mode: RefMode = RefMode.EAGER) -> Any:
-        """Run the kernel as plain Python on these arguments: with whole ranges as tiles, or with tiles of the
-        configuration's sizes."""
+    def run_ref(self, *args: Any, mode: RefMode = RefMode.EAGER, gradients: bool = False) -> Any:
+        """Run the kernel as plain Python on these arguments.
+
+        Args:
+            args: the arguments.
+            mode: with whole ranges as tiles, or with tiles of the configuration's sizes.
+            gradients: whether PyTorch records what happens, so that gradients flow.
+        """
         config = None if mode is RefMode.EAGER else self._normal(None)
-        return reference.run(self.function, args, self._reference(config))
+        registers = config is not None and any(axis.kind == "block" for axis in self.traced.slots)
+        function = keeping(self.function, self.source) if registers else self.function
+        return reference.run(function, args, self._reference(config), gradients)
 
     @property
     def effects(self) -> Effects:
@@ -235,7 +272,7 @@ class BoundKernel:
 
     def as_reference(self) -> reference.Reference:
         """The sizes of tiles of the configuration that calls have, as far as that is known."""
-        return self._reference(self._normal(self.config or self._known()))
+        return self._reference(self._normal(self.config or self.known_config()))
 
     def _reference(self, config: Config | None) -> reference.Reference:
         """The sizes of tiles under a configuration; whole ranges for None. Rows of different lengths run one by one."""
@@ -255,8 +292,19 @@ class BoundKernel:
         registered = [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"]
         return reference.Reference(blocks, registered, decision.config)
 
+    def __repr__(self) -> str:
+        return f"<hl.BoundKernel {self.name} with {self.config or 'no configuration yet'}>"
+
+    def __reduce__(self) -> Any:
+        hint = "pickle the kernel, or the configuration that it has"
+        raise errors.NotPickledError(f"a binding of {self.name} is not pickled", hint=hint)
+
     def __call__(self, *args: Any) -> Any:
-        return self.run(*map(plain, args))
+        try:
+            return self.run(*map(plain, args))
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     def _first(self, *args: Any) -> Any:
         """The first call chooses the configuration."""

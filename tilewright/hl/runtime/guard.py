@@ -6,13 +6,13 @@ numbers have no guard; their calls take the general way, which gives the same an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from tilewright.hl.runtime import door
+from tilewright.hl.runtime import tracer_slot
 from tilewright.hl.trace.numbers import float_text
 from tilewright.hl.trace.offsets import LIMIT
 from tilewright.hl.trace.outside import Read, check
@@ -31,7 +31,20 @@ def make_holds(parameters: list[str], facts: list[tuple[str, Any]], found: list[
     """
     known = dict(names)
     checks = _facts(facts, found, known)
-    guard: Guard = eval(f"lambda {', '.join(parameters)}: {' and '.join(checks) or 'True'}", known)
+    return _function(parameters, checks, known)
+
+
+def _function(parameters: Iterable[str], checks: list[str], known: dict[str, Any]) -> Guard:
+    """A function that says whether all checks hold; what is not there any more is not what it was."""
+    lines = (
+        f"def guard({', '.join(parameters)}):",
+        " try:",
+        f"  return {' and '.join(checks) or 'True'}",
+        " except (LookupError, AttributeError, TypeError, ValueError):",
+        "  return False",
+    )
+    exec("\n".join(lines), known)
+    guard: Guard = known["guard"]
     return guard
 
 
@@ -46,6 +59,7 @@ def make_guard(
     facts: list[tuple[str, Any]],
     found: list[Read],
     names: dict[str, Any],
+    detached: bool = False,
 ) -> Guard | None:
     """A function of the arguments that is true only for calls with the key of these, while nobody looks on.
 
@@ -55,20 +69,30 @@ def make_guard(
         facts: (expression of the arguments, what it must be).
         found: what the kernel reads besides them.
         names: what texts of `found` use.
+        detached: whether a tensor that wants a gradient makes it another call.
 
     Returns:
         The guard, or None where an argument is of a kind that it does not know.
     """
-    known = {**names, "_modes": door.modes, "_transform": door.transform}
+    known = {**names, "_modes": tracer_slot.modes, "_transform": tracer_slot.transform}
     checks: list[str] = ["not _modes()", "_transform() is None"]
     for name, argument in arguments.items():
         made = _checks(name, argument, static, known)
         if made is None:
             return None
         checks += made
+    if detached:
+        known["_watched"] = torch.is_grad_enabled
+        tensors = [name for name, argument in arguments.items() if _may_want(argument)]
+        tensors += [read.text for read in found if _may_want(read.value)]
+        wanted = " or ".join(f"{text}.requires_grad" for text in tensors)
+        checks += [f"not (({wanted}) and _watched())"] if tensors else []
     checks += _facts(facts, found, known)
-    guard: Guard = eval(f"lambda {', '.join(arguments)}: {' and '.join(checks) or 'True'}", known)
-    return guard
+    return _function(arguments, checks, known)
+
+
+def _may_want(argument: Any) -> bool:
+    return isinstance(argument, torch.Tensor) and argument.dtype.is_floating_point
 
 
 def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> list[str] | None:
@@ -86,9 +110,9 @@ def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> li
             checks.append(f"{name}.shape == {constant('shape', argument.shape)}")
             checks.append(f"{name}.stride() == {constant('stride', argument.stride())}")
         else:
-            ones = tuple(number == 1 for number in (*argument.shape, *argument.stride()))
+            ones = tuple(min(number, 2) for number in (*argument.shape, *argument.stride()))
             numbers = f"(*{name}.shape, *{name}.stride())"
-            checks.append(f"tuple([number == 1 for number in {numbers}]) == {constant('ones', ones)}")
+            checks.append(f"tuple([number if number < 2 else 2 for number in {numbers}]) == {constant('ones', ones)}")
             if argument.untyped_storage().nbytes() >= LIMIT:
                 return None  # whether offsets pass 32 bits is found the general way
             checks.append(f"{name}.untyped_storage().nbytes() < {LIMIT}")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import FunctionType, GenericAlias, MethodType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+import torch
 from torch.compiler import is_dynamo_compiling
 
-from tilewright import lazy_module
+from tilewright import errors, lazy_module, shorten_traceback
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.language import reference
-from tilewright.hl.runtime import door
+from tilewright.hl.runtime import gradient_slot, tracer_slot
 from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.guard import Guard, make_guard
 from tilewright.hl.runtime.keys import key_of
@@ -31,13 +34,22 @@ if TYPE_CHECKING:
 else:
     driver = lazy_module("tilewright.hl.tune.driver")
 
+
+if TYPE_CHECKING:  # `Kernel` without brackets takes any arguments
+    from typing_extensions import ParamSpec as ParamSpecWithDefault
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    P = ParamSpecWithDefault("P", default=...)
+    R = TypeVarWithDefault("R", default=Any)
+else:
+    P, R = ParamSpec("P"), TypeVar("R")
 _CONSTANT = ("constexpr", "ConstExpr")
 _numbers = itertools.count()
 KERNELS: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
 """Every kernel, by its number."""
 
 
-class Kernel:
+class Kernel(Generic[P, R]):
     """A function with loops over tiles.
 
     Args:
@@ -45,6 +57,10 @@ class Kernel:
         configs: configurations to choose among; empty for the default.
         settings: how it is treated.
         key: additional key of a binding, from the arguments.
+        backward: "auto" where calls on tensors that want gradients take part in autograd, None where they do not.
+
+    Copies of a kernel are the kernel itself, as copies of a function are; it is pickled by its name. In a class it is a
+    method.
 
     Attributes:
         name: name of the function.
@@ -54,18 +70,22 @@ class Kernel:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[P, R],
         configs: Sequence[Config] = (),
         settings: Settings | None = None,
         key: Callable[..., Any] | None = None,
+        backward: str | None = "auto",
     ) -> None:
+        if not isinstance(fn, FunctionType):
+            raise _no_function(fn)
         functools.update_wrapper(self, fn)
         self.fn, self.name = fn, fn.__name__
         self.signature = inspect.signature(fn)
         self.configs, self.settings, self.key = list(configs), settings or Settings(), key
+        self.backward = backward
         self.source = Source(fn)
         self._bound: dict[Any, list[BoundKernel]] = {}
-        self._hot: tuple[Guard, BoundKernel] | None = None
+        self._hot: tuple[Guard, BoundKernel, Guard] | None = None
         self._count = len(self.signature.parameters)
         self._lock = threading.RLock()
         self.number = f"hl{next(_numbers)}"
@@ -83,19 +103,42 @@ class Kernel:
 
     def normalize_args(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Arguments by position, defaults put in."""
-        bound = self.signature.bind(*args, **kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise errors.ArgumentError(f"{self.name}: {error}", hint=f"it is {self.name}{self.signature}") from None
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
     def specialization_key(self, args: Sequence[Any]) -> Any:
-        """What two calls must share to run the same compiled code."""
-        key = tuple(key_of(arg, self.settings.static_shapes) for arg in args)
-        return (*key, self.key(*args)) if self.key is not None else key
+        """What two calls must share to run the same compiled code.
+
+        Where arguments like these are bound, it includes what became a constant: values that were specialised, and what
+        the host decided.
+        """
+        key = self._key(args)
+        found = self._find(key, args)
+        return key if found is None else found.specialization_key
+
+    def _key(self, args: Sequence[Any]) -> Any:
+        """What of the arguments decides where a binding is looked for."""
+        found = []
+        for name, arg in zip(self.signature.parameters, args, strict=False):
+            try:
+                found.append(key_of(arg, self.settings.static_shapes))
+            except exc.UnsupportedPythonType as error:
+                error.message = f"the argument {name} of {self.name} {error.message}"
+                raise
+        return tuple(found) if self.key is None else (*found, self.key(*args))
 
     def bind(self, args: Sequence[Any]) -> BoundKernel:
         """The kernel for arguments like these, traced when they are new."""
-        args = tuple(map(_marked, self.signature.parameters.values(), self.normalize_args(*args)))
-        key = self.specialization_key(args)
+        if isinstance(args, torch.Tensor):
+            raise exc.InvalidAPIUsage(
+                "bind of a tensor", hint=f"give it the arguments of a call: {self.name}.bind((x,))"
+            )
+        args = marked(self, self.normalize_args(*args))
+        key = self._key(args)
         found = self._find(key, args)
         if found is None:
             with self._lock:
@@ -114,7 +157,11 @@ class Kernel:
 
     def autotune(self, args: Sequence[Any], *, force: bool = True, effort: str | None = None) -> Config:
         """Find the fastest configuration for arguments like these and use it; see `BoundKernel.autotune`."""
-        return self.bind(args).autotune(self.normalize_args(*args), force=force, effort=effort)
+        try:
+            return self.bind(args).autotune(self.normalize_args(*args), force=force, effort=effort)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     def autotune_multi(
         self, arg_sets: Sequence[Sequence[Any]], *, aggregation: str = "geomean", force: bool = True
@@ -143,26 +190,40 @@ class Kernel:
             self._hot = None
             self._bound.clear()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
-            return door.traced(self, args, kwargs)
-        hot = self._hot
-        if hot is not None and not kwargs and len(args) == self._count and hot[0](*args):
-            return hot[1].run(*args)
-        if current() is not None:
-            raise exc.NestedKernelCallsNotSupported(
-                f"the kernel {self.name} is called inside a kernel",
-                hint="call one after the other, or a plain function",
-            )
-        if door.is_observed((*args, *kwargs.values())):
-            return door.traced(self, args, kwargs)
-        args = self.normalize_args(*args, **kwargs)
-        return self.found(args)(*args)
+            return tracer_slot.traced(self, args, kwargs)
+        try:
+            hot = self._hot
+            if hot is not None and not kwargs and len(args) == self._count and hot[0](*args):
+                return hot[1].run(*args)
+            if current() is not None:
+                raise exc.NestedKernelCallsNotSupported(
+                    f"the kernel {self.name} is called inside a kernel",
+                    hint="call one after the other, or a plain function",
+                )
+            if tracer_slot.is_observed((*args, *kwargs.values())):
+                return tracer_slot.traced(self, args, kwargs)
+            args = self.normalize_args(*args, **kwargs)
+            bound = self.found(args)
+            if self.backward is not None and gradient_slot.is_wanted(args, bound.outside):
+                return gradient_slot.differentiated(self, args)
+            return bound(*args)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+        __call__ = _call
 
     def found(self, args: tuple[Any, ...]) -> BoundKernel:
         """What a call with these arguments, all by position, runs; the next one like it finds it sooner."""
         hot = self._hot
-        if hot is not None and hot[0](*args):
+        if hot is not None and hot[2](*args):
             return hot[1]
         bound = self.bind(args)
         self._hot = self._guarded(bound, args)
@@ -177,18 +238,56 @@ class Kernel:
         """
         return reference.run(self.fn, args, reference.HostOnly(lambda: bound().as_reference()))
 
-    def _guarded(self, bound: BoundKernel, args: Sequence[Any]) -> tuple[Guard, BoundKernel] | None:
-        """`bound` with the guard of calls like this one, if there can be one."""
-        marked = map(_marked, self.signature.parameters.values(), args)
-        arguments = dict(zip(self.signature.parameters, marked, strict=True))
+    def _guarded(self, bound: BoundKernel, args: Sequence[Any]) -> tuple[Guard, BoundKernel, Guard] | None:
+        """`bound` with the guard of calls like this one that want no gradient, and of all; if there can be one."""
+        arguments = dict(zip(self.signature.parameters, marked(self, args), strict=True))
         if self.key is not None:
             return None
         static, facts = self.settings.static_shapes, bound.traced.guards
-        guard = make_guard(arguments, static, facts, bound.outside, namespace(self.fn))
-        return None if guard is None else (guard, bound)
+        rest = static, facts, bound.outside, namespace(self.fn)
+        guard = make_guard(arguments, *rest)
+        if guard is None:
+            return None
+        plain = guard if self.backward is None else make_guard(arguments, *rest, detached=True)
+        return plain or guard, bound, guard
 
     def __repr__(self) -> str:
         return f"<hl.Kernel {self.name}>"
+
+    # --- as an object --------------------------------------------------------------------------------
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __class_getitem__(cls, result: Any) -> GenericAlias:
+        return GenericAlias(cls, (result,))
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, memory: Any) -> Kernel:
+        return self
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.fn.__module__)
+        for part in self.fn.__qualname__.split("."):
+            found = getattr(found, part, None)
+        return (
+            self.fn.__qualname__
+            if found is self
+            else (Kernel, (self.fn, self.configs, self.settings, self.key, self.backward))
+        )
+
+
+def _no_function(fn: Any) -> exc.InvalidSignature:
+    """The error for a kernel of something that is not defined with `def`."""
+    kinds = ((staticmethod, "put @staticmethod above @hl.kernel"), (classmethod, "put @classmethod above @hl.kernel"))
+    hint = next((hint for kind, hint in kinds if isinstance(fn, kind)), "decorate a function that is defined with def")
+    if isinstance(fn, functools.partial):
+        hint = "make a kernel of the function, and a functools.partial of the kernel"
+    if isinstance(fn, MethodType):
+        hint = "decorate the method in its class"
+    return exc.InvalidSignature(f"hl.kernel of a {type(fn).__name__}: {fn!r}", hint=hint)
 
 
 def is_constant(parameter: inspect.Parameter) -> bool:
@@ -197,18 +296,43 @@ def is_constant(parameter: inspect.Parameter) -> bool:
     return declared is ConstExpr or (isinstance(declared, str) and declared.split(".")[-1] in _CONSTANT)
 
 
+def marked(kernel: Kernel, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments by position; those of parameters that are declared constants are marked as constants."""
+    return tuple(map(_marked, kernel.signature.parameters.values(), args))
+
+
 def _marked(parameter: inspect.Parameter, argument: Any) -> Any:
-    """An argument; one of a parameter that is declared a constant is marked as one."""
     return ConstExpr(argument) if is_constant(parameter) and not isinstance(argument, ConstExpr) else argument
 
 
+@overload
+def kernel(
+    fn: Callable[P, R],
+    *,
+    config: Config | Mapping[str, Any] | None = ...,
+    configs: Sequence[Config | Mapping[str, Any]] | None = ...,
+    key: Callable[..., Any] | None = ...,
+    settings: Settings | Mapping[str, Any] | None = ...,
+    **options: Any,
+) -> Kernel[P, R]: ...
+@overload
+def kernel(
+    fn: None = None,
+    *,
+    config: Config | Mapping[str, Any] | None = ...,
+    configs: Sequence[Config | Mapping[str, Any]] | None = ...,
+    key: Callable[..., Any] | None = ...,
+    settings: Settings | Mapping[str, Any] | None = ...,
+    **options: Any,
+) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 def kernel(
     fn: Callable[..., Any] | None = None,
     *,
     config: Config | Mapping[str, Any] | None = None,
     configs: Sequence[Config | Mapping[str, Any]] | None = None,
     key: Callable[..., Any] | None = None,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
+    backward: str | None = "auto",
     **options: Any,
 ) -> Any:
     """Make a kernel of a function: `@hl.kernel` or `@hl.kernel(config=...)`.
@@ -219,19 +343,28 @@ def kernel(
         configs: configurations to choose among.
         key: additional key of a binding, from the arguments.
         settings: all settings at once.
+        backward: "auto", or None for a kernel through which no gradients flow.
         options: settings by name.
 
     Returns:
         A `Kernel`, or a decorator that makes one.
     """
     if fn is None:
-        return functools.partial(kernel, config=config, configs=configs, key=key, settings=settings, **options)
+        given_with = {"config": config, "configs": configs, "key": key, "settings": settings, "backward": backward}
+        return functools.partial(kernel, **given_with, **options)
     if config is not None and configs is not None:
         raise exc.InvalidAPIUsage("hl.kernel with config and configs", hint="give one of the two")
+    if settings is not None and options:
+        raise exc.InvalidAPIUsage(
+            f"hl.kernel with settings= and {', '.join(options)}", hint="give one of the two: settings by name suffice"
+        )
+    if isinstance(settings, Mapping):
+        settings = Settings(**settings)
     given = [config] if config is not None else list(configs or ())
     return Kernel(
         fn,
         [item if isinstance(item, Config) else Config(**item) for item in given],
         settings if settings is not None else Settings(**options),
         key,
+        backward,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tilewright.hl import exc
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.offsets import reaches
@@ -17,17 +18,22 @@ def key_of(argument: Any, static: bool) -> Any:
 
     Args:
         argument: anything a kernel may be called with.
-        static: whether sizes and strides are constants of the code; where not, those that are 1 are.
+        static: whether sizes and strides are constants of the code; where not, those that are 0 or 1 are.
     """
     if isinstance(argument, torch.Tensor):
+        if argument.layout != torch.strided:
+            raise exc.UnsupportedPythonType(
+                f"is a tensor of layout {argument.layout}, whose elements have no addresses",
+                hint="pass tensor.to_dense()",
+            )
         if static:
             return argument.dtype, argument.device, argument.shape, argument.stride()
-        ones = tuple(number == 1 for number in (*argument.shape, *argument.stride()))
+        ones = tuple(min(number, 2) for number in (*argument.shape, *argument.stride()))
         return argument.dtype, argument.device, argument.dim(), ones, reaches(argument)
     if type(argument) in (int, float):
         return type(argument)
     if isinstance(argument, ConstExpr):
-        return argument
+        return ConstExpr, type(argument.value), argument.value
     if isinstance(argument, list | tuple):
         return type(argument), tuple(key_of(item, static) for item in argument)
     if isinstance(argument, dict):
@@ -39,4 +45,20 @@ def key_of(argument: Any, static: bool) -> Any:
     parts = carried.children(argument)
     if parts:
         return type(argument), tuple((name, key_of(item, static)) for name, item in parts)
+    try:
+        hash(argument)
+    except TypeError:
+        raise _unsupported(argument) from None
     return type(argument), argument
+
+
+def _unsupported(argument: Any) -> exc.UnsupportedPythonType:
+    """The error for an argument of which it cannot be told whether it has changed."""
+    kind = type(argument)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    hint = "give its parts as arguments, or make its class a dataclass"
+    if isinstance(argument, set | bytearray):
+        hint = f"pass a tuple, or a {'frozenset' if isinstance(argument, set) else 'bytes object'}"
+    if name == "numpy.ndarray":
+        hint = "pass torch.from_numpy(array)"
+    return exc.UnsupportedPythonType(f"is of type {name}, which kernels do not take", hint=hint)

@@ -44,14 +44,16 @@ class Loaded:
         self._function: FunctionType = self._names[name]
         self.run = self._placed(self._function)
 
-    def compile_for(self, args: Sequence[Any]) -> None:
-        """Compile the kernels for these arguments: the host function runs, its launches only compile."""
+    def compile_for(self, args: Sequence[Any]) -> list[Any]:
+        """Compile the kernels for these arguments, and give them: the host function runs, its launches only compile."""
+        made: list[Any] = []
         names = {
-            name: _Compiler(value) if isinstance(value, tilewright.JITFunction) else value
+            name: _Compiler(value, made) if isinstance(value, tilewright.JITFunction) else value
             for name, value in self._names.items()
         }
         host = self._function
         self._placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
+        return made
 
     def _placed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, whose errors of compiling and launching generated code point at the user's line."""
@@ -84,13 +86,13 @@ class Loaded:
 
 
 class _Compiler:
-    """A kernel whose launches only compile it."""
+    """A kernel whose launches only compile it, into a list."""
 
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Any, made: list[Any]) -> None:
+        self._kernel, self._made = kernel, made
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         def compile(*args: Any, **options: Any) -> None:
-            self._kernel.warmup(*args, grid=grid, **options)
+            self._made.append(self._kernel.warmup(*args, grid=grid, **options))
 
         return compile

@@ -8,11 +8,12 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.constexpr import ConstExpr
+from tilewright.hl.symbols import Sym, sample
 from tilewright.hl.trace import carried
 from tilewright.hl.trace.numbers import number
 from tilewright.hl.trace.offsets import reaches
 from tilewright.hl.trace.samples import literals
-from tilewright.hl.trace.state import Trace
+from tilewright.hl.trace.state import Trace, raw_shape
 
 
 def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, constant: tuple[type, ...]) -> Any:
@@ -41,14 +42,15 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, con
 
 
 def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> Any:
-    """A tensor of the host: the same form, no data. Where sizes are no constants, those of 1 are: they broadcast."""
+    """A tensor of the host: the same form, no data. Where sizes are no constants, those of 0 and 1 are:
+    the one have nothing to be computed, the others broadcast."""
     trace.has_wide = trace.has_wide or reaches(tensor)
     with trace.silence():
         if static:
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         name, text = carried.path_name(path), carried.path_text(path)
         shape = [
-            1 if extent == 1 else trace.host_symbol(f"{name}_size_{dim}", f"{text}.size({dim})", extent).sample
+            extent if extent < 2 else sample(trace.host_symbol(f"{name}_size_{dim}", f"{text}.size({dim})", extent))
             for dim, extent in enumerate(tensor.shape)
         ]
         order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
@@ -58,7 +60,31 @@ def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> 
                 step = 2  # nothing but that it is not 1 is known of a stride
             strides[dim] = step if tensor.stride(dim) else 0
             step *= shape[dim]
-        return torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
+        made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
+    trace.arguments[id(made)] = made, path, tensor.stride()
+    return made
+
+
+def strides_of(trace: Trace, tensor: Any, name: str, text: str) -> tuple[Any, ...]:
+    """The strides of a tensor of the host: where sizes are no constants symbols, but for those of 0 and 1.
+
+    Args:
+        trace: where symbols are made.
+        tensor: the meta tensor.
+        name: the kernel's parameter.
+        text: expression of the launcher.
+    """
+    with torch._C.DisableTorchFunction():
+        samples: tuple[int, ...] = tensor.stride()
+    if trace.static and not any(isinstance(trace.factors.size(extent), Sym) for extent in raw_shape(tensor)):
+        return samples
+    _, path, actual = trace.arguments.get(id(tensor), (None, (), (None,) * len(samples)))
+    if path:
+        name, text = carried.path_name(path), carried.path_text(path)
+    return tuple(
+        step if step < 2 else trace.host_symbol(f"{name}_stride_{dim}", f"{text}.stride({dim})", known)
+        for dim, (step, known) in enumerate(zip(samples, actual, strict=True))
+    )
 
 
 def integers(argument: Any) -> list[int]:

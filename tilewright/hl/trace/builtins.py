@@ -74,6 +74,27 @@ def _sum(values: Any, start: Any = 0) -> Any:
     return total
 
 
+def _any(values: Any) -> Any:
+    return _truths(values, True)
+
+
+def _all(values: Any) -> Any:
+    return _truths(values, False)
+
+
+def _truths(values: Any, stop: bool) -> Any:
+    """`any` or `all`: plain values decide at once, the others when the kernel runs."""
+    late = None
+    for value in values:
+        if not isinstance(value, torch.Tensor | Sym):
+            if builtins.bool(value) is stop:
+                return stop
+            continue
+        truth = value != 0
+        late = truth if late is None else late | truth if stop else late & truth
+    return (not stop) if late is None else late
+
+
 def _range(*args: Any) -> Any:
     trace = current()
     if any(isinstance(arg, Sym | torch.Tensor) for arg in args):
@@ -97,12 +118,20 @@ def scope() -> dict[str, Any]:
         "max": _max,
         "sum": _sum,
         "range": _range,
-        **{name: function for name, function in _LATE.items() if name != "grid"},
+        "any": _any,
+        "all": _all,
+        **{name: function for name, function in _LATE.items() if name not in ("grid", "scan")},
     }
 
 
+def instead(value: Any) -> Any:
+    """What stands in kernels for a global: torch's `associative_scan` is that of the language."""
+    where = getattr(value, "__module__", "") if callable(value) else ""
+    return _LATE["scan"] if where == "torch._higher_order_ops.associative_scan" else value
+
+
 def provide(name: str, function: Any) -> None:
-    """Give the scope a function of the language ("grid" for `range` over symbols, "print")."""
+    """Give the scope a function of the language ("grid" for `range` over symbols, "scan", "print")."""
     _LATE[name] = function
 
 

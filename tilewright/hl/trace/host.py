@@ -13,20 +13,22 @@ import torch
 
 from tilewright import errors
 from tilewright.hl import exc
-from tilewright.hl.dims import Axis
+from tilewright.hl.constexpr import in_kernels, plain
+from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
-from tilewright.hl.symbols import Atom, Sym, number_needed, set_hooks, show, substitute
-from tilewright.hl.trace import branches, builtins, carried, loops, statements
+from tilewright.hl.symbols import Atom, ConfiguredTruth, Sym, is_chosen, number_needed, set_hooks, show, substitute
+from tilewright.hl.trace import branches, builtins, carried, loops, rewrite, statements
 from tilewright.hl.trace.arguments import device_of, has_numbers, host_view, integers
-from tilewright.hl.trace.effects import Effects, effects_of
+from tilewright.hl.trace.call_effects import Effects, effects_of
+from tilewright.hl.trace.choices import Choices
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
-from tilewright.hl.trace.numbers import OPERATIONS, combined
+from tilewright.hl.trace.numbers import OPERATIONS, Number, combined
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 from tilewright.hl.trace.source import Source
-from tilewright.hl.trace.state import Place, Trace, current, tracing
+from tilewright.hl.trace.state import Fixed, Place, Trace, current, tracing
 from tilewright.hl.trace.statements import Interpreter, Left, has_loop
 
 statements.provide("run", loops.run_loop)
@@ -45,7 +47,7 @@ class Traced:
         slots: the axes that the configuration sizes.
         folded: host `if` statements that hold loops, with the arm that was taken.
         scope: names that the function sees besides its own.
-        constants: results of calls that the launcher has constants for, in order.
+        constants: results of calls that the launcher has constants for, by their places.
         guards: (expression of the arguments, what it must be).
         captured: tensors from outside that the launcher has under names of its own.
         device: the device of the kernel's tensors.
@@ -55,6 +57,8 @@ class Traced:
         read: names of the numbers that the host reads from tensors, by the place of the expression.
         actual: what symbols of the host are in the call that binds.
         kept: lines of the statements of the host that are the same for every configuration, by their place.
+        factors: what the primes of the trace stand for.
+        sampling: the inventions of the trace.
     """
 
     source: Source
@@ -63,7 +67,7 @@ class Traced:
     slots: list[Axis]
     folded: dict[int, list[ast.stmt]]
     scope: dict[str, Any]
-    constants: list[Any]
+    constants: dict[Place | None, Any]
     guards: list[tuple[str, Any]]
     device: Any
     captured: dict[str, Any] = field(default_factory=dict)
@@ -73,6 +77,8 @@ class Traced:
     read: dict[Place, str] = field(default_factory=dict)
     actual: dict[Atom, int | None] = field(default_factory=dict)
     kept: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    factors: Factors = field(default_factory=Factors)
+    sampling: Sampling | None = None
 
 
 class _Equal(Exception):
@@ -94,8 +100,10 @@ class _Request:
     outside: list[Read]
     constants: set[int]
     equal: dict[str, str] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
     floats: bool = True
     integers: bool = False
+    whole: bool = False
 
     @property
     def constant(self) -> tuple[type, ...]:
@@ -128,9 +136,41 @@ def trace_kernel(
         if isinstance(error, exc.Error) or not any(has_numbers(one, int) for one in arguments.values()):
             raise
         reason = error
-    made = _checked(replace(request, equal={}, integers=True), 0)
+    made = _checked(replace(request, equal={}, fixed={}, integers=True), 0)
     made.why_constant = f"numbers that are arguments are constants: {_first_line(reason)}"
     return made
+
+
+def trace_whole(
+    source: Source, scope: dict[str, Any], arguments: dict[str, Any], options: Any, outside: list[Read]
+) -> tuple[Traced, Traced]:
+    """Two traces, with other samples, that hold PyTorch's calls as they are: what gradients are derived from.
+
+    Sizes and floating-point arguments are constants in them.
+
+    Args:
+        source: the kernel's text.
+        scope: names that the kernel's module defines.
+        arguments: the values of the parameters.
+        options: settings, as of `trace_kernel`.
+        outside: what the kernel reads besides its arguments.
+
+    Raises:
+        LeakedSample: the two traces differ.
+    """
+    found = list(arguments.values()) + [read.value for read in outside]
+    constants = {*source.integers, *(n for item in found for n in integers(item))}
+    request = _Request(source, scope, arguments, options, outside, constants, whole=True)
+    try:
+        first = _settled(request, 0)
+    except Exception:
+        if not any(has_numbers(one, int) for one in arguments.values()):
+            raise
+        request = replace(request, equal={}, fixed={}, integers=True)
+        first = _settled(request, 0)
+    second = _settled(request, 1)
+    _compare(first, second)
+    return first, second
 
 
 def _with_numbers(request: _Request) -> Traced:
@@ -138,7 +178,7 @@ def _with_numbers(request: _Request) -> Traced:
     if not (request.options.check_trace and any(has_numbers(one, float) for one in request.arguments.values())):
         return _with_constants(request)
     try:
-        return _checked(replace(request, equal={}, floats=False), 0)
+        return _checked(replace(request, equal={}, fixed={}, floats=False), 0)
     except Exception as error:  # whatever code of the user and of PyTorch raises for a value that is not the right one
         reason = error
     made = _with_constants(request)
@@ -172,7 +212,7 @@ def _checked(request: _Request, round: int) -> Traced:
 
 
 def _settled(request: _Request, round: int) -> Traced:
-    """A trace in which every size that the host found equal to another one is that one."""
+    """A trace in which every size that the host found equal to another one is that one, and constants are constants."""
     while True:
         try:
             return _trace(request, Sampling(request.constants, round))
@@ -182,6 +222,10 @@ def _settled(request: _Request, round: int) -> Traced:
                 if first == right:
                     request.equal[text] = left
             request.equal[right] = left
+            if right in request.fixed:
+                request.fixed[left] = request.fixed.pop(right)
+        except Fixed as found:
+            request.fixed[request.equal.get(found.text, found.text)] = found.value
 
 
 @contextmanager
@@ -199,11 +243,14 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     source, scope = request.source, request.scope
     trace = Trace(sampling, device_of(request.arguments))
     trace.equal, trace.file = request.equal, source.file
-    trace.index_dtype = request.options.index_dtype
+    trace.whole = trace.detaches = request.whole
+    trace.index_dtype, trace.static = request.options.index_dtype, request.options.static_shapes
     trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
+    trace.fixed = request.fixed
+    trace.guards += request.fixed.items()
     tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
     trace.outside = {id(read.value): read for read in tensors}
-    names = {name: value for name, value in scope.items() if name not in source.locals}
+    names = {name: builtins.instead(plain(value)) for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
     elsewhere = torch.get_default_device().type != "cpu"  # samples are on the CPU whatever the user's default
     with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
@@ -211,6 +258,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
             names[name] = host_view(trace, argument, (name,), request.options.static_shapes, request.constant)
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
+        names["__builtins__"][rewrite.CHOICES] = Choices(interpreter)
         with FunctionMode(trace), DispatchMode(trace), suppress(Left):
             interpreter.run(source.tree.body)
     if not trace.graphs and not has_loop(interpreter, source.tree.body):
@@ -223,7 +271,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     left = trace.graphs, trace.axes, trace.slots
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
     made.captured, made.tunables, made.read, made.actual = trace.captured, trace.tunables, trace.read, trace.actual
-    made.effects = effects_of(trace, views)
+    made.effects, made.factors, made.sampling = effects_of(trace, views), trace.factors, sampling
     return made
 
 
@@ -266,15 +314,22 @@ _TRUTH: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-def _host_compare(trace: Trace, op: str, left: Any, right: Any) -> bool:
+def _host_compare(trace: Trace, op: str, left: Any, right: Any) -> bool | ConfiguredTruth:
     """A comparison on the host: what it is in the call that binds; calls where it differs bind anew."""
     pair = [substitute(item, trace.actual.get) for item in (left, right)]
-    if any(isinstance(item, Sym) for item in pair):
+    open_symbols = [item for item in pair if isinstance(item, Sym)]
+    if open_symbols and all(map(is_chosen, open_symbols)):
+        return ConfiguredTruth(op, left, right)
+    if open_symbols:
         raise number_needed(left if isinstance(left, Sym) else right)
     truth = _TRUTH[op](*pair)
     trace.guards.append((f"({show(left)}) {op} ({show(right)})", truth))
-    if truth == (op == "==") and op in ("==", "!=") and all(_is_atom(item) for item in (left, right)):
-        raise _Equal(show(left), show(right))
+    if truth == (op == "==") and op in ("==", "!="):
+        if _is_atom(left) and _is_atom(right):
+            raise _Equal(show(left), show(right))
+        size, number = (left, right) if isinstance(left, Sym) else (right, left)
+        if _is_atom(size) and not isinstance(number, Sym):
+            raise Fixed(show(size), number)
     return truth
 
 
@@ -301,3 +356,16 @@ def _mixed(op: str, left: Any, right: Any) -> Any:
 
 
 set_hooks(_compare_symbols, _divide_symbols, _mixed)
+
+
+def _constant(value: Any) -> Any:
+    """`hl.constexpr(value)` in a kernel: sizes and numbers of the host become constants of which calls bind anew."""
+    trace = current()
+    if isinstance(value, tuple | list):
+        return type(value)(map(_constant, value))
+    if isinstance(value, Sym) and trace is not None and not is_chosen(value):
+        return trace.decide(value)
+    return float(value) if isinstance(value, Number) else value
+
+
+in_kernels(lambda: current() is not None, _constant)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.graph.nodes import HostTensor, Subscript
-from tilewright.hl.symbols import Sym, sample
+from tilewright.hl.graph.nodes import HostTensor, Node, Subscript
+from tilewright.hl.symbols import Sym, sample, show, substitute
 from tilewright.hl.trace.messages import dim_text, type_text
 from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
@@ -109,12 +109,22 @@ def _entry(trace: Trace, made: Access, entry: Any, extent: Any) -> Subscript:
         _check_index_type(trace, entry)
         return Subscript("scalar", trace.lift(entry), extent=extent)
     if isinstance(entry, int) and not isinstance(entry, bool):
-        negative = type(entry) is int and entry < 0
-        return Subscript("scalar", entry + extent if negative else entry, extent=extent)
+        return Subscript("scalar", entry + extent if _is_negative(trace, entry) else entry, extent=extent)
     raise exc.InvalidIndexingType(
         f"a tensor cannot be subscripted with {entry!r} of type {type(entry).__name__}",
         hint="subscripts are tiles, numbers, slices, None, ... and integer tensors",
     )
+
+
+def _is_negative(trace: Trace, index: int) -> bool:
+    """Whether a number counts from the end: one of the host does so in all calls that the binding holds for."""
+    if not isinstance(index, Sym):
+        return index < 0
+    known = substitute(index, trace.actual.get)
+    if isinstance(known, Sym) or all(atom.text.endswith(")") for atom in index.atoms()):  # sizes are not negative
+        return False
+    trace.guards.append((f"({show(index)}) < 0", known < 0))
+    return bool(known < 0)
 
 
 def _check_index_type(trace: Trace, entry: Any) -> None:
@@ -213,6 +223,8 @@ def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, b
         kwargs["base"], trace.writes_anywhere = base, True
     else:
         trace.written.add(memory_of(tensor))
+    node = Node("store", (made.tensor, made.entries, trace.lift(value)), {"mask": trace.lift(mask)})
+    kwargs["dims"] = trace.chosen.lanes_of(node, kwargs["dims"], trace.axes, trace.axis_of)
     trace.record("store", (made.tensor, made.entries, value), None, kwargs)
 
 

@@ -17,6 +17,8 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
 from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import carried
+from tilewright.hl.trace.arguments import strides_of
+from tilewright.hl.trace.kept import is_cut, keep
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.numbers import Number
 from tilewright.hl.trace.offsets import is_wide, range_is_wide
@@ -28,7 +30,7 @@ from tilewright.hl.trace.tiles import Range, Tile
 def run_loop(interpreter: Interpreter, node: ast.For, items: Range) -> None:
     """Interpret a `for` over `items`."""
     if node.orelse:
-        raise exc.DeviceLoopElseBlock("`else` of a loop over tiles", hint="put the statements behind the loop")
+        raise exc.DeviceLoopElseBlock("`else` of a loop over tiles", hint="put the statements after the loop")
     if interpreter.trace.region is None:
         _grid(interpreter, node, items)
     else:
@@ -99,12 +101,7 @@ def register_hosts(trace: Trace, variables: dict[str, Any]) -> None:
 
 def _host_tensor(trace: Trace, tensor: Any, name: str, text: str) -> HostTensor:
     shape = tuple(trace.factors.size(extent) for extent in raw_shape(tensor))
-    stride: tuple[Any, ...] = tensor.stride()
-    if any(isinstance(extent, Sym) for extent in shape):
-        stride = tuple(
-            1 if step == 1 else trace.host_symbol(f"{name}_stride_{dim}", f"{text}.stride({dim})")
-            for dim, step in enumerate(stride)
-        )
+    stride = strides_of(trace, tensor, name, text)
     return HostTensor(name, text, shape, stride, tensor.dtype, is_wide(trace, text, shape))
 
 
@@ -211,7 +208,9 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
     start = interpreter.variables
     known = interpreter.source.carried.setdefault(id(node), set())
     snapshot, length = trace.snapshot(), len(outer.nodes)
+    around = interpreter.carrying
     while True:
+        interpreter.carrying = around | known
         interpreter.rebind(carried.copied(start))
         trace.region = outer
         inits, region = _enter(interpreter, known)
@@ -224,6 +223,7 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
         known |= changed
         trace.restore(snapshot)
         del outer.nodes[length:]
+    interpreter.carrying = around
     for name, value in start.items():
         if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
             interpreter.scope[name] = value  # not a copy of it
@@ -247,7 +247,7 @@ def _enter(interpreter: Interpreter, known: set[carried.Path]) -> tuple[dict[car
     region = trace.region = Region()
     for path, value in inits.items():
         sample = trace.sample(value)
-        param = trace.fresh(sample)
+        param = trace.fresh(sample, value.dims)
         param.name = value.name or str(path[0])
         region.params.append(param)
         _put(interpreter, path, sample)
@@ -286,7 +286,7 @@ def _differs(left: Any, right: Any) -> bool:
 
 
 def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[carried.Path, Value]) -> None:
-    """Check what the body carries, and give the variables their values behind the loop."""
+    """Check what the body carries, and give the variables their values after the loop."""
     trace = interpreter.trace
     assert trace.region is not None
     after = dict(carried.leaves(interpreter.variables))
@@ -295,8 +295,10 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[car
         leaf = after[path]
         trace.region = region  # numbers become values of the body
         result = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
+        if is_cut(result, param):
+            result = trace.lift(keep(trace, result, param))
         trace.region = outer
-        if (param.dims, param.dtype) != (result.dims, result.dtype):
+        if param.dtype != result.dtype or [dim.cut for dim in param.dims] != [dim.cut for dim in result.dims]:
             raise exc.ControlFlowTensorMismatch(
                 f"{carried.path_text(path)} is {type_text(trace, param)} before the loop and "
                 f"{type_text(trace, result)} after a pass over its body",
@@ -307,7 +309,7 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[car
     outer.nodes.append(loop)
     for path, param in zip(inits, region.params, strict=True):
         sample = trace.sample(param)
-        out = trace.fresh(sample)
+        out = trace.fresh(sample, param.dims)
         out.name = param.name
         loop.outs.append(out)
         _put(interpreter, path, sample)

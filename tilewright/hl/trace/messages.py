@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.dims import Axis, Dim, cut_atom
 from tilewright.hl.graph.nodes import Value
 from tilewright.hl.trace.state import Trace
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.])")
 def dim_text(trace: Trace, dim: Dim) -> str:
     """A dimension as users know it: "tile_m", "64", "2*tile_m"."""
     parts = [str(dim.static)] if dim.static != 1 or not dim.atoms else []
-    for atom in dim.atoms:
+    for atom in map(cut_atom, dim.atoms):
         parts.append(trace.axes[int(atom.key)].name if atom.kind == "block" else atom.text)
     return "*".join(parts)
 

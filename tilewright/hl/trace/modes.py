@@ -7,7 +7,6 @@ the aten operations below and writes them down, or runs the recipe that a table 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,14 +18,17 @@ from tilewright.hl import exc
 from tilewright.hl.rows import table
 from tilewright.hl.rows.files import RECIPES, ROWS
 from tilewright.hl.rows.gather import span
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Sym, is_chosen, number_needed
 from tilewright.hl.trace import shape_arguments
+from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.carried import tensors
+from tilewright.hl.trace.extents import extent as extent_of
 from tilewright.hl.trace.indexing import load, store
 from tilewright.hl.trace.numbers import check_held, number, recognized
 from tilewright.hl.trace.parts import assign_part, part
-from tilewright.hl.trace.state import Trace, memory_of, raw_shape
+from tilewright.hl.trace.state import Trace, memory_of, place_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
+from tilewright.hl.trace.whole import COMPOSITES, record_whole
 
 Handler = Callable[..., Any]
 _ALIASES = frozenset(("detach", "alias", "lift_fresh", "contiguous", "clone", "lift"))
@@ -68,8 +70,10 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         return function(*args)
 
     def _host(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        args, kwargs = _map(sample_of, args), {key: _map(sample_of, value) for key, value in kwargs.items()}
-        if name in shape_arguments.DEVICED:
+        makes = name in shape_arguments.DEVICED
+        change = self._extent if makes else sample_of
+        args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
+        if makes:
             kwargs["device"] = "meta"
         elif name in ("to", "cuda", "cpu"):
             args = tuple(arg for arg in args if not isinstance(arg, torch.device | str))
@@ -79,14 +83,25 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **kwargs)
 
     def _device(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = args if name in shape_arguments.SIZES else ()
         if name == "arange" and any(isinstance(arg, Sym | Tile) for arg in args):
             bounds = [Sym.of(arg.axis.size) if isinstance(arg, Tile) else arg for arg in args]
-            return span(*bounds, dtype=kwargs.get("dtype") or torch.int64)
-        change = sample_of if name in shape_arguments.SIZES else self._value_of
+            if "step" in kwargs:
+                bounds = [*([0] if len(bounds) == 1 else []), *bounds, kwargs["step"]]
+            with self.trace.chosen.naming(args):
+                return span(*bounds, dtype=kwargs.get("dtype") or torch.int64)
+        makes = name in shape_arguments.FACTORIES or name.startswith("new_")
+        if name in ("view", "reshape", "unflatten"):
+            _map(_whole_blocks, args)
+        change = self._value_of if name not in shape_arguments.SIZES else self._extent if makes else sample_of
         args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
-        if "device" in kwargs or name in shape_arguments.FACTORIES or name.startswith("new_"):
+        if "device" in kwargs or makes:
             kwargs["device"] = "cpu"
-        return function(*args, **kwargs)
+        with self.trace.chosen.naming(given):
+            return function(*args, **kwargs)
+
+    def _extent(self, arg: Any) -> Any:
+        return extent_of(self.trace, arg)
 
     def _value_of(self, arg: Any) -> Any:
         if isinstance(arg, Sym):
@@ -101,6 +116,12 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
                 hint="write tile.index for its indices, tile.begin for the first, tile.block_size for its size",
             )
         return arg
+
+
+def _whole_blocks(arg: Any) -> None:
+    """Raise where a part of a block is an extent of a view: the sample of a block has no parts."""
+    if isinstance(arg, Sym) and is_chosen(arg) and any(atom.key == "//" for atom in arg.terms):
+        raise number_needed(arg)
 
 
 def sample_of(arg: Any) -> Any:
@@ -126,15 +147,44 @@ def _map(change: Callable[[Any], Any], tree: Any) -> Any:
 def _size(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
     shape = raw_shape(tensor)
     if dim is not None:
-        return trace.factors.size(shape[dim])
-    return torch.Size([trace.factors.size(extent) for extent in shape])
+        return _extent(trace, tensor, dim)
+    return torch.Size([_extent(trace, tensor, at) for at in range(len(shape))])
+
+
+def _extent(trace: Trace, tensor: Any, dim: int) -> Any:
+    """The extent of a dimension."""
+    size = trace.factors.size(raw_shape(tensor)[dim])
+    value = trace.value(tensor) if trace.chosen and trace.region is not None else None
+    if isinstance(size, Sym) and value is not None and value.dims[dim].cut == value.dims[dim]:
+        size = Sym(size.terms, size.constant)
+        size.of_tile = True
+    return size
 
 
 def _stride(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
     host = trace.hosts.get(id(tensor))
-    if host is None:
+    found = host.stride if host is not None else _host_strides(trace, tensor)
+    return found if dim is None or found is NotImplemented else found[dim]
+
+
+def _host_strides(trace: Trace, tensor: Any) -> Any:
+    """The strides of a tensor that no loop has seen yet.
+
+    Raises:
+        HostValueNotAvailable: it is a part of an argument whose strides are no constants.
+    """
+    sizes = _size(trace, tensor)
+    if not tensor.is_meta or (trace.static and not any(isinstance(extent, Sym) for extent in sizes)):
         return NotImplemented
-    return host.stride if dim is None else host.stride[dim]
+    if id(tensor) in trace.arguments:
+        return strides_of(trace, tensor, "", "")
+    if memory_of(tensor) not in {memory_of(argument) for argument, *_ in trace.arguments.values()}:
+        with torch._C.DisableTorchFunction():
+            return tuple(map(trace.factors.size, tensor.stride()))  # made by the host: products of sizes
+    raise exc.HostValueNotAvailable(
+        "a stride of a view of an argument is needed on the host, and strides are no constants",
+        hint="ask the argument itself, or inside of a loop, or leave static_shapes=True",
+    )
 
 
 def _length(trace: Trace, tensor: Any) -> Any:
@@ -178,15 +228,10 @@ def _read_number(trace: Trace) -> str:
     Raises:
         HostValueNotAvailable: the expression is not the kernel's own, or runs more than once.
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != trace.file:
-        frame = frame.f_back
-    if frame is not None and frame.f_code.co_name == "<module>":  # a statement of the kernel
-        line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-        place = line, end_line, column, end_column
-        if None not in place and place not in trace.read:
-            name = trace.read[place] = f"number_{len(trace.read)}"
-            return name
+    place = place_of(trace)
+    if place is not None and place not in trace.read:
+        name = trace.read[place] = f"number_{len(trace.read)}"
+        return name
     raise exc.HostValueNotAvailable(
         "a number is read from a tensor in a loop or a function of the host",
         hint="read it in a statement of the kernel itself, once, or give it as an argument",
@@ -205,7 +250,22 @@ def _product(name: str) -> Handler:
     return answer
 
 
+def _truth(trace: Trace, tensor: Any) -> Any:
+    """Python asks whether a value is true, in code that is not the kernel's own text.
+
+    Raises:
+        NotAllowedOnDevice: the value is known when the kernel runs.
+    """
+    if trace.region is None or trace.value(tensor) is None:
+        return NotImplemented
+    raise exc.NotAllowedOnDevice(
+        "the truth of a value of the device is asked for in a function that Python runs while the kernel is compiled",
+        hint="write `if`, `and`, `or` and `not` in the kernel itself, or torch.where, &, | and ~ in the function",
+    )
+
+
 _ANSWERS: dict[str, Handler] = {
+    "__bool__": _truth,
     **{name: _product(name) for name in ("mm", "bmm", "addmm", "baddbmm")},
     "size": _size,
     "stride": _stride,
@@ -238,12 +298,19 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         name = function._schema.name.removeprefix("aten::")
         if trace.region is None:
             return _host_operation(trace, function, name, args, kwargs)
+        if trace.detaches and name == "detach":
+            return record_whole(trace, function, name, args, kwargs, function(*args))
         if name in _ALIASES and trace.value(args[0]) is not None:
             return self._alias(function, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(function, name[:-1], args, kwargs)
         if trace.numbers:
             args, kwargs = tuple(recognized(trace, list(args))), {k: recognized(trace, v) for k, v in kwargs.items()}
+        made = _of_nothing(trace, function, args, kwargs)
+        if made is not NotImplemented:
+            return made
+        if trace.whole and name in COMPOSITES:
+            return record_whole(trace, function, name, args, kwargs, _sampled(function, args, kwargs))
         recipe = RECIPES.get(name)
         if recipe is not None:
             with self:
@@ -257,6 +324,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         if trace.numbers:
             check_held(name, [args, kwargs], [held, named])
         out = _sampled(function, args, kwargs)
+        if trace.whole:
+            return record_whole(trace, function, name, args, kwargs, out)
         return trace.record(name, held, out, named, row.compute_type(args, out))
 
     def _alias(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -270,7 +339,10 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         target = args[0]
         if self.trace.is_host(target):
             self.trace.lift(target)  # raises: a host tensor is changed through subscripts
-        pure = getattr(getattr(torch.ops.aten, name), function._overloadname, None) or RECIPES[name]
+        packet = getattr(torch.ops.aten, name)
+        pure = getattr(packet, function._overloadname, None) or RECIPES[name]
+        if pure is torch.ops.aten.pow.Scalar:  # its first argument is the number, that of `pow_` the tensor
+            pure = packet
         with self:
             out = pure(*args, **kwargs)
             if out.dtype != target.dtype:
@@ -291,6 +363,23 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             if out is not NotImplemented:
                 return out
         raise table.unknown(name)
+
+
+def _of_nothing(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of an operation that has no elements, or is made of tiles that have none: constants."""
+    given = [tensor for _, tensor in tensors([args, kwargs]) if tensor.dim()]
+    if all(tensor.numel() for tensor in given):
+        return NotImplemented
+    with trace.silence():
+        made = function(*args, **kwargs)
+    outs = made if isinstance(made, tuple | list) else [made]
+    if any(out.numel() for out in outs) and any(tensor.numel() for tensor in given):
+        return NotImplemented
+    for out in outs:
+        with trace.silence():
+            value = out.flatten()[0].item() if out.numel() else 0
+        trace.record("full", (value,), out)
+    return made
 
 
 def _sampled(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

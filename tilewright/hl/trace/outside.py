@@ -6,6 +6,7 @@ were. Tensors become arguments of the generated kernels.
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import functools
 import types
@@ -73,6 +74,10 @@ def _argument(argument: Any, text: str, seen: dict[int, str]) -> Iterator[Read]:
     elif callable(argument) and not isinstance(argument, type):
         yield from _walk(argument, text, seen, 0)
         return
+    elif hasattr(argument, "__dict__") and not isinstance(argument, type | types.ModuleType | torch.Tensor):
+        if not dataclasses.is_dataclass(argument):  # of which the parts are arguments
+            yield from _walk(argument, text, seen, 0)
+        return
     else:
         return
     for key, item in items:
@@ -116,6 +121,9 @@ def _walk(value: Any, text: str, seen: dict[int, str], depth: int) -> Iterator[R
         for part in ("_parameters", "_buffers", "_modules"):
             for key, item in getattr(value, part).items():
                 yield from _walk(item, f"{text}.{part}[{key!r}]", seen, depth + 1)
+        for key, item in vars(value).items():
+            if isinstance(item, (*_CONSTANTS, torch.Tensor, list, tuple, dict)) and not key.startswith("_"):
+                yield from _walk(item, f"{text}.{key}", seen, depth + 1)
     elif hasattr(value, "__dict__"):
         for key, item in vars(value).items():
             yield from _walk(item, f"{text}.{key}", seen, depth + 1)

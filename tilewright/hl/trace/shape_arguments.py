@@ -12,6 +12,7 @@ SIZES = _names(
     view reshape expand broadcast_to repeat unflatten narrow split chunk tile as_strided view_as resize
     empty zeros ones full new_empty new_zeros new_ones new_full rand randn randint repeat_interleave
     unfold select roll split_with_sizes tensor_split __getitem__ expand_as layer_norm rms_norm group_norm
+    select_backward slice_backward
     """
 )
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from tilewright import errors
 from tilewright.hl import exc
+from tilewright.hl.trace.rewrite import rewritten
+
+CHOSEN = "the chosen value"  # the variable that both arms of a conditional expression assign
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Source:
     def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
         self.file, self.name = code.co_filename, function.__qualname__
-        self.locals = frozenset(code.co_varnames + code.co_cellvars)  # and flags of loops that are left
+        self.locals = frozenset(code.co_varnames + code.co_cellvars + (CHOSEN,))  # and flags of loops that are left
         try:
             lines, first = inspect.getsourcelines(function)
         except (OSError, TypeError) as error:
@@ -69,13 +72,19 @@ class Source:
         self._codes: dict[int, CodeType] = {}
         self._bodies: dict[int, Body] = {}
 
-    def expression(self, node: ast.expr) -> CodeType:
-        """Code that evaluates `node`."""
-        return self._code(node, lambda: compile(ast.Expression(node), self.file, "eval"))
+    def expression(self, node: ast.expr, device: bool = False, test: bool = False) -> CodeType:
+        """Code that evaluates `node`.
 
-    def statement(self, node: ast.stmt) -> CodeType:
-        """Code that executes `node`."""
-        return self._code(node, lambda: compile(ast.Module([node], []), self.file, "exec"))
+        Args:
+            node: the expression.
+            device: whether it stands in a loop over tiles, where truths may be known late.
+            test: whether nothing but its truth counts.
+        """
+        return self._code(node, lambda: compile(ast.Expression(rewritten(node, device, test)), self.file, "eval"))
+
+    def statement(self, node: ast.stmt, device: bool = False) -> CodeType:
+        """Code that executes `node`; `device` says whether it stands in a loop over tiles."""
+        return self._code(node, lambda: compile(ast.Module([rewritten(node, device)], []), self.file, "exec"))
 
     def assignment(self, target: ast.expr) -> CodeType:
         """Code that assigns the name `__item` to a target."""

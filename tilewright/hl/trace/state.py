@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,19 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.dims import Axis, Factors
-from tilewright.hl.graph.nodes import Graph, HostNumber, HostTensor, Node, Region, Value, leaves, values
+from tilewright.hl.dims import Axis, Dim, Factors, cut_atom
+from tilewright.hl.graph.nodes import (
+    Graph,
+    HostNumber,
+    HostTensor,
+    Node,
+    Region,
+    Value,
+    leaves,
+    values,
+)
 from tilewright.hl.symbols import Atom, Sym, show, substitute
+from tilewright.hl.trace.chosen import Chosen
 from tilewright.hl.trace.outside import Read
 from tilewright.hl.trace.samples import Sampling
 
@@ -22,12 +33,21 @@ _LOCAL = threading.local()
 Place = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
 
 
+class Fixed(Exception):
+    """A number of the host has become a constant: the trace starts again with it."""
+
+    def __init__(self, text: str, value: int) -> None:
+        super().__init__(text, value)
+        self.text, self.value = text, value
+
+
 class Trace:
     """The state of a trace.
 
     Args:
         sampling: primes and data.
         device: the device of the kernel's tensors.
+        first: number of the first value.
 
     Attributes:
         factors: what the primes stand for.
@@ -36,14 +56,18 @@ class Trace:
         graphs: finished top-level loops.
         slots: for each entry of the configuration's `block_sizes`, the axes and bounds that it sizes.
         hosts: host tensors by the identity of their meta tensors.
-        constants: results of the calls that the launcher has constants for, in order.
+        constants: results of the calls that the launcher has constants for, by their places.
         guards: (expression of the arguments, what it was): the trace holds only for calls where it is the same.
         actual: what symbols of the host are in the call that binds.
         tunables: choices that the program leaves to the configuration, by name.
         equal: expressions of the host that are known to be equal to another one.
+        fixed: numbers of the host that are constants, by their expressions.
+        static: whether sizes and strides are constants.
+        arguments: (tensor, path, strides in the call that binds) of tensors among the arguments, by identity.
         bounds: for each axis the bounds as the user's code has them.
         outside: tensors that the kernel can reach besides its arguments, by identity.
         captured: those of them that the launcher must have, by the names that it gives them.
+        chosen: sizes that the program has of the configuration.
         drawn: how many calls drew random numbers with a seed of the launcher.
         repeats: how many loops of unknown length (`while`) are open.
         numbers: floating-point numbers of the launcher, by the values that the trace invented for them.
@@ -53,9 +77,11 @@ class Trace:
         index_dtype: what the settings say of indices; None for what is needed.
         has_wide: whether offsets of an argument pass 32 bits.
         read: names of the numbers that host code reads from tensors, by the place of the expression.
+        whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
+        detaches: whether `detach` is a call like others, and not another name.
     """
 
-    def __init__(self, sampling: Sampling, device: Any) -> None:
+    def __init__(self, sampling: Sampling, device: Any, first: int = 0) -> None:
         self.sampling, self.device = sampling, device
         self.factors = Factors()
         self.axes: list[Axis] = []
@@ -66,13 +92,17 @@ class Trace:
         self.slots: list[Axis] = []
         self.loops: list[Node] = []
         self.hosts: dict[int, HostTensor] = {}
-        self.constants: list[Any] = []
+        self.constants: dict[Place | None, Any] = {}
         self.guards: list[tuple[str, Any]] = []
         self.actual: dict[Atom, int | None] = {}
         self.host_symbols: dict[str, Sym] = {}
         self.tunables: dict[str, Any] = {}
         self.equal: dict[str, str] = {}
+        self.fixed: dict[str, int] = {}
+        self.static = True
+        self.arguments: dict[int, tuple[Any, tuple[Any, ...], tuple[int, ...]]] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
+        self.chosen = Chosen()
         self.drawn = self.repeats = 0
         self.numbers: dict[float, Any] = {}
         self.written: set[int] = set()
@@ -81,12 +111,12 @@ class Trace:
         self.captured: dict[str, Any] = {}
         self.file = ""
         self.index_dtype: Any = None
-        self.has_wide = False
+        self.has_wide = self.whole = self.detaches = False
         self.read: dict[Place, str] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
-        self._count = 0
+        self._count = first
 
     @property
     def on_device(self) -> bool:
@@ -104,9 +134,9 @@ class Trace:
 
     # --- values ------------------------------------------------------------------------------------
 
-    def fresh(self, tensor: Any) -> Value:
-        """A new value for a sample tensor."""
-        value = Value(self._count, self.factors.dims(raw_shape(tensor)), tensor.dtype)
+    def fresh(self, tensor: Any, dims: tuple[Dim, ...] | None = None) -> Value:
+        """A new value for a sample tensor; `dims` are its dimensions where its sizes do not say all of them."""
+        value = Value(self._count, self.factors.dims(raw_shape(tensor)) if dims is None else dims, tensor.dtype)
         self._count += 1
         self.bind(tensor, value)
         return value
@@ -147,6 +177,7 @@ class Trace:
     def _extent(self, dim: Any) -> int:
         extent = dim.static
         for atom in dim.atoms:
+            atom = cut_atom(atom)
             extent *= next(prime for prime, known in self.factors.atoms.items() if known == atom)
         return int(extent)
 
@@ -186,7 +217,12 @@ class Trace:
         self.region.nodes.append(node)
         for tensor in samples if isinstance(samples, tuple | list) else (samples,):
             if isinstance(tensor, torch.Tensor):
-                node.outs.append(self.fresh(tensor))
+                node.outs.append(
+                    self.fresh(
+                        tensor,
+                        self.chosen.lanes_of(node, self.factors.dims(raw_shape(tensor)), self.axes, self.axis_of),
+                    )
+                )
         return samples
 
     def lift(self, arg: Any) -> Any:
@@ -216,16 +252,16 @@ class Trace:
             made = torch.full((), symbol.sample, dtype=torch.int64, device="cpu")
         return self.record("sym", (symbol,), made)
 
-    def valid(self, extent: int) -> Any:
-        """How many lanes of an extent of samples are valid: a number or a symbol.
+    def valid(self, dim: Dim) -> Any:
+        """How many lanes of a dimension are valid: a number or a symbol.
 
         Raises:
             UnsupportedOperation: the number differs from row to row.
         """
-        dim = self.factors.dim(extent)
         total: Any = dim.static
         for atom in dim.atoms:
             axis = self.axis_of(atom)
+            atom = cut_atom(atom)
             if axis is not None and axis.kind == "jagged":
                 raise exc.UnsupportedOperation(
                     f"how many elements {axis.name} has differs from row to row", hint="divide a sum by the lengths"
@@ -286,8 +322,8 @@ class Trace:
         self.axes.append(axis)
         return axis
 
-    def host_symbol(self, name: str, text: str, actual: int | None = None) -> Sym:
-        """A number that the launcher knows.
+    def host_symbol(self, name: str, text: str, actual: int | None = None) -> Any:
+        """A number that the launcher knows, as a symbol, or the number itself where it is a constant.
 
         Args:
             name: the kernel's parameter.
@@ -295,6 +331,8 @@ class Trace:
             actual: what it is in the call that binds the kernel.
         """
         first = self.equal.get(text, text)
+        if first in self.fixed:
+            return self.fixed[first]
         if first in self.host_symbols:  # a check of the host says that they are equal
             return self.host_symbols[first]
         prime = self.sampling.extent()
@@ -309,12 +347,14 @@ class Trace:
         self.tunables[name] = fragment
         prime = self.sampling.extent()
         atom = self.factors.atoms[prime] = Atom("tunable", name, name, sample=prime)
+        self.chosen.sizes.add(atom)
         return Sym.of(atom)
 
     def decide(self, value: Any) -> int:
         """The number that a symbol of the host is in the call that binds; other numbers bind anew.
 
         Raises:
+            Fixed: it is one number of the host, which the samples do not have yet.
             SpecializeArgType: the binding call does not determine it.
         """
         found = substitute(value, self.actual.get)
@@ -322,6 +362,8 @@ class Trace:
             raise exc.SpecializeArgType(
                 f"{value!r} is not determined by the arguments", hint="specialize sizes, strides and integer arguments"
             )
+        if isinstance(value, Sym) and (atom := value.atom) is not None and atom.kind == "host":
+            raise Fixed(atom.text, int(found))
         self.guards.append((show(value), int(found)))
         return int(found)
 
@@ -356,6 +398,18 @@ def memory_of(tensor: Any) -> int:
     """The identity of the memory that a tensor and its views share."""
     with torch._C.DisableTorchFunction():
         return int(tensor.untyped_storage()._cdata)
+
+
+def place_of(trace: Trace) -> Place | None:
+    """The place of the expression of the kernel's own text that runs now; None in functions that it calls."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != trace.file:
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name != "<module>":  # no statement of the kernel
+        return None
+    line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    place = line, end_line, column, end_column
+    return None if None in place else place
 
 
 def current() -> Trace | None:

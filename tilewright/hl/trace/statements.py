@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.symbols import ChosenLater, Sym
+from tilewright.hl.graph.nodes import Region
+from tilewright.hl.symbols import ChosenLater, ConfiguredTruth, Sym
+from tilewright.hl.trace import kept
 from tilewright.hl.trace.messages import named, translate
 from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
@@ -34,6 +36,7 @@ class Interpreter:
         device_names: variables that existed only inside a loop that has ended.
         one_arm: variables that only one arm of a branch assigned.
         in_passes: variables that only the passes of an inner loop assigned.
+        carrying: paths of what the open loops carry.
         folded: lines of host `if` statements that hold loops, with the arm that was taken.
     """
 
@@ -43,6 +46,7 @@ class Interpreter:
         self.one_arm: set[str] = set()
         self.in_passes: set[str] = set()
         self.folded: dict[int, list[ast.stmt]] = {}
+        self.carrying: set[tuple[Any, ...]] = set()
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -77,9 +81,13 @@ class Interpreter:
             del self.scope[name]
         self.scope.update(variables)
 
-    def evaluate(self, expression: ast.expr) -> Any:
-        """The value of an expression."""
-        return eval(self.source.expression(expression), self.scope)
+    def evaluate(self, expression: ast.expr, test: bool = False) -> Any:
+        """The value of an expression; of a `test` nothing but the truth counts."""
+        return eval(self.source.expression(expression, self.trace.region is not None, test), self.scope)
+
+    def execute(self, statement: ast.stmt) -> None:
+        """Let Python run a statement."""
+        exec(self.source.statement(statement, self.trace.region is not None), self.scope)
 
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a loop target."""
@@ -98,8 +106,13 @@ class Interpreter:
             if handler is not None:
                 handler(self, node)
             else:
-                exec(self.source.statement(node), self.scope)
+                before = kept.state(self.trace, self.variables, self.carrying)
+                self.execute(node)
                 self._name_values(node)
+                if before:
+                    variables = self.variables
+                    kept.restore(self.trace, variables, before)
+                    self.scope.update(variables)
         except exc.Error as error:
             error.message = named(self.trace.axes, error.message)
             raise exc.located(error, self._place(node, error)) from error.__cause__
@@ -185,7 +198,7 @@ def _for(interpreter: Interpreter, node: ast.For) -> None:
             raise exc.NestedGridLoop(
                 "a loop over tiles inside a loop of the host", hint="call the kernel once per round instead"
             )
-        exec(interpreter.source.statement(node), interpreter.scope)
+        interpreter.execute(node)
         return
     items = interpreter.evaluate(node.iter)
     if isinstance(items, Range):
@@ -204,10 +217,10 @@ def _if(interpreter: Interpreter, node: ast.If) -> None:
         _if_left(interpreter, node)
         return
     if interpreter.trace.region is None and not has_loop(interpreter, [*node.body, *node.orelse]):
-        exec(interpreter.source.statement(node), interpreter.scope)
+        interpreter.execute(node)
         return
-    test = interpreter.evaluate(node.test)
-    if isinstance(test, torch.Tensor) and interpreter.trace.region is not None:
+    test = interpreter.evaluate(node.test, test=True)
+    if isinstance(test, torch.Tensor | Sym | ConfiguredTruth) and interpreter.trace.region is not None:
         _LOOP["if"](interpreter, node, test)
         return
     arm = node.body if test else node.orelse
@@ -227,7 +240,7 @@ def _if_left(interpreter: Interpreter, node: ast.If) -> None:
     Where the condition is known only when the kernel is launched, the trace goes on behind the arm without `return`.
     """
     try:
-        arm = node.body if interpreter.evaluate(node.test) else node.orelse
+        arm = node.body if interpreter.evaluate(node.test, test=True) else node.orelse
     except (exc.SizeUsedAsNumber, RuntimeError):
         if _leaves(node.body) == _leaves(node.orelse) or has_loop(interpreter, [*node.body, *node.orelse]):
             raise
@@ -240,14 +253,13 @@ def _if_left(interpreter: Interpreter, node: ast.If) -> None:
 
 def _while(interpreter: Interpreter, node: ast.While) -> None:
     if interpreter.trace.region is None:
-        exec(interpreter.source.statement(node), interpreter.scope)
+        interpreter.execute(node)
         return
-    test = interpreter.evaluate(node.test)
-    if isinstance(test, torch.Tensor):
+    if isinstance(_tried(interpreter, node.test), torch.Tensor | Sym):
         _LOOP["while"](interpreter, node)
         return
     body = interpreter.begin(node)
-    while interpreter.scope.get(body.flag) is not True and interpreter.evaluate(node.test):
+    while interpreter.scope.get(body.flag) is not True and interpreter.evaluate(node.test, test=True):
         interpreter.run(body.statements)
         if isinstance(interpreter.scope.get(body.flag), torch.Tensor):
             raise exc.NotAllowedOnDevice(
@@ -257,10 +269,22 @@ def _while(interpreter: Interpreter, node: ast.While) -> None:
     interpreter.end(body, node.orelse)
 
 
+def _tried(interpreter: Interpreter, test: ast.expr) -> Any:
+    """What a condition is, of which nothing is written down: an atomic update in it happens once an iteration."""
+    trace = interpreter.trace
+    snapshot, outer = trace.snapshot(), trace.region
+    trace.region = Region()
+    try:
+        return interpreter.evaluate(test, test=True)
+    finally:
+        trace.region = outer
+        trace.restore(snapshot)
+
+
 def _assert(interpreter: Interpreter, node: ast.Assert) -> None:
     """An assertion; what it says of choices of the configuration is left to the launcher."""
     try:
-        exec(interpreter.source.statement(node), interpreter.scope)
+        interpreter.execute(node)
     except ChosenLater:
         if interpreter.trace.region is not None:
             raise
@@ -269,7 +293,7 @@ def _assert(interpreter: Interpreter, node: ast.Assert) -> None:
 def _return(interpreter: Interpreter, node: ast.Return) -> None:
     if interpreter.trace.region is not None:
         raise exc.NotAllowedOnDevice(
-            "`return` inside a loop over tiles", hint="return behind the loop; `continue` skips the rest of a tile"
+            "`return` inside a loop over tiles", hint="return after the loop; `continue` skips the rest of a tile"
         )
     if node.value is not None:
         interpreter.evaluate(node.value)
@@ -281,7 +305,7 @@ def _refused(interpreter: Interpreter, node: ast.stmt) -> None:
         raise exc.NotAllowedOnDevice(
             f"`{type(node).__name__.lower()}` inside a loop over tiles", hint="put it around the call of the kernel"
         )
-    exec(interpreter.source.statement(node), interpreter.scope)
+    interpreter.execute(node)
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Interpreter, Any], None]] = {

@@ -14,7 +14,7 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Subscript, Value, symbols, values, walk
 from tilewright.hl.symbols import Atom, Sym
 from tilewright.hl.tune import products
-from tilewright.hl.tune.facts import Facts, once
+from tilewright.hl.tune.facts import Facts, once, stored
 from tilewright.hl.tune.products import DYNAMIC, PRODUCTS, TileModel
 
 _PROGRAMS = 8  # programs per thread of a CPU
@@ -45,7 +45,7 @@ _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
 _CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
 _CPU_ALONG = 64  # the same where vectors run along it
-_CPU_PADDED = 1024  # elements of such a tile that are more than a trip costs
+_CPU_PADDED = 1024  # elements of such a tile that are more than an iteration costs
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
 
@@ -76,7 +76,10 @@ class _Chooser:
         self.grid: list[Axis] = graph.loop.kwargs["axes"]
         self.inner = [axis for node in self.nodes if node.op == "loop" for axis in node.kwargs["axes"] if not axis.top]
         tiles = {value.id: value for node in self.nodes for value in (*node.outs, *values(node.args))}
-        self.tiles = [value for value in tiles.values() if value.dims]
+        written = [value for node in self.nodes for value in stored(node)]
+        self.tiles = [
+            value for value in (*tiles.values(), *written) if value.dims and all(dim.static for dim in value.dims)
+        ]
 
     def run(self) -> None:
         """Choose for axes that have no size yet."""
@@ -137,7 +140,7 @@ class _Chooser:
             return
         for node in self.products:
             for dim, size in zip((*node.out.dims[-2:], node.args[0].dims[-1]), _CPU_PRODUCT, strict=True):
-                for atom in dim.atoms:
+                for atom in dim.cut.atoms:
                     if atom in axes:
                         most = _CPU_READ if _is_read(axes[atom]) else size
                         self._take(axes[atom], max(1, min(size, most) // dim.static))
@@ -235,7 +238,7 @@ def _is_of(entry: Subscript, axis: Axis) -> bool:
 
 
 def _along(value: Value, axis: Axis) -> bool:
-    return any(axis.size in dim.atoms for dim in value.dims)
+    return any(axis.size in dim.cut.atoms for dim in value.dims)
 
 
 def _contiguous(nodes: list[Node]) -> set[int]:

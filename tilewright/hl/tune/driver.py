@@ -1,9 +1,11 @@
 """Tuning: candidates are compiled beside each other, checked against a baseline, and timed in turns.
 
-    propose -> compile in processes -> run once and compare -> time in turns -> propose near the best ...
+    strategy proposes --> compile --> run once and compare --> time in turns with the default --> strategy proposes ...
+    --> the last five and the default take turns once more --> what each key of the winner was worth
 
-What does not compile or computes something else is out, with its reason. Arguments that the kernel changes are put back
-before every run.
+Candidates compile and run in worker processes (workers.py); what does not compile, crashes, hangs or computes something
+else is out, with its reason (rounds.py). Everything measured is in the journal (journal.py), from which a search that
+was interrupted goes on: it proposes the same again, and what the journal knows is not measured twice.
 """
 
 from __future__ import annotations
@@ -11,64 +13,62 @@ from __future__ import annotations
 import math
 import os
 import random
-import sys
+import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
-import torch
-
-import tilewright
-from tilewright import testing
-from tilewright.hl import exc
+from tilewright.hl import environment, exc
 from tilewright.hl.config import Config
 from tilewright.hl.settings import Settings
-from tilewright.hl.tune.spec import ConfigSpec
+from tilewright.hl.tune import strategies
+from tilewright.hl.tune.journal import Journal
+from tilewright.hl.tune.outcomes import Timed
+from tilewright.hl.tune.pools import Form, Tunable, Workers
+from tilewright.hl.tune.rounds import Rounds
+from tilewright.hl.tune.strategies import Space, Strategy
 
 _SECONDS = {"quick": 10.0, "full": 600.0}
-_FIRST, _NEXT, _PARENTS = 16, 16, 3  # candidates of the first round and of later ones; how many have neighbours tried
-_WARMUP, _REP = 1.0, 15.0  # milliseconds, of all and of each candidate
-_ENOUGH = 0.005  # two rounds that improve less end a search
+_ROUND = {"quick": 8, "full": 16}  # candidates of a round, at least
+_IDLE = {"quick": 3, "full": 6}  # so many rounds that improve less than _ENOUGH end a search
+_ENOUGH = 0.005
+_SEARCHING = {"quick": 0.88, "full": 0.9}  # of all time; the rest is for the end
+_FINALISTS, _FINAL = 5, {"quick": 40.0, "full": 200.0}  # of the last race: candidates, milliseconds of each
+_SURE = 0.99  # the winner of the last race takes at most so much of the default's time, or the default stays
+_WORTHY = 0.6  # of the time behind the search the last race gets so much, the rest is for what the keys are worth
 
 
-class Tunable(Protocol):
-    """A bound kernel, as tuning sees it."""
-
-    name: str
-    settings: Settings
-    config_spec: ConfigSpec
-
-    def compile_config(self, config: Config) -> Callable[..., Any]:
-        """The host function for a configuration."""
-
-    def precompile(self, config: Config, args: Sequence[Any]) -> None:
-        """Compile a configuration for these arguments without running it."""
-
-
-class Driver:
+class Driver(Rounds):
     """One tuning.
 
     Args:
         bound: the kernel.
         args: arguments to time it with.
+        journal: where everything measured is written.
+        starts: configurations that a search begins with, beside those of the settings.
+        workers: who compiles and measures, and what stands for a configuration in their jobs; None for what there is.
+        clock: gives seconds.
 
     Attributes:
-        times: milliseconds of every configuration that ran, as measured last.
+        times: milliseconds of every configuration that ran.
         failures: why the others are out.
+        ended: how the search did: "complete", "deadline" or "interrupted".
+        worth: by key of the winner, how many times as long it takes with the default's value.
     """
 
-    def __init__(self, bound: Tunable, args: Sequence[Any]) -> None:
-        self.bound, self.args, self.settings = bound, tuple(args), bound.settings
-        self.spec = bound.config_spec
-        self.times: dict[Config, float] = {}
-        self.failures: dict[Config, str] = {}
-        self.began = time.perf_counter()
-        self._kept = [(arg, arg.clone()) for arg in _tensors(self.args)]
-        self._changed: list[tuple[Any, Any]] = []
-        self._baseline: tuple[list[Any], list[Any]] | None = None
-
-    # --- strategies ----------------------------------------------------------------------------------
+    def __init__(
+        self,
+        bound: Tunable,
+        args: Sequence[Any],
+        journal: Journal | None = None,
+        starts: Sequence[Config] = (),
+        workers: tuple[Workers, Form] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(bound, args, journal, workers, clock)
+        self._starts, self._note = starts, ""
+        self.worth: dict[str, float] = {}
+        self.ended = "complete"
 
     def among(self, configs: Iterable[Config]) -> Config:
         """The fastest of some configurations.
@@ -76,28 +76,88 @@ class Driver:
         Raises:
             NoConfigFound: none of them works.
         """
-        self.race([self.spec.normalize(config) for config in configs])
-        return self.best()
+        try:
+            self.race([self.spec.normalize(config) for config in configs])
+        except KeyboardInterrupt:
+            self._interrupted()
+        finally:
+            self.close()
+        best = self.best()
+        self._end(best)
+        return best
 
     def search(self, effort: str) -> Config:
-        """Random configurations, then neighbours of the best ones, until the time is over or nothing gets better."""
-        seconds = self.settings.autotune_budget_seconds or _SECONDS.get(effort, _SECONDS["quick"])
-        rng = random.Random(self.settings.autotune_random_seed)
-        seeds = [self.spec.default_config(), *map(self.spec.normalize, self.settings.autotune_seed_configs or ())]
-        self.race([*seeds, *(self.spec.random(rng) for _ in range(_FIRST - len(seeds)))])
-        idle, best = 0, self.times[self.best()]
-        for _ in range(self.settings.autotune_max_generations):
-            if time.perf_counter() - self.began > seconds or idle == 2:
-                break
-            parents = sorted(self.times, key=lambda config: self.times[config])[:_PARENTS]
-            near = [near for parent in parents for near in self.spec.neighbors(parent)]
-            fresh = [config for config in dict.fromkeys(near) if config not in self.times | self.failures]
-            if not fresh:
-                break
-            self.race([parents[0], *rng.sample(fresh, min(_NEXT, len(fresh)))])
-            now = self.times[self.best()]
+        """What a strategy finds until the time is over or nothing gets better; Ctrl-C gives the best so far.
+
+        Args:
+            effort: "quick" or "full".
+
+        Raises:
+            NoConfigFound: nothing works.
+            KeyboardInterrupt: Ctrl-C before anything was timed.
+        """
+        effort = effort if effort in _SECONDS else "quick"
+        seconds = self.settings.autotune_budget_seconds or _SECONDS[effort]
+        last = self.began + seconds
+        self.deadline = self.progress.deadline = self.began + seconds * _SEARCHING[effort]
+        best: Config | None = None
+        try:
+            self._explore(effort)
+            best = self._finals(effort, last)
+            if effort == "full":
+                self.deadline = last
+                self.worth = self.ablation(best)
+        except KeyboardInterrupt:
+            self._interrupted()
+        finally:
+            self.close()
+        best = best or self._fallback()
+        self._end(best)
+        return best
+
+    def _explore(self, effort: str) -> None:
+        """Rounds of proposals."""
+        space = Space(self.spec, random.Random(self.settings.autotune_random_seed))
+        strategy = self._strategy(effort)
+        given = map(self.spec.normalize, self.settings.autotune_seed_configs or ())
+        seeds = list(dict.fromkeys([space.default(), *given, *self._starts]))
+        count = max(_ROUND[effort], 2 * (self.settings.autotune_precompile_jobs or os.cpu_count() or 1))
+        self.race([*seeds, *(space.random() for _ in range(count - len(seeds)))])
+        idle, rounds, best = 0, 0, self._fastest()
+        while idle < _IDLE[effort] and not self._over():
+            if self.settings.autotune_max_generations and rounds >= self.settings.autotune_max_generations:
+                return
+            tried = self.times | dict.fromkeys(self.failures, math.inf)
+            proposed = list(strategy.propose(space, tried, count))
+            if not proposed:
+                return
+            self.race(proposed)
+            now, rounds = self._fastest(), rounds + 1
             idle, best = (idle + 1, best) if now > best * (1 - _ENOUGH) else (0, now)
-        return self.best()
+        self.ended = "deadline" if self._over() else "complete"
+
+    def _strategy(self, effort: str) -> Strategy:
+        wanted = self.settings.autotuner_fn
+        if callable(wanted):
+            made: Strategy = wanted(self.bound, self.args)
+            if not hasattr(made, "propose"):
+                raise exc.InvalidAPIUsage(
+                    f"autotuner_fn gave a {type(made).__name__}", hint="something with propose(space, times, count)"
+                )
+            return made
+        strategy, self._note = strategies.named(wanted or "", effort)
+        return strategy
+
+    def _interrupted(self) -> None:
+        """Ctrl-C: what is known is enough, if anything is."""
+        self.ended = "interrupted"
+        if not self.times:
+            self.journal.ended("interrupted", None)
+            raise KeyboardInterrupt
+
+    def _fallback(self) -> Config:
+        """The best so far; the default where there was no time for anything."""
+        return self.best() if self.times or self.failures else self.spec.default_config()
 
     def best(self) -> Config:
         """The fastest so far.
@@ -110,104 +170,72 @@ class Driver:
             raise exc.NoConfigFound(f"no configuration of {self.bound.name} works:\n{reasons}")
         return min(self.times, key=lambda config: self.times[config])
 
-    # --- one round -----------------------------------------------------------------------------------
+    def _finals(self, effort: str, last: float) -> Config:
+        """The winner of a last race of the fastest and the default, which stays unless something is surely faster."""
+        default = self.reference()
+        ranked = sorted(self.times, key=lambda config: self.times[config])
+        finalists = [config for config in ranked[:_FINALISTS] if config != default]
+        if default is None or not finalists:
+            return self._fallback()
+        share = 1.0 if effort == "quick" else _WORTHY
+        self.progress.phase = "timing the last five"
+        self.deadline = self._clock() + max(0.0, last - self._clock()) * share
+        plan = self._plan(drop=False, rep=_FINAL[effort])
+        found = self.timed([default, *finalists], plan)
+        for config, timed in found.items():
+            self.times[config] = timed.ratio * (self._usual or statistics.median(timed.reference))
+            self.journal.timed(
+                config, self.times[config], timed, self._compiled.get(config), at=self._at(), part="final"
+            )
+        sure = [config for config, timed in found.items() if config == default or is_faster(timed)]
+        return min(sure, key=lambda config: found[config].ratio) if sure else self.best()
 
-    def race(self, configs: Sequence[Config]) -> None:
-        """Compile, check and time some configurations."""
-        wanted = list(dict.fromkeys(self._allowed(configs)))
-        jobs = self.settings.autotune_precompile_jobs or os.cpu_count() or 1
-        executor = testing.ForkExecutor(jobs) if testing.can_fork() else ThreadPoolExecutor(jobs)
-        with executor, tilewright.AsyncCompileMode(executor, ignore_errors=True):
-            wanted = [config for config in wanted if self._begun(config)]
-        candidates = {config: self._candidate(config) for config in wanted if self._checked(config)}
-        times, refused = testing.time_in_turns(candidates, _WARMUP, _REP, (Exception,))
-        for config, error in refused.items():
-            self._fail(config, error)
-        for config, measured in times.items():
-            self.times[config] = sorted(measured)[len(measured) // 2]
-            self._say(2, f"  {self.times[config]:.4f} ms  {config!r}")
-        self._restore()
+    def ablation(self, config: Config) -> dict[str, float]:
+        """What each key of a configuration is worth: how many times as long it takes with the default's value there.
 
-    def _allowed(self, configs: Sequence[Config]) -> Iterable[Config]:
-        fixed, allowed = self.settings.autotune_config_overrides or {}, self.settings.autotune_config_filter
-        for config in configs:
-            made = self.spec.normalize({**config, **fixed}) if fixed else config
-            if allowed is None or allowed(made):
-                yield made
+        Args:
+            config: one that was timed.
+        """
+        self.progress.phase = "what each key is worth"
+        default, made = self.spec.default_config(), {}
+        for key in config:
+            if key in default and config[key] != default[key]:
+                with_default = self.spec.normalize({**config.config, key: default[key]})
+                if with_default != config:
+                    made[key] = with_default
+        self.race([config, *made.values()])
+        mine = self.times.get(config)
+        return {key: self.times[other] / mine for key, other in made.items() if mine and other in self.times}
 
-    def _begun(self, config: Config) -> bool:
-        """Have a configuration compiled; what is wrong with generated code is seen when it runs first."""
-        try:
-            self.bound.precompile(config, self.args)
-        except Exception as error:
-            self._fail(config, error)
-            return False
-        return True
-
-    def _checked(self, config: Config) -> bool:
-        """Whether a configuration runs and computes what the baseline does."""
-        try:
-            found = self._results(self.bound.compile_config(config))
-        except Exception as error:
-            self._fail(config, error)
-            return False
-        if self.settings.autotune_accuracy_check and not self._agrees(found):
-            self.failures[config] = "its results are not those of the baseline"
-            return False
-        return True
-
-    def _results(self, function: Callable[..., Any]) -> tuple[list[Any], list[Any]]:
-        """(tensors of the result, tensors of the arguments afterwards) of one run."""
-        self._restore()
-        out = function(*self.args)
-        results = [tensor.clone() for tensor in _tensors(out)]
-        for arg, kept in self._kept:
-            if not _same(arg, kept) and not any(arg is changed for changed, _ in self._changed):
-                self._changed.append((arg, kept))
-        return results, [arg.clone() for arg, _ in self._kept]
-
-    def _agrees(self, found: tuple[list[Any], list[Any]]) -> bool:
-        if self._baseline is None:
-            function = self.settings.autotune_baseline_fn or self.bound.compile_config(self.spec.default_config())
-            self._baseline = self._results(function)
-        pairs = zip([*found[0], *found[1]], [*self._baseline[0], *self._baseline[1]], strict=True)
-        atol, rtol = self.settings.autotune_baseline_atol, self.settings.autotune_baseline_rtol
-        return all(_close(one, other, atol, rtol) for one, other in pairs)
-
-    def _candidate(self, config: Config) -> Any:
-        function, args = self.bound.compile_config(config), self.args
-        waits = next((arg.device for arg, _ in self._kept if arg.device.type == "cuda"), None)
-
-        def run() -> None:
-            function(*args)
-            if waits is not None:
-                torch.cuda.synchronize(waits)
-
-        return testing.Candidate(run, before=self._restore) if self._changed else testing.Candidate(run)
-
-    def _restore(self) -> None:
-        for arg, kept in self._changed:
-            arg.copy_(kept)
-
-    def _fail(self, config: Config, error: Exception) -> None:
-        lines = str(error).splitlines()
-        self.failures[config] = f"{type(error).__name__}: {lines[0] if lines else ''}"
-        self._say(2, f"  out: {self.failures[config]}  {config!r}")
-
-    # --- report ----------------------------------------------------------------------------------------
+    def _end(self, best: Config) -> None:
+        more: dict[str, Any] = {"ms": self.times.get(best), "default_ms": self._usual, "seconds": self._at()}
+        self.journal.ended(self.ended, best, **more, **({"worth": self.worth} if self.worth else {}))
 
     def report(self, config: Config) -> None:
         """Say what was found, with the decorator to paste."""
-        seconds = time.perf_counter() - self.began
-        self._say(
-            1,
-            f"{self.bound.name}: {len(self.times)} configurations timed, {len(self.failures)} out, {seconds:.1f} s. "
-            f"Best: {self.times[config]:.4f} ms with\n{decorator(config)}",
+        seconds = self._clock() - self.began
+        found = (
+            f"Best: {self.times[config]:.4f} ms"
+            if config in self.times
+            else "Nothing was timed in that time: the default"
         )
+        if self._usual and config in self.times and config != self.spec.default_config():
+            found += f" ({self._usual / self.times[config]:.2f} times as fast as the default)"
+        how = " Interrupted: the next start goes on." if self.ended == "interrupted" else ""
+        counts = f"{len(self.times)} configurations timed, {len(self.failures)} out, {seconds:.1f} s"
+        strategy = f", by {self._note}" if self._note else ""
+        lines = [f"{self.bound.name}: {counts}{strategy}.{how} {found} with", decorator(config, self.settings)]
+        for key, ratio in sorted(self.worth.items(), key=lambda pair: -pair[1]):
+            lines.append(f"  {key}={config[key]!r}: {ratio:.3f} times as long with the default's")
+        self._say(1, "\n".join(lines))
 
-    def _say(self, level: int, text: str) -> None:
-        if self.settings.autotune_log_level >= level:
-            print(f"[hl] {text}", file=sys.stderr)
+
+def is_faster(timed: Timed) -> bool:
+    """Whether a candidate is surely faster than its reference: the upper end of the 95 % interval of the median ratio
+    (by order statistics, so that outliers and the shape of the noise do not matter) is below `_SURE`."""
+    ratios = sorted(mine / theirs for mine, theirs in zip(timed.rounds, timed.reference, strict=True))
+    below = math.floor((len(ratios) - 1.96 * math.sqrt(len(ratios))) / 2)
+    return ratios[len(ratios) - 1 - max(0, below)] < _SURE
 
 
 def several(pairs: Sequence[tuple[Any, Sequence[Any]]], aggregation: str) -> Config:
@@ -222,11 +250,13 @@ def several(pairs: Sequence[tuple[Any, Sequence[Any]]], aggregation: str) -> Con
     found = [driver.search("quick") for driver in drivers]
     wanted = list(dict.fromkeys([default, *found]))
     for driver in drivers:
+        driver.deadline = math.inf
         driver.race(wanted)
+        driver.close()
     ratios = {
         config: [driver.times[config] / driver.times[default] for driver in drivers]
         for config in wanted
-        if all(config in driver.times for driver in drivers)
+        if all(config in driver.times and default in driver.times for driver in drivers)
     }
     if not ratios:
         raise exc.NoConfigFound("no configuration works for all sets of arguments")
@@ -234,30 +264,7 @@ def several(pairs: Sequence[tuple[Any, Sequence[Any]]], aggregation: str) -> Con
     return min(ratios, key=lambda config: join(ratios[config]))
 
 
-def decorator(config: Config) -> str:
-    """The line to put above the kernel."""
-    return f"@hl.kernel(config={config!r})"
-
-
-def _tensors(tree: Any) -> list[Any]:
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    items = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
-    return [tensor for item in items for tensor in _tensors(item)]
-
-
-def _same(left: Any, right: Any) -> bool:
-    return torch.equal(_wide(left), _wide(right)) or bool(((left == right) | (left != left)).all())
-
-
-def _close(found: Any, expected: Any, atol: float, rtol: float) -> bool:
-    """Whether two results agree. What cancels to a small number in a sum has the error of its terms, so the relative
-    part is at least that of a usual element, the root of the mean square."""
-    found, expected = _wide(found), _wide(expected)
-    if expected.dtype.is_floating_point and (finite := expected[expected.isfinite()]).numel():
-        atol += rtol * finite.norm().item() / math.sqrt(finite.numel())
-    return bool(torch.allclose(found, expected, rtol, atol, equal_nan=True))
-
-
-def _wide(tensor: Any) -> Any:
-    return tensor.float() if tensor.dtype.is_floating_point and tensor.dtype.itemsize < 4 else tensor
+def decorator(config: Config, settings: Settings | None = None) -> str:
+    """The line to put above the kernel; with settings that are not the defaults, but for those of tuning."""
+    options = "" if settings is None else settings.changed(tuning=False)
+    return f"@{environment.package()}.kernel(config={config!r}{', ' if options else ''}{options})"

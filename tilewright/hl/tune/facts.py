@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Node, Value, symbols, walk
+from tilewright.hl.graph.nodes import Graph, Node, Value, accessed, symbols, walk
 from tilewright.hl.passes.flatten import flattens
 from tilewright.hl.passes.merged import uncut
 from tilewright.hl.passes.roll import rollable
-from tilewright.hl.symbols import Atom, Sym, next_power_of_2
+from tilewright.hl.symbols import Atom, Sym, next_power_of_2, substitute
 from tilewright.hl.tune.machine import Machine
 
 
@@ -122,20 +122,29 @@ class Facts:
 
         @functools.cache
         def lanes(atom: Atom) -> int:
+            if atom.kind == "op":
+                return int(substitute(Sym.of(atom), lanes))
             return int(next_power_of_2(self.actual.get(atom) or 1) if atom.kind == "host" else own.get(atom, 1))
 
         largest: tuple[int, Value | None] = (1, None)
         for at, graph in enumerate(self.graphs):
             rolled = {dim: chunk for (which, dim), chunk in chunks.items() if which == at and chunk is not None}
             for node in walk(graph.region):
-                for value in node.outs:
-                    extents = (rolled.get(dim) or dim.static * math.prod(map(lanes, dim.atoms)) for dim in value.dims)
+                for value in (*node.outs, *stored(node)):
+                    extents = (
+                        rolled.get(dim) or dim.static * math.prod(map(lanes, dim.cut.atoms)) for dim in value.dims
+                    )
                     largest = max(largest, (math.prod(extents), value), key=lambda found: found[0])
         return largest
 
     def has_product(self) -> bool:
         """Whether there are products of matrices."""
         return any(node.op in ("product", "scaled_product") for graph in self.graphs for node in walk(graph.region))
+
+
+def stored(node: Node) -> list[Value]:
+    """The tile that a node stores, as a value: what is stored may be a number."""
+    return [Value(-1, accessed(node), node.args[0].dtype)] if node.op == "store" else []
 
 
 RANGE_KEYS = (

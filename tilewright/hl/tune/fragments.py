@@ -57,14 +57,14 @@ class BooleanFragment(EnumFragment):
 
 @dataclass(frozen=True)
 class IntegerFragment(Fragment):
-    """An integer between two bounds, both included."""
+    """An integer between two bounds, both included; the lower one where no default is given."""
 
     low: int
     high: int
-    default_value: int
+    default_value: int | None = None
 
     def default(self) -> Any:
-        return self.default_value
+        return self.low if self.default_value is None else self.default_value
 
     def random(self, rng: random.Random) -> Any:
         return rng.randint(self.low, self.high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from tilewright.hl.tune.fragments import (
     PermutationFragment,
     PowerOfTwoFragment,
 )
+
+log = logging.getLogger("tilewright.hl.config")
 
 LARGEST_BLOCK = LARGEST_TILE = 1 << 20  # elements
 LONGEST_READ = 1 << 10  # indices of a tile of a range that the kernel reads, in a search: there are many short ranges
@@ -249,12 +252,15 @@ class NumSmMultiplier(Key):
 
 
 class NumThreads(Key):
-    """Threads of a launch; None for as many as all launches have."""
+    """Threads of a launch; None for as many as all launches have, and for a list, which other back ends have."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
         return EnumFragment((None,))
 
     def check(self, value: Any, facts: Facts, at: int) -> Any:
+        if isinstance(value, list):
+            log.warning("num_threads=%r is ignored: threads of a launch on the CPU are one number", value)
+            return None
         if type(value) is not int or value < 1:
             raise exc.InvalidConfig(f"{self.name}={value!r}", hint="a positive integer")
         return value
@@ -343,3 +349,6 @@ KEYS: dict[str, Key] = {
 }
 
 ALIASES = {key.alias: key.name for key in KEYS.values() if isinstance(key, ListKey) and key.alias}
+
+FOREIGN = ("cute_", "pallas_", "tcgen05_")
+"""How keys begin that Helion has for back ends which Tilewright has not: they are ignored."""

@@ -71,7 +71,7 @@ def wide_atoms(graph_bodies: list[Body]) -> dict[Atom, int]:
     found: dict[Atom, int] = {}
     for product in (product for body in graph_bodies for product in body.products):
         for dim, largest in zip(product.out.dims[-2:], _LARGEST, strict=True):
-            for atom in dim.atoms:
+            for atom in dim.cut.atoms:
                 found[atom] = min(largest, found.get(atom, largest))
     return found
 
@@ -121,20 +121,20 @@ class TileModel:
         for product in (product for body in self.bodies for product in body.products):
             left: Value = product.args[0]
             depth = left.dims[-1]
-            for atom in depth.atoms:
+            for atom in depth.cut.atoms:
                 if atom in self.axes and atom not in wide:
                     found[atom] = max(16, _ROW // left.dtype.itemsize) // depth.static or 1
         return found
 
     def _cost(self, sizes: Mapping[Atom, int]) -> tuple[float, int]:
-        steps = [(body, self._trips(body.axes, sizes)) for body in self.bodies]
+        steps = [(body, self._iterations(body.axes, sizes)) for body in self.bodies]
         held = _held(self.bodies, sizes)
         small = all(product.args[0].dtype.itemsize <= 2 for body in self.bodies for product in body.products)
         staged = max((loaded(body, sizes) for body in self.bodies if body.products), default=0)
         if held > (1 << 15 if small else 1 << 14) or 2 * staged > self.shared:
             return math.inf, held
-        cycles = sum(trips * max(self._work(body, sizes), _LATENCY) for body, trips in steps)
-        rounds = -(-self._trips(tuple(self.grid), sizes) // self.processors)
+        cycles = sum(iterations * max(self._work(body, sizes), _LATENCY) for body, iterations in steps)
+        rounds = -(-self._iterations(tuple(self.grid), sizes) // self.processors)
         return rounds * cycles, -held
 
     def _work(self, body: Body, sizes: Mapping[Atom, int]) -> float:
@@ -152,13 +152,13 @@ class TileModel:
         hidden = 0.5 * min(heavy, light) if _held(self.bodies, sizes) <= _HALF else 0.0
         return heavy + light - hidden
 
-    def _trips(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
+    def _iterations(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
         return math.prod(-(-(self.length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
 
 
 def elements(dims: tuple[Dim, ...], sizes: Mapping[Atom, int]) -> int:
     """Elements of a tile; axes without a size count as one lane, extents that are not known as `DYNAMIC`."""
-    own = (sizes.get(atom, 1 if atom.kind == "block" else DYNAMIC) for dim in dims for atom in dim.atoms)
+    own = (sizes.get(atom, 1 if atom.kind == "block" else DYNAMIC) for dim in dims for atom in dim.cut.atoms)
     return math.prod(dim.static for dim in dims) * math.prod(own)
 
 

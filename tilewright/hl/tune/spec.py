@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import random
+import functools
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from tilewright.hl import exc
@@ -13,8 +15,10 @@ from tilewright.hl.config import Config
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.tune.facts import RANGE_KEYS, Facts, extent
 from tilewright.hl.tune.fragments import Fragment
-from tilewright.hl.tune.keys import ALIASES, KEYS, LARGEST_TILE, Key, ListKey, in_words
+from tilewright.hl.tune.keys import ALIASES, FOREIGN, KEYS, LARGEST_TILE, Ignored, Key, ListKey, in_words
 from tilewright.hl.tune.machine import machine_of
+
+log = logging.getLogger("tilewright.hl.config")
 
 MOST_TURNS = 8  # of a loop that a search unrolls
 MOST_OF_A_WARP = 32 * 256  # elements of a tile that a search tries on a GPU
@@ -92,7 +96,7 @@ class ConfigSpec:
                 made.setdefault(choice.key, []).append(value)
         return made
 
-    def random(self, rng: random.Random) -> Config:
+    def random(self, rng: Random) -> Config:
         """Any configuration."""
         flat = [
             choice.fragment.random(rng) if choice.searched else choice.fragment.default() for choice in self.choices
@@ -115,6 +119,20 @@ class ConfigSpec:
                     found.append(self.unflatten(changed))
         own = self.normalize(config)
         return [near for near in dict.fromkeys(found) if near != own]
+
+    def step(self, config: Mapping[str, Any], rng: Random) -> Config:
+        """A configuration that differs from one by one step of one choice; itself where that is too large a tile."""
+        flat = self.flatten(config)
+        moves = {
+            at: near
+            for at, choice in enumerate(self.choices)
+            if choice.searched and (near := choice.fragment.neighbors(flat[at]))
+        }
+        if moves:
+            at = rng.choice(list(moves))
+            changed = self._rolled([*flat[:at], rng.choice(moves[at]), *flat[at + 1 :]])
+            flat = changed if self._is_small(changed) else flat
+        return self.unflatten(flat)
 
     def _is_small(self, flat: Sequence[Any]) -> bool:
         """Whether the largest tile is one that a search tries: on a GPU its elements have registers."""
@@ -166,7 +184,9 @@ class ConfigSpec:
     def _check_names(self, given: Mapping[str, Any]) -> None:
         known = [*KEYS, *self.facts.tunables]
         for name in given:
-            if name not in known:
+            if name.startswith(FOREIGN) or isinstance(KEYS.get(name), Ignored):
+                _note_ignored(name)
+            elif name not in known:
                 near = difflib.get_close_matches(name, [*known, *ALIASES], 1)
                 hint = f"did you mean {near[0]}?" if near else f"keys are {', '.join(known)}"
                 raise exc.InvalidConfig(f"a configuration has no key {name!r}", hint=hint)
@@ -191,8 +211,17 @@ class ConfigSpec:
         if not isinstance(value, list | tuple) and key.name == "indexing":
             return items * count
         exact = key.name == "block_sizes"
-        if len(items) > count or (exact and len(items) < count):
+        if exact and len(items) != count:
             self._wrong_length(key.name, len(items), count)
+        if len(items) > count:
+            log.warning(
+                "%s has %d entries, and the kernel has %d %s: the last are ignored",
+                key.name,
+                len(items),
+                count,
+                _WHAT.get(key.name, "accesses"),
+            )
+            items = items[:count]
         return items + [key.fragment(self.facts, at).default() for at in range(len(items), count)]
 
     def _wrong_length(self, name: str, have: int, count: int) -> None:
@@ -216,6 +245,12 @@ class ConfigSpec:
                         for at, value in enumerate(full[name])
                     ]
         return full
+
+
+@functools.cache
+def _note_ignored(name: str) -> None:
+    """Say once of a key that it has no effect."""
+    log.warning("the key %s of configurations is ignored: it means nothing on the devices of Tilewright", name)
 
 
 _WHAT = {

@@ -1,7 +1,7 @@
 """Functions of external libraries, by symbol: `tl.core.extern_elementwise`.
 
 NVIDIA GPUs call the symbol. Elsewhere a symbol of NVIDIA's libdevice is the function of `tl.extra.libdevice` that it
-stands for; any other is code of one kind of device and is refused by name.
+stands for; any other is called in the libraries that the launch gives (`extern_libs`), or refused by name.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def extern_elementwise(
         raise DTypeError(f"input arg type does not match. Expect one of {rows}, got ({', '.join(map(str, types))})")
     symbol, element = table[types]
     operands = list(broadcast_tensors(b, *operands))
-    if is_cuda(b.target):
+    name = functions_by_symbol().get(symbol)
+    if is_cuda(b.target) or (name is None and bool(getattr(b.options, "libraries", None))):
         attrs = {"libname": unwrap(lib_name), "libpath": unwrap(lib_path), "symbol": symbol, "pure": unwrap(is_pure)}
         return extern_call(b, with_shape_of(operands[0].type, element), operands, **attrs)
-    name = functions_by_symbol().get(symbol)
     if name is None:
         raise UnsupportedError(
             f"external function {symbol} is not available on {b.target.backend}: it is code of another device",
-            hint="the symbols of tl.extra.libdevice are; or write the computation with operations",
+            hint="the symbols of tl.extra.libdevice are, and those of libraries that a launch gives as extern_libs",
         )
     return cast_to(b, FUNCTIONS[name].fn(b, *operands), element)

@@ -66,7 +66,7 @@ class Builtin:
 
     def learn(
         self,
-        known: t.Known,
+        known: t.KnownCall,
         launch: Callable[..., None],
         result: Any,
         *,
@@ -102,10 +102,10 @@ class Builtin:
         entry[t.ENTRY_NARGS], entry[t.ENTRY_NKW] = 1 + known.arguments - len(known.names), len(known.names)
         entry[t.ENTRY_NCOLS], entry[t.ENTRY_NSLOTS] = len(known.columns), len(known.slots)
         name_words = _words([0 if name is None else id(name) for name in meta_names])
-        entry[t.ENTRY_NWRITTEN] = len(written)
+        entry[t.ENTRY_NWRITTEN], entry[t.ENTRY_NPAIRS] = len(written), len(known.pairs) // t.PAIR_WORDS
         tables = {
             t.ENTRY_COLUMNS: columns, t.ENTRY_NAMES: names, t.ENTRY_SLOTS: slots, t.ENTRY_META_NAMES: name_words,
-            t.ENTRY_WRITTEN: _words(written),
+            t.ENTRY_WRITTEN: _words(written), t.ENTRY_PAIRS: _words(known.pairs),
         }  # fmt: skip
         for word, table in tables.items():
             entry[word] = ctypes.addressof(table)
@@ -135,14 +135,14 @@ def _pack(entry: Any, packing: Packing) -> None:
         entry[t.ENTRY_BORROW] = id(borrow)
 
 
-def _holds(known: t.Known, packing: Packing) -> bool:
+def _holds(known: t.KnownCall, packing: Packing) -> bool:
     """Whether the block of a launch has room for the slots."""
     return all(offset + size + 24 <= t.MOST_BYTES for offset, size in packing.slots) and len(packing.slots) == len(
         known.slots
     )
 
 
-def _slots(known: t.Known, packing: Packing | None) -> Any:
+def _slots(known: t.KnownCall, packing: Packing | None) -> Any:
     rows: list[int] = []
     for index, (column, is_number) in enumerate(known.slots):
         offset, size = (0, 8 if is_number else 0) if packing is None else packing.slots[index]

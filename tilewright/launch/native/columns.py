@@ -8,6 +8,7 @@ it. Whatever has no column (records, constants that may change in place, subclas
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import struct
 import sys
@@ -22,10 +23,12 @@ from tilewright.base.knobs import knobs
 from tilewright.compile.specialize import Param, Path, Specialization
 from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, are_gradients_refused, is_recorded, read
 from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.devices.ranges import element_bytes, reach
 from tilewright.devices.registry import gpu as gpus
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
 from tilewright.launch.bind import Call
 from tilewright.launch.fastpath import is_lasting
+from tilewright.launch.meeting import Pair
 from tilewright.launch.native.machine import Machine
 
 _FLOATS = {"fp32": t.FLOAT32, "fp64": t.FLOAT64}
@@ -50,10 +53,10 @@ class _Columns:
         self.of: dict[Path, int] = {}
         self._at: tuple[int, int, Any] = (t.ARGUMENT, 0, 0)
 
-    def add(self, kind: int, wanted: Any = None, mask: int = 0, key: int = 0, *, at: Any = None) -> int:
+    def add(self, kind: int, wanted: Any = None, mask: int = 0, key: int = 0, size: int = 0, *, at: Any = None) -> int:
         """Ask for something of the object at `at`, by default the one that is being described; its number."""
         source, parent, name = self._at if at is None else at
-        self.rows.append(t.Column(source, parent, name, kind, wanted, mask, key))
+        self.rows.append(t.Column(source, parent, name, kind, wanted, mask, key, size))
         if len(self.rows) > t.MOST_COLUMNS:
             raise _Refused
         return len(self.rows) - 1
@@ -120,7 +123,7 @@ class _Columns:
                 raise _Refused
             self.of[path] = self.add(_FLOATS.get(kind, t.CLASS), float)
         elif kind is not None and kind.startswith("*"):
-            self.of[path] = self._array(value, param)
+            self.of[path] = self._array(value, param, element_bytes(kind))
         elif kind is None and is_lasting(value):  # a function, or an enumeration
             self._constant(value)
         else:
@@ -129,7 +132,7 @@ class _Columns:
     def _integer(self, value: int, param: Param, more: int = 0) -> int:
         """The facts of an integer that code is specialised on; as many are told apart as in `fastpath`, or more."""
         if param.fixed_type.startswith("*"):
-            return self.add(t.ADDRESS, int, key=_alignment(value))
+            return self.add(t.ADDRESS, int, key=_alignment(value), size=element_bytes(param.fixed_type))
         if not -(1 << 63) <= value < 1 << 63 or param.fixed_type not in _NUMBERED_INTEGERS:
             raise _Refused
         mask = t.FACT_WIDE | more | (t.FACT_DIVISIBLE | t.FACT_ONE if param.specialize else 0)
@@ -140,17 +143,24 @@ class _Columns:
         facts |= 0 if -(1 << 31) <= value < 1 << 31 else t.FACT_WIDE
         return self.add(t.INTEGER, int, mask, facts & mask)
 
-    def _array(self, value: Any, param: Param) -> int:
-        """An array: a tensor of torch, an array of numpy, what has `data_ptr()`, or what `read` makes something of."""
+    def _array(self, value: Any, param: Param, size: int) -> int:
+        """An array: a tensor of torch, an array of numpy, what has `data_ptr()`, or what `read` makes something of.
+
+        Args:
+            value: the array.
+            param: that it is bound to.
+            size: bytes of an element.
+        """
         cls, torch = type(value), sys.modules.get("torch")
-        if cls is getattr(torch, "Tensor", None) or cls is getattr(getattr(torch, "nn", None), "Parameter", None):
+        usual = cls is getattr(torch, "Tensor", None) or cls is getattr(getattr(torch, "nn", None), "Parameter", None)
+        if usual or (tracer_slot.watch is None and _adds_names_only(cls)):
             key = self._machine.tensor_key(value)
             if key is None:
                 raise _Refused
-            found = self.add(t.TENSOR, cls, key=key)
+            found = self.add(t.TENSOR, cls, key=key, size=size)
             self._gradients(value, found, self._machine.sees_gradients)
             return found
-        if door.watch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+        if tracer_slot.watch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             raise _Refused  # the tracer sees what is done with a subclass
         whole = self.add(t.CLASS, cls)
         if cls is np.ndarray and NUMPY_DATA_OFFSET >= 0:
@@ -158,19 +168,29 @@ class _Columns:
             flags = self.add(t.ANY, at=(t.ATTRIBUTE, whole, "flags"))
             self.add(t.SAME, value.flags.writeable, at=(t.ATTRIBUTE, flags, "writeable"))
             address = ctypes.c_size_t.from_address(id(value) + NUMPY_DATA_OFFSET).value
-            return self.add(t.WORD, None, NUMPY_DATA_OFFSET, _alignment(address), at=(t.SAME_OBJECT, whole, 0))
+            return self.add(t.WORD, None, NUMPY_DATA_OFFSET, _alignment(address), size, at=(t.SAME_OBJECT, whole, 0))
         if getattr(value, "is_cpu", False) is True and hasattr(value, "data_ptr") and not hasattr(value, "fake_mode"):
             self.add(t.SAME, True, at=(t.ATTRIBUTE, whole, "is_cpu"))
             self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
             self._gradients(value, whole, not hasattr(value, "requires_grad"))
-            return self.add(t.ADDRESS, int, key=_alignment(value.data_ptr()), at=(t.METHOD, whole, "data_ptr"))
-        helper = _reader_of(param.name)
-        element, device, writable, address, _ = helper(value)
-        read_as = self.add(t.TUPLE, tuple, key=5, at=(t.HELPER, whole, helper))
+            extent = self.add(t.TUPLE, tuple, key=2, at=(t.HELPER, whole, functools.partial(reach, size=size)))
+            found = self.add(t.ADDRESS, int, key=_alignment(value.data_ptr()), at=(t.METHOD, whole, "data_ptr"))
+            self._reach(extent, 0)
+            return found
+        helper = _reader_of(param.name, size)
+        element, device, writable, address, *_ = helper(value)
+        read_as = self.add(t.TUPLE, tuple, key=7, at=(t.HELPER, whole, helper))
         self.add(t.TEXT, element, at=(t.ITEM, read_as, 0))
         self.add(t.NUMBER, int, key=device, at=(t.ITEM, read_as, 1))
         self.add(t.SAME, writable, at=(t.ITEM, read_as, 2))
-        return self.add(t.ADDRESS, int, key=_alignment(address), at=(t.ITEM, read_as, 3))
+        found = self.add(t.ADDRESS, int, key=_alignment(address), at=(t.ITEM, read_as, 3))
+        self._reach(read_as, 4)
+        return found
+
+    def _reach(self, parent: int, first: int) -> None:
+        """How far an array goes, behind the column of its address: two items of a tuple."""
+        for item in (first, first + 1):
+            self.add(t.INTEGER, int, at=(t.ITEM, parent, item))
 
     def _gradients(self, value: Any, whole: int, known: bool) -> None:
         """Asks whether autograd records `value`, unless that is known; what launches refuse then is never learned."""
@@ -184,7 +204,8 @@ class _Columns:
         """The attributes of a descriptor; of strides also what a tensor map asks of them (`specialize._has_map`)."""
         whole = self.add(t.CLASS, type(value))
         self._at = (t.ATTRIBUTE, whole, "base")
-        self.of[(*path, 0)] = self._array(value.base, replace(param, fixed_type=""))
+        base: Path = (*path, 0)
+        self.of[base] = self._array(value.base, replace(param, fixed_type=""), element_bytes(self.types[base]))
         sizes, steps = replace(param, fixed_type="i32"), replace(param, fixed_type="i64")
         for part, name in enumerate(("shape", "strides", "block_shape"), 1):
             items = getattr(value, name)
@@ -209,10 +230,26 @@ class _Columns:
         self._constant(value.round_f32_to_tf32)
 
 
+_READ = ("data_ptr", "dtype", "device", "is_cpu", "is_cuda", "requires_grad", "untyped_storage")
+
+
+def _adds_names_only(cls: Any) -> bool:
+    """Whether a class is a subclass of torch's tensors that leaves alone what a launch reads, and who is told of it."""
+    base = getattr(sys.modules.get("torch"), "Tensor", None)
+    if base is None or not isinstance(cls, type) or not issubclass(cls, base) or hasattr(cls, "fake_mode"):
+        return False
+    mine: Any = cls
+    told, usual = (getattr(kind.__torch_function__, "__func__", kind.__torch_function__) for kind in (mine, base))
+    disabled = sys.modules["torch"]._C._disabled_torch_function_impl
+    if told not in (usual, disabled) or mine.__torch_dispatch__ is not base.__torch_dispatch__:
+        return False
+    return all(getattr(cls, name, None) is getattr(base, name, None) for name in _READ)
+
+
 def columns_of(
     machine: Machine, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str] = (),
-    gpu: int | None = None,
-) -> t.Known | None:  # fmt: skip
+    gpu: int | None = None, pairs: Sequence[Pair] = (),
+) -> t.KnownCall | None:  # fmt: skip
     """A call as machine code remembers it; None for one that must stay in Python.
 
     Args:
@@ -221,17 +258,18 @@ def columns_of(
         args, kwargs: as they were passed.
         exact: parameters whose numbers must be the same.
         gpu: the GPU that must be the one in use; None if that does not matter.
+        pairs: addresses that must be to each other what they are.
     """
     table = _Columns(machine, _types(call.specialization))
     try:
         if gpu is not None:
             table.add(t.NUMBER, int, key=gpu, at=(t.HELPER, table.add(t.ANY, at=(t.ARGUMENT, 0, 0)), _gpu_in_use))
-        return _known(table, call, args, kwargs, exact)
+        return _known(table, call, args, kwargs, exact, pairs)
     except Exception:  # _Refused, or what the attributes of some object raise; the launch itself has been made
         return None
 
 
-def columns_of_run(machine: Machine, specialization: Specialization, args: Sequence[Any]) -> t.Known | None:
+def columns_of_run(machine: Machine, specialization: Specialization, args: Sequence[Any]) -> t.KnownCall | None:
     """A call of `CompiledKernel.run` as machine code remembers it; what is passed for constants does not count.
 
     Args:
@@ -247,12 +285,13 @@ def columns_of_run(machine: Machine, specialization: Specialization, args: Seque
             table.describe(args[index], param, path, (t.ARGUMENT, 0, index + 1))
     except Exception:  # as in `columns_of`; ValueError for a part of a tuple
         return None
-    return t.Known((), len(args), table.rows, table.slots(specialization), None, ())
+    return t.KnownCall((), len(args), table.rows, table.slots(specialization), None, ())
 
 
 def _known(
-    table: _Columns, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str]
-) -> t.Known:
+    table: _Columns, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str],
+    pairs: Sequence[Pair],
+) -> t.KnownCall:  # fmt: skip
     params = {param.name: param for param in call.params}
     positional = [param for param in call.params if param.kind is not inspect.Parameter.KEYWORD_ONLY]
     given: set[str] = set()
@@ -276,7 +315,9 @@ def _known(
         if param.name not in given and (not is_lasting(value) or any(path[0] == param.index for path in table.types)):
             raise _Refused
     meta = {name: None if name in given else value for name, value in call.by_name().items()}
-    return t.Known(tuple(kwargs), len(args) + len(kwargs), table.rows, table.slots(call.specialization), meta, names)
+    slots = table.slots(call.specialization)
+    words = [word for one, other, relation in pairs for word in (slots[one][0], slots[other][0], relation)]
+    return t.KnownCall(tuple(kwargs), len(args) + len(kwargs), table.rows, slots, meta, names, words)
 
 
 def _types(specialization: Specialization) -> dict[Path, str]:
@@ -291,13 +332,14 @@ def _alignment(address: int) -> int:
     return 0 if address & 15 else t.FACT_ALIGNED
 
 
-def _reader_of(name: str) -> Callable[[Any], tuple[str, int, bool, int, Any]]:
-    """A function that reads an array of any library: element type, device, may it be written, address, owner."""
+def _reader_of(name: str, size: int) -> Callable[[Any], tuple[str, int, bool, int, int, int, Any]]:
+    """A function that reads an array of any library: element type, device, may it be written, address, bytes that it
+    goes down and up from there, owner."""
 
-    def described(value: Any) -> tuple[str, int, bool, int, Any]:
+    def described(value: Any) -> tuple[str, int, bool, int, int, int, Any]:
         array = read(value, name)
         if not isinstance(array, Array) or array.device is None:
             raise _Refused
-        return array.dtype, array.device, array.writable, array.address, array
+        return array.dtype, array.device, array.writable, array.address, *reach(array.owner, size), array
 
     return described

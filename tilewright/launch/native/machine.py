@@ -14,15 +14,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.calling import CALLS, EXPORTS, READY_OFFSET, TYPE_OFFSET, calls_text
 from tilewright.backends.llvm.codegen import load_helper
 from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import CodeLoadError, UnsupportedError
 from tilewright.base.record import Record
 from tilewright.compile.grid import grid3
-from tilewright.devices.arrays import is_recorded
+from tilewright.devices.arrays import NUMPY_DATA_OFFSET, is_recorded
 from tilewright.launch.native import watching
 from tilewright.launch.native.libtorch import torch_library
 from tilewright.launch.subscript import Subscript, subscript_by
@@ -30,6 +32,7 @@ from tilewright.launch.subscript import Subscript, subscript_by
 _FASTCALL, _FASTCALL_KEYWORDS = 0x80, 0x82
 _DLTENSOR_FROM_OBJECT = 5  # word of DLPackExchangeAPI (dlpack.h 1.3): after version, previous and two functions more
 _SHIM = ("data_ptr", "dtype", "device_type", "device_index")  # aoti_torch_get_...: words from SHARED_DATA on
+_SHIM_WORDS = range(t.SHARED_DATA, t.SHARED_DATA + len(_SHIM))
 _REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # bool c10::TensorImpl::requires_grad() const
 
 
@@ -50,6 +53,7 @@ class Machine(Record):
         run: what it makes `CompiledKernel.run` of.
         operator: what it makes operators of (`operators.py`).
         launched: what it makes operators of one kernel of.
+        apart: says of arrays that no two overlap, `apart(*arrays)`; may not know.
         shared: the words of the process.
         kept: alive.
     """
@@ -58,6 +62,7 @@ class Machine(Record):
     run: _MethodDef
     operator: _MethodDef
     launched: _MethodDef
+    apart: Callable[..., bool]
     shared: Any
     kept: Any
 
@@ -112,7 +117,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
         return None
     try:
         library = load_helper(CALLS, calls_text(host_triple()), EXPORTS, cache)
-    except TilewrightError:  # a system whose loader gives no symbols of the interpreter
+    except (CodeLoadError, UnsupportedError):  # a system that gives no symbols of the interpreter, or runs no new code
         return None
     method = _MethodDef(b"launch", library.address("tw_call"), _FASTCALL_KEYWORDS, None)
     run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
@@ -125,10 +130,15 @@ def _load(cache: ByteCache | None) -> Machine | None:
     }  # fmt: skip
     for word, thing in objects.items():
         shared[word] = id(thing)
+    if NUMPY_DATA_OFFSET >= 0:
+        shared[t.SHARED_NDARRAY], shared[t.SHARED_NDARRAY_DATA] = id(np.ndarray), NUMPY_DATA_OFFSET
     subscript_by(library.address("tw_subscript"))
+    apart = _MethodDef(b"apart", library.address("tw_apart"), _FASTCALL, None)
     over = _MethodDef(b"launch_over", library.address("tw_over"), _FASTCALL_KEYWORDS, None)
-    found = Machine(method, run, operator, launched, shared, [library, over])
-    watching.attend(shared, found.builtin(over, ctypes.addressof(shared)), _knows_torch)
+    words = ctypes.addressof(shared)
+    tell_apart = Machine.builtin(apart, words)
+    found = Machine(method, run, operator, launched, tell_apart, shared, [library, over, apart])
+    watching.attend(shared, found.builtin(over, words), _knows_torch)
     return found
 
 
@@ -150,18 +160,22 @@ def _is_as_expected() -> bool:
 
 def _knows_torch(shared: Any) -> bool:
     """Whether tensors can be read; torch may have been imported since the code was loaded."""
-    if not shared[t.SHARED_DATA] and not shared[t.SHARED_EXCHANGE] and "torch" in sys.modules:
+    if not shared[t.SHARED_DATA] and not shared[t.SHARED_EXCHANGE] and sys.modules.get("torch") is not None:
         shim, exchange = _shim(), _exchange()
         if shim is not None:
-            offset, addresses = shim
+            offset, layout, addresses = shim
             shared[t.SHARED_CDATA] = offset
-            for index, address in enumerate(addresses):
-                shared[t.SHARED_DATA + index] = address
+            for place, address in zip((*_SHIM_WORDS, t.SHARED_ELEMENT), addresses, strict=True):
+                shared[place] = address
+            shared[t.SHARED_LAYOUT] = layout
             shared[t.SHARED_REQUIRES], shared[t.SHARED_RECORDS] = _gradients()
         elif exchange is not None:
             shared[t.SHARED_EXCHANGE] = exchange
         if (shim or exchange) and not _agrees(shared):
             shared[t.SHARED_DATA] = shared[t.SHARED_EXCHANGE] = shared[t.SHARED_REQUIRES] = 0
+        else:
+            torch = sys.modules["torch"]
+            shared[t.SHARED_TENSOR], shared[t.SHARED_PARAMETER] = id(torch.Tensor), id(torch.nn.Parameter)
     return bool(shared[t.SHARED_DATA] or shared[t.SHARED_EXCHANGE])
 
 
@@ -182,19 +196,45 @@ def _gradients() -> tuple[int, int]:
 
 
 @functools.cache
-def _shim() -> tuple[int, list[int]] | None:
-    """Where a tensor object has its tensor, and the addresses of torch's functions; None where there are none."""
+def _shim() -> tuple[int, int, list[int]] | None:
+    """Where a tensor object has its tensor, and that its rank, and the addresses of torch's functions; None where there
+    are none."""
     torch = sys.modules["torch"]
     try:
         library = torch_library()
         functions = [getattr(library, f"aoti_torch_get_{name}") for name in _SHIM]
+        functions.append(library.aoti_torch_dtype_element_size)
     except (StopIteration, OSError, AttributeError):
         return None
     probes = [torch.empty(3), torch.nn.Parameter(torch.empty(1)), torch.empty(4)[1:]]
+    found = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+    layout = _layout()
     for offset in range(object.__basicsize__, object.__basicsize__ + 32, 8):
         if all(ctypes.c_size_t.from_address(id(probe) + offset).value == probe._cdata for probe in probes):
-            return offset, [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+            return None if layout is None else (offset, layout, found)
     return None
+
+
+def _layout() -> int | None:
+    """Where a tensor has its rank, and behind it shape and strides; None where they are not as `overlap.py` says."""
+    torch = sys.modules["torch"]
+    probes = [torch.empty(tuple(range(2, 2 + rank))).transpose(0, -1) if rank else torch.empty(()) for rank in range(8)]
+    probes.append(torch.empty(1).expand(7, 3))
+    for place in range(8, 160, 8):  # of an object of some 200 bytes
+        if all(_laid_out(probe._cdata + place, probe.dim()) == (*probe.shape, *probe.stride()) for probe in probes):
+            return place
+    return None
+
+
+def _laid_out(fields: int, rank: int) -> tuple[int, ...]:
+    """Shape and strides, as they lie behind a rank; nothing where another number stands."""
+    if ctypes.c_size_t.from_address(fields).value != rank:
+        return (-1,)
+    words, near = [fields + 8, fields + 8 * (1 + t.INLINE_AXES)], rank <= t.INLINE_AXES
+    if not near:
+        start = ctypes.c_size_t.from_address(fields + 8).value
+        words = [start, start + 8 * rank]
+    return tuple(number for start in words for number in (ctypes.c_int64 * rank).from_address(start))
 
 
 @functools.cache

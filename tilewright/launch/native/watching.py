@@ -1,4 +1,4 @@
-"""How machine code finds out whether a tracer of torch would see a launch (`launch/door.py`).
+"""How machine code finds out whether a tracer of torch would see a launch (`launch/tracer_slot.py`).
 
 It asks for modes and transforms (`observers.py`), and counts changes of tensors where torch has their version counters,
 which are compared with `_version` first. Where one is not as it must be, every launch goes to the tracer.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.backends.llvm.calls import tables as t
-from tilewright.launch import door
+from tilewright.launch import tracer_slot
 from tilewright.launch.native.libtorch import torch_library
 from tilewright.launch.native.observers import answers
 
@@ -22,7 +22,7 @@ _NUMBERS = (16, 24)  # where a counter may have its number: behind its class, an
 
 
 def attend(shared: Any, over: Callable[..., Any], knows_torch: Callable[[Any], bool]) -> None:
-    """Keep `shared` told of the tracer at the door, and the tracer of `over`.
+    """Keep `shared` told of the tracer in the slot, and the tracer of `over`.
 
     Args:
         shared: the words of the process.
@@ -31,9 +31,9 @@ def attend(shared: Any, over: Callable[..., Any], knows_torch: Callable[[Any], b
     """
 
     def changed() -> None:
-        watch = door.watch
-        door.over = None if watch is None else over
-        places: tuple[int, ...] = (0,) * (t.SHARED_WORDS - t.SHARED_MODES)
+        watch = tracer_slot.watch
+        tracer_slot.over = None if watch is None else over
+        places: tuple[int, ...] = (0,) * (t.SHARED_LAYOUT - t.SHARED_MODES)
         if watch is not None:
             objects = {
                 t.SHARED_TRACED: watch.traced, t.SHARED_DOING: watch.doing, t.SHARED_DOING_NAME: _NAME,
@@ -48,7 +48,7 @@ def attend(shared: Any, over: Callable[..., Any], knows_torch: Callable[[Any], b
         for index, place in enumerate(places):
             shared[t.SHARED_MODES + index] = place
 
-    door.listeners.append(changed)
+    tracer_slot.listeners.append(changed)
     changed()
 
 

@@ -150,22 +150,42 @@ def atomic_cas(b: Emitter, pointer: Any, cmp: Any, val: Any, sem: Any = None, sc
 
     Args:
         pointer: pointer or tile of pointers to elements of 16, 32 or 64 bits.
-        cmp, val: of exactly the pointer's shape and element type; neither cast nor broadcast.
+        cmp, val: of the pointer's shape and element type, or integers of the width of integer elements, whose bits are
+            taken as they are; numbers become elements. Nothing else is cast or broadcast.
         sem, scope: as in :func:`atomic_add`.
     """
     order = _order(sem, scope)
     at = checked_pointer(b, pointer, "tl.atomic_cas")
-    element, values = at.dtype.element_ty, [to_tensor(b, cmp), to_tensor(b, val)]
+    element = at.dtype.element_ty
     if not isinstance(element, dtypes.dtype) or element.primitive_bitwidth not in (16, 32, 64):
         raise DTypeError(f"atomic_cas only supports elements with width {{16, 32, 64}}, not {element}")
     wanted = with_shape_of(at.type, element)
-    for role, value in zip(("cmp", "val"), values, strict=True):
-        if value.type != wanted:
-            raise DTypeError(
-                f"{role} of atomic_cas has type {value.type} where {wanted} is needed",
-                hint=f"cast it with .to(tl.{element})",
-            )
+    values = [_swapped(b, role, value, wanted) for role, value in (("cmp", cmp), ("val", val))]
     return b.emit(AtomicCASOp, wanted, at, *values, **order)
+
+
+def _swapped(b: Emitter, role: str, value: Any, wanted: Any) -> tensor:
+    """An operand of a compare-and-swap as its elements: numbers converted, integers of their width read as they are."""
+    element, number = wanted.scalar, unwrap(value)
+    if isinstance(number, int) and element.is_int():
+        width = element.primitive_bitwidth
+        if not -(1 << (width - 1)) <= number < 1 << width:
+            raise DTypeError(f"{role} of atomic_cas is {number}, which does not fit in {width} bits")
+        low, span = (0 if element.is_int_unsigned() else -(1 << (width - 1))), 1 << width
+        return b.constant((number - low) % span + low, wanted)
+    if isinstance(number, (int, float)) and element.is_floating():
+        return b.constant(float(number), wanted)
+    made = to_tensor(b, value)
+    have = made.dtype
+    both = not have.is_ptr() and have.is_int() and element.is_int()
+    if both and have.primitive_bitwidth == element.primitive_bitwidth:
+        made = bitcast_to(b, made, element)
+    if made.type != wanted:
+        raise DTypeError(
+            f"{role} of atomic_cas has type {made.type} where {wanted} is needed",
+            hint=f"cast it with .to(tl.{element})",
+        )
+    return made
 
 
 @builtin(method=True)

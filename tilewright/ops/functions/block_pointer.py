@@ -203,4 +203,7 @@ def advance(b: Emitter, base: Any, offsets: Any) -> Any:
     return base.moved(tile_tuple(moved))
 
 
+advance.only_returns = True
+
+
 setattr(block_pointer, "advance", advance)  # noqa: B010

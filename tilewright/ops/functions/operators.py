@@ -381,11 +381,11 @@ COMPARE: dict[type[ast.AST], Builtin] = {
 }  # fmt: skip
 UNARY: dict[type[ast.AST], Builtin] = {ast.USub: minus, ast.Invert: invert, ast.Not: not_}
 
-_STEMS = {
+_STEMS: dict[str, Builtin] = {
     "add": add, "sub": sub, "mul": mul, "truediv": truediv, "floordiv": floordiv, "mod": mod, "lshift": lshift,
     "rshift": rshift, "and": and_, "or": or_, "xor": xor,
 }  # fmt: skip
-_RELATIONS = {
+_RELATIONS: dict[str, Builtin] = {
     "lt": less_than, "le": less_equal, "gt": greater_than, "ge": greater_equal, "eq": equal, "ne": not_equal,
 }  # fmt: skip
 

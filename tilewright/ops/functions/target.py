@@ -1,7 +1,7 @@
 """Questions about the target that a kernel asks while it is compiled (`tl.target_info`).
 
 The answers are compile-time constants, so that ``if is_cuda():`` keeps one branch only. On the host, outside of a
-kernel, there is no target: every question is answered with None or False.
+kernel, they are those of the active driver's target.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.builtin import Builtin, active_target, target_on_host
 from tilewright.base.target import Target
-from tilewright.ops.builtin import Builtin, active_target
 from tilewright.ops.values import constexpr, unwrap
 
 
@@ -18,7 +18,7 @@ class TargetQuestion(Builtin):
     """A builtin that may also be called on the host.
 
     Args:
-        ask: answers for a target, which is None on the host.
+        ask: answers for a target, which is None where there is none.
     """
 
     def __init__(self, ask: Callable[..., Any]) -> None:
@@ -31,8 +31,9 @@ class TargetQuestion(Builtin):
         super().__init__(answer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The plain answer, for the target of the kernel that is interpreted, if there is one."""
-        return self._ask(active_target(), *args, **kwargs)
+        """The plain answer: for the target of the kernel that is interpreted, or of the active driver."""
+        target = active_target()
+        return self._ask(target_on_host() if target is None else target, *args, **kwargs)
 
 
 def current_target(target: Target | None) -> Target | None:

@@ -9,13 +9,11 @@ reads as padding and is never written. For GPUs with a copy engine loads and sto
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import BlockType
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError, ShapeError
 from tilewright.ir.types import to_ir
 from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
@@ -35,79 +33,16 @@ from tilewright.ops.functions.block_access import (
 from tilewright.ops.functions.memory import load, store
 from tilewright.ops.functions.operators import add, and_, equal, where
 from tilewright.ops.functions.target import cuda_capability_geq
-from tilewright.ops.value_types import base_value, tensor_descriptor_type, tuple_type, type_of
+from tilewright.ops.tensor_descriptor import ALIGNMENT, MAX_RANK, tensor_descriptor
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
-MAX_RANK = 5
-ALIGNMENT = 16  # bytes: of the first element, of a row of a block, of every stride but the last
 
-
-class tensor_descriptor(builtins.tuple[Any, ...]):
-    """A tensor in memory that is read and written in blocks: base, shape, strides, block shape, padding, rounding."""
-
-    __slots__ = ()
-
-    @classmethod
-    def _make(cls, parts: Iterable[Any]) -> tensor_descriptor:
-        return super().__new__(cls, parts)
-
-    @property
-    def base(self) -> Any:
-        """Pointer to the first element."""
-        return self[0]
-
-    @property
-    def shape(self) -> Any:
-        """Sizes of the tensor, int32."""
-        return self[1]
-
-    @property
-    def strides(self) -> Any:
-        """Distances between neighbours in elements, int64; the last is 1."""
-        return self[2]
-
-    @property
-    def block_shape(self) -> Any:
-        """Sizes of the block that a load reads."""
-        return self[3]
-
-    @property
-    def padding(self) -> str:
-        """ "zero" or "nan": what lies outside of the tensor."""
-        return str(unwrap(self[4]))
-
-    @property
-    def rounds_to_tf32(self) -> bool:
-        """Whether loads round float32 to the 10 bits of a tf32 mantissa."""
-        return bool(unwrap(self[5]))
-
-    @property
-    def dtype(self) -> Any:
-        """Element type."""
-        return self.base.dtype.element_ty
-
-    @property
-    def block_type(self) -> BlockType:
-        """Type of the tile that a load gives."""
-        return BlockType(self.dtype, builtins.tuple(unwrap(n) for n in self.block_shape))
-
-    @property
-    def type(self) -> tensor_descriptor_type:
-        """Type of the descriptor."""
-        sizes = [tuple_type([type_of(n) for n in part]) for part in (self.shape, self.strides)]
-        return tensor_descriptor_type(self.block_type, *sizes)
-
-    def __repr__(self) -> str:
-        return str(self.type)
-
-    # load, store, gather, scatter and the atomics are attached below.
-
-    def block(self, b: Emitter, offsets: Any) -> Block:
-        """The block at `offsets`."""
-        shape = self.block_type.shape
-        checked = integer_offsets(b, offsets, len(shape), "a tensor descriptor")
-        return Block(b, self.base, self.shape, self.strides, checked, shape)
+def _block(b: Emitter, desc: tensor_descriptor, offsets: Any) -> Block:
+    """The block of a descriptor at `offsets`."""
+    shape = desc.block_type.shape
+    checked = integer_offsets(b, offsets, len(shape), "a tensor descriptor")
+    return Block(b, desc.base, desc.shape, desc.strides, checked, shape)
 
 
 def checked_descriptor(desc: Any, what: str) -> tensor_descriptor:
@@ -273,7 +208,7 @@ def load_tensor_descriptor(b: Emitter, desc: Any, offsets: Any) -> tensor:
         whole, indices = _whole(b, made, offsets)
         (handle,) = b.op(DescriptorLoadOp, whole, indices)
         return _rounded(b, made, tensor(handle, made.block_type))
-    return _rounded(b, made, _load(b, made, made.block(b, offsets)))
+    return _rounded(b, made, _load(b, made, _block(b, made, offsets)))
 
 
 @builtin
@@ -294,7 +229,7 @@ def store_tensor_descriptor(b: Emitter, desc: Any, offsets: Any, value: Any) -> 
         whole, indices = _whole(b, made, offsets)
         b.op(DescriptorStoreOp, whole, stored.handle, indices)
         return
-    _store(b, made, made.block(b, offsets), value)
+    _store(b, made, _block(b, made, offsets), value)
 
 
 # --- gather and scatter -------------------------------------------------------------------------------------------
@@ -313,7 +248,7 @@ def _rows(b: Emitter, desc: tensor_descriptor, x_offsets: Any, y_offset: Any, wh
     least = 32 // desc.dtype.primitive_bitwidth * 8
     if shape[1] < least:
         raise ShapeError(f"descriptor {what} of {desc.dtype} must have at least {least} columns, but got {shape[1]}")
-    block = desc.block(b, [0, y_offset])
+    block = _block(b, desc, [0, y_offset])
     block.select(0, rows)
     return block
 
@@ -359,7 +294,7 @@ def _atomic(name: str, function: Builtin, types: builtins.tuple[str, ...], meani
                 f"descriptor {name} does not support {made.dtype}",
                 hint=f"it takes {', '.join(types)}",
             )
-        block = made.block(b, offsets)
+        block = _block(b, made, offsets)
         stored = store_value(b, value, made.dtype, block.block_shape)
         function.fn(b, block.pointers(), stored, block.mask(range(len(block.block_shape))))
 
@@ -392,4 +327,3 @@ DESCRIPTOR_METHODS: dict[str, Builtin] = {
 }
 for _name, _function in DESCRIPTOR_METHODS.items():
     setattr(tensor_descriptor, _name, _function)
-base_value.register(tensor_descriptor)

@@ -25,7 +25,7 @@ from tilewright.base.version import __version__
 from tilewright.tools.doctor import cpu_name, version
 from tilewright.tools.timing import duration, threads
 from tilewright.tools.tour.cases import CASES
-from tilewright.tools.tour.run import Result, run
+from tilewright.tools.tour.run import Result, load_compiler, run
 from tilewright.tools.tour.third_party import TITLE, unchanged
 
 Step = Callable[[str], None]
@@ -52,6 +52,7 @@ def tour(console: Console, thread_count: int | None = None, quick: bool = False,
     with threads(thread_count) as count, _empty_cache():
         console.print(_greeting(count))
         with _progress(console, len(cases)) as advance:
+            load_compiler()
             for case in cases:
                 result = run(case, quick, advance(case.title))
                 results.append(result)

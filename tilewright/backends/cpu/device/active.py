@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backends.driver import DriverBase
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.errors import UnsupportedError
+from tilewright.base.host_map import MapWriter
 from tilewright.base.lazy import lazy_module
 from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target
@@ -24,7 +25,7 @@ else:
     cpu = lazy_module("tilewright.backends.cpu.backend", lambda module: module.set_cache(SmallObjects()))
 
 
-class CpuUtils:
+class CpuUtils(MapWriter):
     """Questions about a device."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.backends.cpu import abi
+from tilewright.backends.cpu.device.arena import arena_stride, arenas
 from tilewright.backends.cpu.device.ir import BLOCK_ARGS
-from tilewright.backends.cpu.device.memory import arena_stride, arenas
 from tilewright.base.errors import OutOfResources
 
 MOST_PROGRAMS = 512

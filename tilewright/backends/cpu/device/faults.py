@@ -1,4 +1,4 @@
-"""When a kernel reads or writes memory that is not there, the process dies naming kernel, program and source line.
+"""When a kernel reads or writes memory that is not there, the process dies naming kernel, program, argument and line.
 
     SIGSEGV, SIGBUS --> tw_on_fault: is the instruction in the code of a kernel? then print which, at which program and
                         line; in any case the action that was there before takes over, as if nothing had been
@@ -6,10 +6,11 @@
 An x86 has no address to tell for one outside of its address space (whose upper bits are not all alike): Linux gives the
 code SI_KERNEL with it, and SIGBUS where the address was made from the frame or stack pointer.
 
-Kernels keep the number of the program that they are at in their frames, behind a word that tells the place (`abi`). The
-handler looks for it from the stack pointer upwards. Lines come from a table made when the kernel was compiled: an
-instruction that computes and reads at once has the line of the load. Linux alone: elsewhere processes die as silently
-as they would.
+Kernels keep the number of the program that they are at and the place of their arguments in their frames, behind a word
+that tells the place (`abi`). The handler looks for it from the stack pointer upwards. Of the arguments that are
+pointers it names the one that begins nearest to the address, and the index from there; how long it is nobody knows.
+Lines come from a table made when the kernel was compiled: an instruction that computes and reads at once has the line
+of the load. Linux alone: elsewhere processes die as silently as they would.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import TilewrightError
 
+Pointer = tuple[int, int, str]
+"""Slot among the arguments, bytes of what it points to, name."""
 EXPORTS = ("tw_on_fault", "tw_before", "tw_faults")
 
 # Offsets of the stack pointer and the program counter in `ucontext_t`, and of the address in `siginfo_t` (glibc, musl).
@@ -35,13 +38,15 @@ _ADDRESS, _CODE, _SI_KERNEL = 16, 8, 0x80
 _ACTION_BYTES = 160  # of `struct sigaction`, or more
 _SIGBUS, _SIGSEGV, _SA_SIGINFO, _SA_ONSTACK = 7, 11, 0x4, 0x08000000
 _MASK_BYTES = 128
-_WORDS = 6  # of a row: start and end of the code, name, lines and how many, file
+_WORDS = 8  # of a row: start and end of the code, name, lines and how many, file, pointers and how many
+_POINTER_WORDS = 3  # of a pointer: its slot among the arguments, bytes of what it points to, name
 _MOST_WORDS = 1 << 20  # of the stack between the fault and the kernel's frame
 
 _MESSAGE = (
     "\\0ATilewright: kernel %s, program %lld, accessed the address %p, which is not there.\\0A\\00",
     "\\0ATilewright: kernel %s, program %lld, accessed an address outside of the address space.\\0A\\00",
     "  at or near line %d of %s\\0A\\00",
+    "  that is %s[%lld], counted from the argument that begins nearest to it\\0A\\00",
     "hint: a mask may be missing; with TILEWRIGHT_INTERPRET=1 the access is found and its line is named\\0A\\00",
 )
 
@@ -51,7 +56,8 @@ _IR = """
 @tw_message.there = private constant [{length0} x i8] c"{message0}"
 @tw_message.outside = private constant [{length1} x i8] c"{message1}"
 @tw_message.line = private constant [{length2} x i8] c"{message2}"
-@tw_message.hint = private constant [{length3} x i8] c"{message3}"
+@tw_message.argument = private constant [{length3} x i8] c"{message3}"
+@tw_message.hint = private constant [{length4} x i8] c"{message4}"
 
 declare i32 @dprintf(i32, ptr, ...)
 declare i32 @sigaction(i32, ptr, ptr)
@@ -93,6 +99,54 @@ found:
 none:
   ret i32 0
 }}
+
+; Say which argument begins nearest to an address, if the kernel of the row has one that is a pointer.
+define internal void @tw_argument(ptr %row, ptr %args, i64 %address) nounwind {{
+entry:
+  %pointers.p = getelementptr i64, ptr %row, i64 6
+  %pointers = load ptr, ptr %pointers.p
+  %count.p = getelementptr i64, ptr %row, i64 7
+  %count = load i64, ptr %count.p
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %next ]
+  %best = phi ptr [ null, %entry ], [ %best.1, %next ]
+  %away = phi i64 [ 0, %entry ], [ %away.1, %next ]
+  %least = phi i64 [ -1, %entry ], [ %least.1, %next ]
+  %all = icmp uge i64 %i, %count
+  br i1 %all, label %found, label %next
+next:
+  %at = mul i64 %i, {pointer_words}
+  %pointer = getelementptr i64, ptr %pointers, i64 %at
+  %slot = load i64, ptr %pointer
+  %base.p = getelementptr i64, ptr %args, i64 %slot
+  %base = load i64, ptr %base.p
+  %distance = sub i64 %address, %base
+  %size = call i64 @llvm.abs.i64(i64 %distance, i1 false)
+  %given = icmp ne i64 %base, 0
+  %nearer = icmp ult i64 %size, %least
+  %better = and i1 %given, %nearer
+  %best.1 = select i1 %better, ptr %pointer, ptr %best
+  %away.1 = select i1 %better, i64 %distance, i64 %away
+  %least.1 = select i1 %better, i64 %size, i64 %least
+  %i.1 = add i64 %i, 1
+  br label %look
+found:
+  %none = icmp eq ptr %best, null
+  br i1 %none, label %done, label %say
+say:
+  %bytes.p = getelementptr i64, ptr %best, i64 1
+  %bytes = load i64, ptr %bytes.p
+  %name.p = getelementptr i64, ptr %best, i64 2
+  %name = load ptr, ptr %name.p
+  %index = sdiv i64 %away, %bytes
+  %said = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.argument, ptr %name, i64 %index)
+  br label %done
+done:
+  ret void
+}}
+
+declare i64 @llvm.abs.i64(i64, i1)
 
 define void @tw_on_fault(i32 %number, ptr %info, ptr %context) nounwind {{
 entry:
@@ -155,6 +209,15 @@ say:
   %unknown = icmp eq i32 %code, {si_kernel}
   %what = select i1 %unknown, ptr @tw_message.outside, ptr @tw_message.there
   %said.0 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr %what, ptr %name, i64 %program, ptr %address)
+  br i1 %unknown, label %line.known, label %argument
+argument:
+  %args.at = add i64 %w.1, 1
+  %args.p = getelementptr i64, ptr %stack, i64 %args.at
+  %args = load volatile ptr, ptr %args.p
+  %number.of = ptrtoint ptr %address to i64
+  call void @tw_argument(ptr %start.p, ptr %args, i64 %number.of)
+  br label %line.known
+line.known:
   %placed = icmp ne i32 %line, 0
   br i1 %placed, label %place, label %hint
 place:
@@ -186,7 +249,7 @@ def faults_text(triple: str) -> str | None:
     lengths = {f"length{i}": len(text) - 2 * text.count("\\") for i, text in enumerate(_MESSAGE)}
     text = _IR.format(
         sp=sp, pc=pc, address=_ADDRESS, mark=FRAME_MARK, most=_MOST_WORDS, action=_ACTION_BYTES, words=_WORDS,
-        code=_CODE, si_kernel=_SI_KERNEL, sigbus=_SIGBUS,
+        pointer_words=_POINTER_WORDS, code=_CODE, si_kernel=_SI_KERNEL, sigbus=_SIGBUS,
         **messages, **lengths,
     )  # fmt: skip
     return f'target triple = "{triple}"\n{text}'
@@ -219,18 +282,32 @@ class Faults:
         sigaction(_SIGSEGV, ctypes.addressof(action), before)
         sigaction(_SIGBUS, ctypes.addressof(action), before + _ACTION_BYTES)
 
-    def add(self, code: Library, name: str, lines: Sequence[int] = (), file: str = "") -> None:
-        """Know the kernel `name` as long as its code lives; `lines` are as `linetable.lines_of` has them, of `file`."""
+    def add(
+        self, code: Library, name: str, lines: Sequence[int] = (), file: str = "", pointers: Sequence[Pointer] = ()
+    ) -> None:
+        """Know a kernel as long as its code lives.
+
+        Args:
+            code: it.
+            name: of it.
+            lines: as `linetable.lines_of` has them.
+            file: whose lines those are.
+            pointers: arguments that are pointers.
+        """
         extent = code.extent
         if extent is None:  # loaded by LLVM, which does not say where
             return
         with self._lock:
             row = self._free.pop() if self._free else self._words[0]
-            texts = [ctypes.create_string_buffer(text.encode("utf-8", "replace")) for text in (name, file)]
+            words_of = (name, file, *(pointer[2] for pointer in pointers))
+            texts = [ctypes.create_string_buffer(text.encode("utf-8", "replace")) for text in words_of]
+            title, source, *names = map(ctypes.addressof, texts)
             entries = (ctypes.c_int32 * len(lines))(*lines)
-            self._kept[row] = (*texts, entries)
-            title, source = map(ctypes.addressof, texts)
-            words = (*extent, title, ctypes.addressof(entries), len(lines) // 2, source)
+            told = [word for (slot, size, _), at in zip(pointers, names, strict=True) for word in (slot, size, at)]
+            held = (ctypes.c_int64 * len(told))(*told)
+            self._kept[row] = (*texts, entries, held)
+            places = ctypes.addressof(entries), len(lines) // 2, source, ctypes.addressof(held), len(pointers)
+            words = (*extent, title, *places)
             table, at = self._table(row), _WORDS * row
             table[at + 1 : at + _WORDS] = list(words[1:])
             table[at] = words[0]
@@ -263,14 +340,16 @@ def note_kernel(code: Library, metadata: Mapping[str, Any], cache: ByteCache | N
 
     Args:
         code: the loaded kernel.
-        metadata: its name, and the lines of its code in their file.
+        metadata: its name, the lines of its code in their file, and its pointers.
         cache: where to look for the handler's object, and where to keep it.
     """
     with _lock:
         if not _faults:
             _faults.append(_load(cache))
     if _faults[0] is not None:
-        _faults[0].add(code, str(metadata["name"]), metadata.get("lines") or (), str(metadata.get("file") or ""))
+        pointers = [(slot, size, name) for slot, size, name in metadata.get("pointers") or ()]
+        lines, file = metadata.get("lines") or (), str(metadata.get("file") or "")
+        _faults[0].add(code, str(metadata["name"]), lines, file, pointers)
 
 
 def _load(cache: ByteCache | None) -> Faults | None:

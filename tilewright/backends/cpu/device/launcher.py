@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.arena import Memory, arena_stride, arenas, spare
 from tilewright.backends.cpu.device.cooperative import make_cooperative_launch
-from tilewright.backends.cpu.device.memory import Memory, arena_stride, arenas, spare
 from tilewright.backends.cpu.device.native import native
 from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm.slots import coerce

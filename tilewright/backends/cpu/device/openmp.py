@@ -57,7 +57,7 @@ def find_openmp() -> OpenMP | None:
 def _candidates() -> Iterator[str]:
     folder = _torch_folder()
     if folder is not None:
-        if "torch" in sys.modules:  # symbols looked up through libtorch come from the runtime it is linked with
+        if sys.modules.get("torch") is not None:  # what libtorch is linked with gives the symbols looked up through it
             for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
                 if (folder / name).exists():
                     yield str(folder / name)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.device import ir
-from tilewright.backends.cpu.device.memory import Memory
+from tilewright.backends.cpu.device.arena import Memory
 
 _STACK_BYTES = 4 << 20
 

@@ -14,8 +14,8 @@ import sys
 import threading
 
 from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device.arena import Memory
 from tilewright.backends.cpu.device.interrupt import Interrupts
-from tilewright.backends.cpu.device.memory import Memory
 from tilewright.backends.cpu.device.native import Native
 from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
 from tilewright.backends.cpu.device.pool import ThreadPool
@@ -116,7 +116,7 @@ class Team:
                     f"cpu.threading is {mode!r}", hint=f"set TILEWRIGHT_THREADING to one of {', '.join(_MODES)}"
                 )
             self.close()
-            self._knew_torch = "torch" in sys.modules
+            self._knew_torch = sys.modules.get("torch") is not None
             if mode in ("auto", "openmp") and not self._forked:
                 self.openmp = find_openmp()
             if self.openmp is not None:

@@ -17,7 +17,7 @@ from tilewright.backends.cpu.emit.combined import LANES_BYTES, Window, llvm_orde
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours, several
-from tilewright.backends.cpu.emit.onebyone import for_each_lane
+from tilewright.backends.cpu.emit.scalarize import for_each_lane
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.combining import Combining
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_group

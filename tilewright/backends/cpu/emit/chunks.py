@@ -32,11 +32,9 @@ def enter_nest(ev: Evaluator, shape: tuple[int, ...], chunking: Chunking) -> Non
 def computing(ev: Evaluator, step: Step) -> Iterator[None]:
     """While a group is emitted, what it writes to its place is computed, not read."""
     own = {value: ev.placed[value] for value in step.computed(ev.placed)}
-    if own:
-        ev.restore({value: buffer for value, buffer in ev.placed.items() if value not in own})
+    ev.drop(own)
     yield
-    if own:
-        ev.place(own)
+    ev.place(own)
 
 
 def for_each_chunk(

@@ -19,7 +19,7 @@ from tilewright.analysis.bounds import below_zero
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.base.decision import Yes
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.elementwise import CmpIOp, MaxSIOp, MinSIOp, RemSIOp, SelectOp
 
 _CLAMPS = (MinSIOp, MaxSIOp, RemSIOp, SelectOp)
@@ -47,7 +47,7 @@ class Clamps:
         todo = [key for pointer in pointers for key in _residual(ev.analysis, *pointer)]
         while todo:
             value, at = todo.pop()
-            op = owner_of(value)
+            op = defining_op(value)
             plain = _plain(op, at, ev.analysis) if isinstance(op, _CLAMPS) and (value, at) not in self.bounds else None
             if plain is not None:
                 self.bounds[value, at] = []
@@ -74,7 +74,7 @@ def _plain(op: Operation, index: Index, analysis: AffineAnalysis) -> SSAValue | 
     """The operand that a held place is where nothing holds it."""
     if isinstance(op, SelectOp):
         condition, *arms = op.operands
-        test = owner_of(condition)
+        test = defining_op(condition)
         if not isinstance(test, CmpIOp) or not is_tile(condition):
             return None
         return next((arm for arm in arms if arm in test.operands), None)
@@ -86,7 +86,7 @@ def _plain(op: Operation, index: Index, analysis: AffineAnalysis) -> SSAValue | 
 
 def _bounds(value: SSAValue, index: Index, analysis: AffineAnalysis) -> list[Form]:
     """Forms all of which are negative where a held place is what it is taken for; none if they are not known."""
-    op, plain = owner_of(value), analysis.taken_for[value]
+    op, plain = defining_op(value), analysis.taken_for[value]
     assert op is not None
     if isinstance(op, SelectOp):
         answer = below_zero(op.operands[0], index, analysis, "")

@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours
-from tilewright.backends.cpu.emit.onebyone import in_straight_code
+from tilewright.backends.cpu.emit.scalarize import in_straight_code
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function

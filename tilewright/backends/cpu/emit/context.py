@@ -10,10 +10,10 @@ from xdsl.ir import Operation
 
 from tilewright.backends.cpu.emit.combined import Window
 from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
 from tilewright.backends.cpu.plan.module import LoopModule
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import BlockPlan, FunctionPlan, Step
-from tilewright.backends.cpu.plan.straight import Straight
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import V
 from tilewright.base.options import Options
@@ -28,14 +28,15 @@ def safe_name(symbol: str) -> str:
 
 
 @dataclass(slots=True)
-class JoinedTrips:
-    """Trips of a loop that the current one stands for.
+class JoinedIterations:
+    """Iterations of a loop that the current one stands for.
 
     Args:
         loop: the loop.
         count: how many they are, i64.
-        counter, by: the loop's counter in the first of them and what it gains in a trip, i64.
-        carried, gains: the scalars that the loop carries in the first of them, and what each gains in a trip (i64).
+        counter, by: the loop's counter in the first of them and what it gains in an iteration, i64.
+        carried, gains: the scalars that the loop carries in the first of them, and what each gains in an iteration
+            (i64).
         body: the plan of the loop's body.
         first: whether it is the first of all, i1.
     """
@@ -51,16 +52,16 @@ class JoinedTrips:
 
 
 @dataclass(slots=True)
-class StraightPlace:
-    """Where the sums of a product go that may be written straight to a tensor.
+class DirectPlace:
+    """Where the sums of a product go that may be written directly to a tensor.
 
     Args:
-        straight: whether they are, i1.
+        direct: whether they are, i1.
         address, stride: of its first element and between rows, in the tensor or in scratch.
         extents: rows and columns that are stored.
     """
 
-    straight: V
+    direct: V
     address: V
     stride: V
     extents: tuple[V, V]
@@ -68,7 +69,7 @@ class StraightPlace:
 
 @dataclass(slots=True)
 class KeptEntry:
-    """Where packed trips of the current key are.
+    """Where packed iterations of the current key are.
 
     Args:
         first: address of the first of them.
@@ -111,7 +112,8 @@ class ModuleLowering:
         """Scratch of a function and of everything that it calls."""
         plan = self.loops.plans[symbol]
         calls = [op.callee_name for op in walk(plan.function) if isinstance(op, CallOp)]
-        return plan.scratch_bytes + max([self.frame(callee) for callee in calls], default=0)
+        own = max(each.scratch_bytes for each in (plan, plan.otherwise) if each is not None)
+        return own + max([self.frame(callee) for callee in calls], default=0)
 
 
 class FunctionLowering:
@@ -126,27 +128,30 @@ class FunctionLowering:
 
     Attributes:
         ev: values of the function.
-        trips: number of the current trip of loops that keep packed operands.
-        kept: where packed operands of the current programs and trips are.
-        joined: the trips that the current one stands for, of loops whose trips are joined.
-        straight: where the sums of products that may be written straight to a tensor go.
+        iterations: number of the current iteration of loops that keep packed operands.
+        kept: where packed operands of the current programs and iterations are.
+        joined: the iterations that the current one stands for, of loops whose iterations are joined.
+        direct: where the sums of products that may be written directly to a tensor go.
         windows: of atomic sums that are kept over the programs of a range.
         leave: label behind the programs of the kernel, for what may end them early.
+        skip: label behind the current program, for checks that end it; None where there are none.
     """
 
     leave: str | None = None
+    skip: str | None = None
 
     def __init__(
         self, state: ModuleLowering, plan: FunctionPlan, f: Function, arena: V, pids: list[V], grid: list[V]
     ) -> None:
         self.state, self.plan, self.f = state, plan, f
         self.pids, self.grid = pids, grid
-        self.trips: dict[Operation, V] = {}
+        self.iterations: dict[Operation, V] = {}
         self.kept: dict[PackCache, KeptEntry] = {}
-        self.joined: dict[Operation, JoinedTrips] = {}
-        self.straight: dict[Straight, StraightPlace] = {}
+        self.joined: dict[Operation, JoinedIterations] = {}
+        self.direct: dict[DirectStore, DirectPlace] = {}
         self.windows: dict[Operation, Window] = {}
-        self.ev = Evaluator(f, arena, plan.facts, decisions=plan.decisions)
+        libraries = getattr(state.options, "libraries", ())
+        self.ev = Evaluator(f, arena, plan.facts, plan.decisions, libraries)
 
     @property
     def place_in_grid(self) -> list[V]:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedTrips
+from tilewright.analysis.iterations import counter_of
+from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedIterations
 from tilewright.backends.cpu.emit.dot import kept
+from tilewright.backends.cpu.emit.dot.iterations import begin_iteration
 from tilewright.backends.cpu.emit.dot.place import choose_place
-from tilewright.backends.cpu.emit.dot.trips import begin_trip
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_step import DotDetail, joined_dot
@@ -66,7 +67,7 @@ def _emit_body(low: FunctionLowering, plan: BlockPlan, tiles: dict[SSAValue, Buf
 
 
 def emit_for(low: FunctionLowering, step: Step) -> None:
-    """`scf.for`."""
+    """`scf.for`; the counter that the program has goes to its own end, in 64 bits."""
     op, ev, f = step.op, low.ev, low.f
     assert op is not None
     body = op.regions[0].block
@@ -81,27 +82,37 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
         _emit_joined(low, step, dot, caches)
         return
     if caches:
-        trips = _trips(low, lo, hi, by)
+        iterations = _iterations(low, lo, hi, by)
         for cache in caches:
-            kept.enter(low, cache, trips)
-    count = [const(I64, 0)] if caches else []
+            kept.enter(low, cache, iterations)
+    found = counter_of(op)  # type: ignore[arg-type]
+    counted = bool(caches) or (found is not None and not found.alone)  # beside the counter of the program
+    if found is not None:
+        ends = (found.first, found.end, found.step)
+        lo, hi, by = (const(I64, v) if isinstance(v, int) else f.cast("sext", ev.scalar(v), I64) for v in ends)
     firsts = scalars_of(ev, op.operands[3:])
-    with f.loop(lo, hi, by, init=[*firsts, *count], unroll=False) as loop:
+    with f.loop(lo, hi, by, init=[*firsts, *[const(I64, 0)] * counted], unroll=False) as loop:
         if caches:
-            low.trips[op] = loop.values[-1]
-        ev.scalars[body.args[0]] = f.cast("trunc", loop.index, counter) if counter.bits < 64 else loop.index
+            low.iterations[op] = loop.values[-1]
+        index = f.cast("trunc", loop.index, counter) if counter.bits < 64 else loop.index
+        ev.scalars[body.args[0]] = index
+        if found is not None:
+            ev.scalars.update(dict.fromkeys(found.values, index))
+            if counted:
+                ev.scalars[body.args[0]] = f.cast("trunc", loop.values[-1], counter)
         bind(ev, body.args[1:], loop.values[: len(firsts)])
         end = _emit_body(low, step.bodies[0], tiles)
-        loop.next(*scalars_of(ev, end.operands), *[f.add(trip, 1) for trip in loop.values[len(firsts) :]])
+        loop.next(*scalars_of(ev, end.operands), *[f.add(iteration, 1) for iteration in loop.values[len(firsts) :]])
     bind(ev, op.results, loop.results[: len(firsts)])
 
 
 def _emit_joined(low: FunctionLowering, step: Step, dot: DotDetail, caches: Sequence[PackCache]) -> None:
-    """A loop that runs up to `joined.factor` trips as one.
+    """A loop that runs up to `joined.factor` iterations as one.
 
-    for t = 0 .. trips by factor:  count = min(factor, trips - t);  body for count trips;  scalars += count * step
+    for t = 0 .. iterations by factor:  count = min(factor, iterations - t);  body for count iterations;  scalars +=
+    count * step
 
-    A loop that writes its first sum runs once even if it has no trip, with none.
+    A loop that writes its first sum runs once even if it has no iteration, with none.
     """
     joined, ev, f = dot.joined, low.ev, low.f
     assert joined is not None
@@ -111,32 +122,32 @@ def _emit_joined(low: FunctionLowering, step: Step, dot: DotDetail, caches: Sequ
     lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
     widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
     lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
-    trips = _trips(low, lo, hi, by)
+    iterations = _iterations(low, lo, hi, by)
     for cache in caches:
-        kept.enter(low, cache, f.op("sdiv", f.add(trips, joined.factor - 1), const(I64, joined.factor)))
+        kept.enter(low, cache, f.op("sdiv", f.add(iterations, joined.factor - 1), const(I64, joined.factor)))
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
     firsts = scalars_of(ev, op.operands[3:])
     ev.enter(Nest())
     gains = [ev.poly(gain) for gain in joined.steps]
     init = [*firsts, *([const(I64, 0)] if caches else [])]
-    end = f.intrinsic("smax", trips, const(I64, 1)) if dot.afresh else trips
+    end = f.intrinsic("smax", iterations, const(I64, 1)) if dot.afresh else iterations
     with f.loop(0, end, joined.factor, init=init, unroll=False) as loop:
         if caches:
-            low.trips[op] = loop.values[-1]
-        count = f.intrinsic("smin", f.sub(trips, loop.index), const(I64, joined.factor))
+            low.iterations[op] = loop.values[-1]
+        count = f.intrinsic("smin", f.sub(iterations, loop.index), const(I64, joined.factor))
         count = f.intrinsic("smax", count, const(I64, 0)) if dot.afresh else count
         first = f.icmp("eq", loop.index, 0)
         counter, carried = f.add(lo, f.mul(loop.index, by)), loop.values[: len(firsts)]
-        low.joined[op] = together = JoinedTrips(op, count, counter, by, carried, gains, step.bodies[0], first)
-        begin_trip(low, together, const(I64, 0))
+        low.joined[op] = together = JoinedIterations(op, count, counter, by, carried, gains, step.bodies[0], first)
+        begin_iteration(low, together, const(I64, 0))
         _emit_body(low, step.bodies[0], tiles)
-        begin_trip(low, together, count)
+        begin_iteration(low, together, count)
         following = scalars_of(ev, body.args[1:])
         loop.next(*following, *[f.add(number, 1) for number in loop.values[len(firsts) :]])
     bind(ev, op.results, loop.results[: len(firsts)])
 
 
-def _trips(low: FunctionLowering, lo: V, hi: V, by: V) -> V:
+def _iterations(low: FunctionLowering, lo: V, hi: V, by: V) -> V:
     """How often a loop from `lo` to `hi` by `by` runs, i64; less than one if it does not."""
     f = low.f
     return f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
@@ -175,11 +186,11 @@ def emit_while(low: FunctionLowering, step: Step) -> None:
         passed[:] = scalars_of(ev, end.operands[1:])
         return ev.scalar(end.operands[0])
 
-    def trip(values: list[V]) -> list[V]:
+    def iteration(values: list[V]) -> list[V]:
         bind(ev, after.args, passed)
         return scalars_of(ev, _emit_body(low, step.bodies[1], handed).operands)
 
-    low.f.while_(scalars_of(ev, op.operands), condition, trip)
+    low.f.while_(scalars_of(ev, op.operands), condition, iteration)
     bind(ev, op.results, passed)
 
 

@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.masks import Masks
-from tilewright.backends.cpu.emit.onebyone import for_each_lane
+from tilewright.backends.cpu.emit.scalarize import for_each_lane
 from tilewright.backends.cpu.plan.lanes import chunk_asked, chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import convert

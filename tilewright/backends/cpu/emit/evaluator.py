@@ -19,19 +19,22 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.emit.places import at_line_of
+from tilewright.backends.cpu.emit.source_lines import at_line_of
 from tilewright.backends.cpu.emit.values import Values
+from tilewright.backends.cpu.plan.reciprocal import LARGEST, DivideByRowOp
 from tilewright.backends.cpu.plan.recompute import cast_name, table_name
+from tilewright.backends.llvm import foreign
 from tilewright.backends.llvm.casts import convert, storage
 from tilewright.backends.llvm.elementwise import TABLE, emit
 from tilewright.backends.llvm.module import Function
-from tilewright.backends.llvm.types import I1, V, const, zero
+from tilewright.backends.llvm.types import I1, T, V, const, poison, zero
 from tilewright.base.errors import InternalError, UnsupportedError
+from tilewright.base.options import ExternLibrary
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import TilePointerType, element_type, i1, ir_name
-from tilewright.ir.values import is_tile, owner_of, property_int
+from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ops.casts import FpToFpOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
@@ -55,15 +58,20 @@ class Evaluator(Values):
         arena: start of the thread's scratch.
         facts: of the elements of its tiles.
         decisions: of the function.
+        libraries: of the user's, whose functions it may call.
 
     Attributes:
         holds: comparisons, each at an index, known to be true in every lane of the group (see `masks`).
+        by_lane: makes some comparisons of the numbers of lanes instead of what is compared.
     """
 
-    def __init__(self, f: Function, arena: V, facts: ElementFacts, decisions: Decisions) -> None:
+    def __init__(
+        self, f: Function, arena: V, facts: ElementFacts, decisions: Decisions, libraries: Sequence[ExternLibrary] = ()
+    ) -> None:
         super().__init__(f, arena, facts)
-        self.decisions = decisions
+        self.decisions, self.libraries = decisions, libraries
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
+        self.by_lane: Callable[[SSAValue, Index], V | None] | None = None
         self._depth = 0
 
     @contextmanager
@@ -73,6 +81,13 @@ class Evaluator(Values):
         self.holds, self.analysis = holds, analysis or before
         yield
         self.holds, self.analysis = frozenset(), before
+
+    @contextmanager
+    def comparing(self, by_lane: Callable[[SSAValue, Index], V | None]) -> Iterator[None]:
+        """Meanwhile comparisons are made by `by_lane` if it can."""
+        self.by_lane = by_lane
+        yield
+        self.by_lane = None
 
     def hoist(self, roots: Sequence[tuple[SSAValue, Index]]) -> None:
         """Emit, in the current block, what the roots need and what does not depend on loops that are still closed."""
@@ -109,7 +124,7 @@ class Evaluator(Values):
         if found is None:
             if self._depth == _DEEP:  # a long chain: first what it needs, then link by link
                 self._depth = 0
-                for part in operands_first((value, index), partial(_wanted, self), _Known(self)):
+                for part in operands_first((value, index), partial(_wanted, self), _Remembered(self)):
                     self.eval(*part)
                 self._depth = _DEEP
                 return self._memo[key]
@@ -134,13 +149,15 @@ class Evaluator(Values):
     def _eval(self, value: SSAValue, index: Index) -> V:
         if (value, index) in self.holds:
             return const(I1, 1)
+        if self.by_lane is not None and (compared := self.by_lane(value, index)) is not None:
+            return compared
         buffer = self.placed.get(value)
         if buffer is not None:
             return memory.read_scratch(self, buffer, index, ir_name(element_type(value.type)))
         number = constant_of(value)
         if number is not None:
             return self.constant(value, number)
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None:
             raise InternalError("a tile argument has no place in scratch")
         special = _SPECIAL.get(type(op))
@@ -172,6 +189,16 @@ class Evaluator(Values):
     def _range(self, op: Operation, value: SSAValue, index: Index) -> V:
         return self.f.add(self.position(index[0]), property_int(op, "start"))
 
+    def _by_row(self, op: Operation, value: SSAValue, index: Index) -> V:
+        """A quotient by way of a reciprocal, or, if that cannot be, by division."""
+        x, *shared, larger = (self.eval(operand, at) for operand, at in operand_indices(value, index))
+        f, lanes = self.f, max(v.type.lanes for v in (x, *shared))
+        x, divisor, once = (f.splat(v, lanes) for v in (x, *shared))
+        normal = f.fcmp("ole", larger, LARGEST)
+        whole = f.reduce("and", normal) if normal.type.lanes else normal
+        (result,) = f.if_else(whole, lambda: [f.fmul(x, once)], lambda: [f.fdiv(x, divisor)], likely=True)
+        return result
+
     def _sides(self, op: Operation, value: SSAValue, index: Index) -> V:
         """Join and cat: the left or the right operand, by one bit of the index."""
         (left, at), (right, _) = operand_indices(value, index)
@@ -190,14 +217,29 @@ class Evaluator(Values):
         symbol = op.attr_values()["symbol"]  # type: ignore[attr-defined]
         name = math_name(symbol)
         if name not in TABLE:
-            raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
+            if symbol.startswith("__nv_"):
+                raise UnsupportedError(f"the libdevice function {symbol} runs on NVIDIA GPUs only", hint="use tl.math")
+            return self._called(symbol, storage(ir_name(element_type(value.type))), args, lanes)
         return emit(self.f, name, *[self.f.splat(arg, lanes) for arg in args])
+
+    def _called(self, symbol: str, result: T, args: Sequence[V], lanes: int) -> V:
+        """A function of a library of the user's, lane by lane."""
+        signature = f"{result.text} ({', '.join(arg.type.scalar.text for arg in args)})"
+        foreign.check(symbol, signature, self.libraries, objects=True)
+        self.f.module.externals.add(symbol)
+        if not lanes:
+            return self.f.call(symbol, result, args)
+        made = poison(result.vec(lanes))
+        for lane in range(lanes):
+            one = self.f.call(symbol, result, [self.f.extract(self.f.splat(arg, lanes), lane) for arg in args])
+            made = self.f.insert(made, one, lane)
+        return made
 
 
 def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
     """Tiles that `_eval` will ask for, in its order, as far as that is known without emitting anything."""
     value, index = at
-    op = owner_of(value)
+    op = defining_op(value)
     if op is None or at in ev.holds or value in ev.placed or constant_of(value) is not None:
         return []
     if type(op) in _SPECIAL and not isinstance(op, (LoadOp, ExternElementwiseOp)):
@@ -209,15 +251,15 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
 def _loaded(op: Operation) -> Operation | None:
     """The load that an operation takes an operand from: the instruction may read memory itself."""
     for operand in reversed(op.operands):
-        source = owner_of(operand)
+        source = defining_op(operand)
         while source is not None and is_view(source):
-            source = owner_of(source.operands[0])
+            source = defining_op(source.operands[0])
         if isinstance(source, LoadOp):
             return source
     return None
 
 
-class _Known:
+class _Remembered:
     """The values at indices that an evaluator remembers, as a container."""
 
     def __init__(self, ev: Evaluator) -> None:
@@ -246,4 +288,5 @@ _SPECIAL: dict[type[Operation], Callable[[Evaluator, Operation, SSAValue, Index]
     CatOp: Evaluator._sides,
     GatherOp: lambda ev, op, value, index: memory.gather_scratch(ev, op, index),
     ExternElementwiseOp: Evaluator._extern,
+    DivideByRowOp: Evaluator._by_row,
 }

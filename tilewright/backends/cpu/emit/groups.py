@@ -4,7 +4,7 @@
       accumulators = identity
       for chunks of the innermost dim
         evaluate the roots of all sinks
-        stores and spills; accumulators = combine(accumulators, chunk)
+        stores and materializations; accumulators = combine(accumulators, chunk)
       fold the accumulators over the lanes, store or name the result
 
 All roots of a chunk are evaluated before anything is stored, so that a tile may be replaced in place.
@@ -20,21 +20,21 @@ from xdsl.ir import SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
+from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
+from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
-from tilewright.backends.cpu.plan.past import FEWEST_CHUNKS, Past, is_unseen, plan_past
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
-from tilewright.backends.cpu.plan.straight import Straight
-from tilewright.backends.cpu.plan.subjects import PAST_CACHES, PAST_END, VECTORS
-from tilewright.backends.cpu.plan.vanishing import without_zeros
+from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS
+from tilewright.backends.cpu.plan.tail_chunks import FEWEST_CHUNKS, Tail, is_dead, plan_tail
+from tilewright.backends.cpu.plan.zero_terms import without_zeros
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
@@ -42,15 +42,15 @@ from tilewright.base.decision import Answer, Yes
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
-_WRITE = frozenset({"spill", "copy"})
+_WRITE = frozenset({"materialize", "copy"})
 
 
 def emit_group(low: FunctionLowering, step: Step) -> None:
-    """Emit a group of stores, spills and reductions."""
+    """Emit a group of stores, materializations and reductions."""
     ev = low.ev
-    place = low.straight.get(step.detail) if isinstance(step.detail, Straight) else None
+    place = low.direct.get(step.detail) if isinstance(step.detail, DirectStore) else None
     with computing(ev, step):
-        with low.f.if_(low.f.not_(place.straight) if place is not None else const(I1, 1)):
+        with low.f.if_(low.f.not_(place.direct) if place is not None else const(I1, 1)):
             _emit(ev, step)
         if place is not None:
             ev.enter(Nest())
@@ -70,7 +70,7 @@ def _emit(ev: Evaluator, step: Step) -> None:
             answer = plan_streaming(ev, step, chunking)
             nest.streamed = answer.plan if isinstance(answer, Yes) else None
             if chunking is pieces[0]:
-                ev.decisions.note(PAST_CACHES, store, answer)
+                ev.decisions.note(NONTEMPORAL, store, answer)
         nest.emit()
 
 
@@ -87,7 +87,7 @@ class _GroupNest:
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
         loops = chunking.loops
         self.masks = Masks(ev, step, sides.indices, loops[-1][0] if loops else -1)
-        self.ahead: list[RowAhead] = []  # rows of the next program that the chunks ask for
+        self.prefetched: list[RowPrefetchEmitter] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 
     def emit(self) -> None:
@@ -114,15 +114,15 @@ class _GroupNest:
         """Where a loop around others ends: what stands behind it is not stored."""
         coord = self.index[dim]
         for form in self.masks.ends(dim, chunk, closed).values():
-            if set(form.coords) == {coord} and is_unseen(self.step, dim, form, self.ev.analysis):
-                self.ev.decisions.note(PAST_END, self.step.place, Yes(dim, "rows are left out"))
+            if set(form.coords) == {coord} and not form.residual and is_dead(self.step, dim, form, self.ev.analysis):
+                self.ev.decisions.note(TAIL, self.step.place, Yes(dim, "rows are left out"))
                 return self.f.intrinsic("smin", self.masks.end([form], dim, chunk), const(I64, extent))
         return extent
 
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
         """The innermost loop, without masks as far as they hold, then with them."""
         starts = [r.start() for r in self.reductions]
-        self.ahead = [RowAhead(self.ev, row, self.index) for row in self.step.ahead]
+        self.prefetched = [RowPrefetchEmitter(self.ev, row, self.index) for row in self.step.prefetched]
         if dim < 0:
             return self._single(starts)
         self.ev.hoist(self.roots)
@@ -132,9 +132,10 @@ class _GroupNest:
         limit = self.f.intrinsic("smax", limit, const(I64, first)) if first else limit
         with self.ev.knowing(self.masks.holds, self.masks.analysis):
             flat = self._unmasked(dim, limit, chunk, flat)
-        self.ahead = []
+        self.prefetched = []
         if self.masks.forms:
-            flat = self._masked(dim, limit, extent, chunk, flat)
+            with self.ev.comparing(self.masks.by_lane):
+                flat = self._masked(dim, limit, extent, chunk, flat)
         return _regroup(flat, starts)
 
     def _masked(self, dim: int, limit: V, extent: int, chunk: int, flat: list[V]) -> list[V]:
@@ -144,7 +145,7 @@ class _GroupNest:
         ev, f = self.ev, self.f
         answers = [self._past(dim, self.masks.ends(dim, chunk)), self._past(dim, self.masks.outer(dim))]
         along, rows = ([each.plan for each in answer if isinstance(each, Yes)] for answer in answers)
-        ev.decisions.note(PAST_END, self.step.place, (answers[1] if rows else answers[0])[0])
+        ev.decisions.note(TAIL, self.step.place, (answers[1] if rows else answers[0])[0])
         found = [*along, *rows]
         if not found:
             return self._loop(dim, limit, extent, chunk, flat)
@@ -159,11 +160,11 @@ class _GroupNest:
         again = sorted({number for past in found for number in past.again})
         return self._and_again(dim, limit, end, extent, chunk, flat, again)
 
-    def _past(self, dim: int, false: dict[tuple[SSAValue, Index], Form]) -> list[Answer[Past]]:
+    def _past(self, dim: int, false: dict[tuple[SSAValue, Index], Form]) -> list[Answer[Tail]]:
         """What is known where each comparison that is enough by itself is false, or all of them are."""
 
-        def plan(comparisons: dict[tuple[SSAValue, Index], Form]) -> Answer[Past]:
-            return plan_past(self.step, self.sides.indices, dim, comparisons, self.ev.placed, self.ev.analysis)
+        def plan(comparisons: dict[tuple[SSAValue, Index], Form]) -> Answer[Tail]:
+            return plan_tail(self.step, self.sides.indices, dim, comparisons, self.ev.placed, self.ev.analysis)
 
         if len(false) > 1:
             alone = [plan({key: form}) for key, form in false.items()]
@@ -237,7 +238,7 @@ class _GroupNest:
             values[number] = [self._all_sides(root) for root in roots]
             if sink.source is not None:
                 values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
-        for row in self.ahead:
+        for row in self.prefetched:
             row.ask()
         return values
 
@@ -289,7 +290,7 @@ class _GroupNest:
 
 
 def _target(sink: Sink) -> Buffer:
-    """Where a spill or a copy goes, in the shape of the iteration space."""
+    """Where a materialization or a copy goes, in the shape of the iteration space."""
     (target,) = sink.targets
     assert target is not None
     return target if target.shape == sink.shape else target.viewed(sink.shape)

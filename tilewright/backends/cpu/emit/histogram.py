@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.backends.cpu.emit.chunks import for_each_chunk
 from tilewright.backends.cpu.emit.context import FunctionLowering
-from tilewright.backends.cpu.emit.onebyone import for_each_lane, in_straight_code
+from tilewright.backends.cpu.emit.scalarize import for_each_lane, in_straight_code
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import storage

@@ -15,26 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_STATE
-from tilewright.backends.cpu.emit import atomic, control, debug, histogram, scalar, scan
+from tilewright.backends.cpu.emit import atomic, check, control, debug, histogram, scalar, scan
 from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
 from tilewright.backends.cpu.emit.groups import emit_group
 from tilewright.backends.cpu.emit.nontemporal import fence
-from tilewright.backends.cpu.emit.places import at_line_of, begin
+from tilewright.backends.cpu.emit.source_lines import at_line_of, begin
+from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.module import LoopModule, plan_module
 from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.module import Function, Module
-from tilewright.backends.llvm.types import I32, I64, PTR, VOID, T, V, const
+from tilewright.backends.llvm.types import I1, I32, I64, PTR, VOID, T, V, const
 from tilewright.base.options import Options
-from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.types import element_type, ir_name, is_pointer, pointee_bytes
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.control import WhileOp
@@ -52,6 +54,8 @@ class CpuProgram:
             that failed, or 0.
         decisions: records of what was done to the kernel, and why.
         file: the source of the kernel, whose lines its accesses to memory have; or "".
+        externals: functions of libraries of the user's that it calls.
+        pointers: parameters that are pointers: slot, bytes of what it points to, name.
     """
 
     llvm: str
@@ -60,6 +64,8 @@ class CpuProgram:
     asserts: list[str] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     file: str = ""
+    externals: list[str] = field(default_factory=list)
+    pointers: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 def lower_module(module: ModuleOp, isa: CpuFeatures, options: Options | None = None) -> CpuProgram:
@@ -83,12 +89,23 @@ def emit_module(loops: LoopModule, isa: CpuFeatures, options: Options | None = N
     state = ModuleLowering(module, loops, options, _emit_step)
     kernel = loops.kernel
     symbol = safe_name(kernel.function.symbol)
-    file = _emit_kernel(state, kernel, symbol)
+    file = _emit_kernel(state, kernel, symbol) if kernel.otherwise is None else _emit_choice(state, kernel, symbol)
     while state.wanted:
         _emit_callee(state, state.wanted.pop())
     frame = state.frame(kernel.function.symbol)
     decisions = [record for plan in loops.plans.values() for record in plan.decisions.records()]
-    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions, file)
+    externals, pointers = sorted(module.externals), _pointers(kernel)
+    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions, file, externals, pointers)
+
+
+def _pointers(kernel: FunctionPlan) -> list[tuple[int, int, str]]:
+    """Parameters that are pointers, for the fault handler."""
+    parameters = enumerate(kernel.function.body.blocks[0].args)
+    return [
+        (slot, pointee_bytes(parameter.type), parameter.name_hint or f"argument {slot}")
+        for slot, parameter in parameters
+        if is_pointer(parameter.type)
+    ]
 
 
 _STEPS: dict[str, Callable[[FunctionLowering, Step], None]] = {
@@ -105,6 +122,7 @@ _SINKS: dict[str, Callable[[FunctionLowering, Step], None]] = {
     "histogram": histogram.emit_histogram,
     "print": debug.emit_print,
     "assert": debug.emit_assert,
+    "check": check.emit_check,
 }
 
 
@@ -128,19 +146,46 @@ def _slot_type(name: str) -> T:
     return I64 if t.is_int else t
 
 
-def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
-    """The range function; gives the file of its source."""
-    # The mark of the frame is looked for above the stack pointer, not in the zone below it that a leaf may use.
-    f = state.module.function(symbol, I64, (I64, I64, PTR, PTR, PTR), linkage="", attrs="nounwind noredzone")
+_RANGE = (I64, I64, PTR, PTR, PTR)
+_ATTRIBUTES = "nounwind noredzone"
+"""The mark of the frame is looked for above the stack pointer, not in the zone below it that a leaf may use."""
+
+
+def _emit_choice(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
+    """The range function of a kernel with two plans; gives the file of its source."""
+    assert plan.otherwise is not None
+    names = (f"{symbol}.apart", f"{symbol}.meeting")
+    files = [_emit_kernel(state, each, n, "private") for each, n in zip((plan, plan.otherwise), names, strict=True)]
+    f = state.module.function(symbol, I64, _RANGE, linkage="", attrs=_ATTRIBUTES)
+    low = FunctionLowering(state, plan, f, f.args[3], [], [])
+    _read_parameters(low, f.args[2])
+    low.ev.enter(Nest())
+    holds: V = const(I1, 1)
+    for condition in plan.conditions:
+        ways = [[f.icmp("sge", low.ev.poly(part), 0) for part in way] for way in condition]
+        holds = f.and_(holds, reduce(f.or_, [reduce(f.and_, way) for way in ways]))
+    f.ret(f.if_else(holds, *[lambda name=name: [f.call(name, I64, f.args)] for name in names])[0])
+    return files[0]
+
+
+def _read_parameters(low: FunctionLowering, slots: V) -> None:
+    """The parameters of a kernel from where the launcher left them."""
+    f = low.f
+    for number, parameter in enumerate(low.plan.function.body.blocks[0].args):
+        name = ir_name(element_type(parameter.type))
+        value = f.load(_slot_type(name), f.gep(slots, 8 * number))
+        low.ev.scalars[parameter] = f.cast("trunc", value, storage(name)) if value.type is I64 else value
+
+
+def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str, linkage: str = "") -> str:
+    """The range function of a plan; gives the file of its source."""
+    f = state.module.function(symbol, I64, _RANGE, linkage=linkage, attrs=_ATTRIBUTES)
     file = begin(f, plan.function)
     lo, hi, slots, arena, stop = f.args
     parameters = plan.function.body.blocks[0].args
     grid64 = [f.load(I64, f.gep(slots, 8 * (len(parameters) + axis))) for axis in range(3)]
     low = FunctionLowering(state, plan, f, arena, [], [f.cast("trunc", n, I32) for n in grid64])
-    for number, parameter in enumerate(parameters):
-        name = ir_name(element_type(parameter.type))
-        value = f.load(_slot_type(name), f.gep(slots, 8 * number))
-        low.ev.scalars[parameter] = f.cast("trunc", value, storage(name)) if value.type is I64 else value
+    _read_parameters(low, slots)
     low.ev.programs = f.mul(f.mul(grid64[0], grid64[1]), grid64[2])
     scalar.hoist_invariants(low)
     amx = dot_lowering.begin_range(low)
@@ -149,16 +194,21 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str) -> str:
     rest = f.op("udiv", lo, grid64[0])
     first = [x, f.op("urem", rest, grid64[1]), f.op("udiv", rest, grid64[1])]
     init = [f.cast("trunc", v, I32) for v in first]
-    frame = f.alloca(I64, 2, align=8)
+    frame = f.alloca(I64, 3, align=8)
     f.effect(f"store volatile i64 {FRAME_MARK}, ptr {frame.ref}")
+    f.effect(f"store volatile ptr {slots.ref}, ptr {f.gep(frame, 16).ref}")
     at_program = f.gep(frame, 8)
     leave, done = f.label("leave"), f.label("done")
     if not any(isinstance(op, WhileOp) for op in walk(plan.function)):  # nobody waits for what this program has to say
         low.leave = leave
+        low.skip = check.end_of_program(f, plan.function)
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
         f.effect(f"store volatile i64 {programs.index.ref}, ptr {at_program.ref}")
         low.pids[:] = programs.values
         _emit_body(low, plan)
+        if low.skip is not None:
+            f.br(low.skip)
+            f.start(low.skip)
         told = f.add(programs.index, 1), f.block
         _leave_when_told(f, stop, done)
         programs.next(*_next_program(f, programs.values, low.grid))

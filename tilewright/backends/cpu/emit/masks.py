@@ -3,6 +3,7 @@
 Masks that are conjunctions of comparisons `affine < affine` give a bound on the innermost loop; up to it the chunks are
 emitted without masks, the rest with them. Masked stores cost several times a plain one on some CPUs (Zen 4 and 5), and
 become branches where there is no AVX-512. A bound from below, `place >= 1`, holds in all chunks if in the first one.
+What is read from memory for each row, `column < lengths[row]`, is part of a bound as a number of that row.
 
     limit = whole chunks below the smallest bound, none if a bound from below does not hold in the first
     for chunk = 0 .. limit:        plain loads and stores
@@ -17,19 +18,20 @@ from fractions import Fraction
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly, Residual
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import LANE, Index, pattern
+from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.steps import Sink, Step
 from tilewright.backends.cpu.plan.subjects import UNMASKED
-from tilewright.backends.llvm.types import I64, V, const
+from tilewright.backends.llvm.types import I32, I64, V, const, const_vector
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.types import bit_width, element_type
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
@@ -63,7 +65,7 @@ class Masks:
         for key, answer, asked in answers:
             answer = No(f"more than {tuning.MASK_COMPARISONS} bounds make up the masks") if many else answer
             if asked or isinstance(answer, Yes):
-                ev.decisions.note(UNMASKED, owner_of(key[0]), answer)
+                ev.decisions.note(UNMASKED, defining_op(key[0]), answer)
             if isinstance(answer, Yes):
                 holds.append(key)
         self.holds, self.forms = frozenset(holds), [] if many else bounds
@@ -78,21 +80,35 @@ class Masks:
             return _strictest(bounds)
         for value, _ in clamps.bounds:
             self.ev.decisions.note(
-                UNMASKED, owner_of(value), Yes(value, "places are looked at once for the chunks of a row")
+                UNMASKED, defining_op(value), Yes(value, "places are looked at once for the chunks of a row")
             )
         self.analysis = clamps.analysis
         return both
 
     def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
         """The form that a part of a mask says is negative, if it changes evenly along the innermost loop."""
-        answer = below_zero(value, at, self.ev.analysis, "(i < m) & (j < n)")
+        answer = below_zero(value, at, self.ev.analysis, "(i < m) & (j < n)", of_rows=True)
         if isinstance(answer, No):
             return answer
+        if not self._is_of_a_row(answer.plan):
+            return No("what the mask compares is not affine in the element's place", defining_op(value))
         if not self._is_known(answer.plan):
             return No("what is compared grows by a number that only the launch knows")
         if not self._changes_evenly(answer.plan):
             return No("its bound does not change evenly along the loop")
         return Yes(answer.plan, "tested once for the chunks of a row")
+
+    def _is_of_a_row(self, form: Form) -> bool:
+        """Whether what a form has that is not affine are a number or two that are the same all along the loop.
+
+        A sum of more could saturate to both sides, multiples of it overflow (`_with_row`).
+        """
+        own = {self.dim, LANE}
+        return not form.residual or (
+            len(form.residual) <= 2
+            and self._stride(form, self.dim) in (-1, 0, 1)
+            and all(s.constant in (1, -1) and own.isdisjoint(sources(index)) for _, index, s in form.residual)
+        )
 
     def _is_known(self, form: Form) -> bool:
         """Whether a form grows in known steps along the innermost loop and the lanes."""
@@ -123,6 +139,29 @@ class Masks:
                 starts = f.op("sdiv", f.add(starts, stride - 1), stride)
             total = f.intrinsic("smin", total, starts)
         return self._whole_chunks(f.intrinsic("smax", total, const(I64, 0)), step)
+
+    def by_lane(self, value: SSAValue, index: Index) -> V | None:
+        """A comparison of numbers of 64 bits that grow from lane to lane by one, made of the numbers of lanes.
+
+        Those have half as many bits, and one number of the chunk says how many lanes there are.
+        """
+        form = self.bounds.get((value, index))
+        if form is None or bit_width(element_type(value.owner.operands[0].type)) < 64:  # type: ignore[union-attr]
+            return None
+        ev, f, lanes = self.ev, self.ev.f, self.ev.nest.lanes
+        strides = [(pattern(coord, lanes), poly.constant) for coord, poly in form.coords.items()] if lanes else []
+        varying = [(places, stride) for places, stride in strides if places is not None]
+        if len(varying) != 1 or varying[0][0] != tuple(range(lanes)) or varying[0][1] not in (1, -1):
+            return None
+        rest = ev.poly(form.constant)
+        for coord, poly in form.coords.items():
+            rest = f.add(rest, f.mul(ev.coord(coord), ev.poly(poly)))
+        rest = self._with_row(rest, form.residual)
+        rises = varying[0][1] == 1  # lane < -rest, or lane > rest
+        least, most = (-lanes, 0) if rises else (-1, lanes - 1)
+        held = f.intrinsic("smin", f.intrinsic("smax", rest, const(I64, least)), const(I64, most))
+        number = f.splat(f.cast("trunc", f.sub(0, held) if rises else held, I32), lanes)
+        return f.icmp("slt" if rises else "sgt", const_vector(I32.vec(lanes), list(range(lanes))), number)
 
     def ends(self, dim: int, step: int, closed: Container[int] = ()) -> dict[tuple[SSAValue, Index], Form]:
         """The comparisons that are false in all chunks, of `step` elements, from some place of a loop on.
@@ -167,19 +206,41 @@ class Masks:
         half. What is rounded down there is less than that.
         """
         ev, f = self.ev, self.ev.f
-        rest, own = ev.poly(form.constant), Fraction()
+        rest, own = ev.poly(form.constant), self._stride(form, dim)
         for coord, poly in form.coords.items():
             stride = poly.constant
             if stride is None:  # of a loop around the innermost one
                 rest = f.add(rest, f.mul(ev.coord(coord), ev.poly(poly)))
                 continue
-            inner = tuple([field for field in coord if field.src == dim])
-            own += sum(stride * Fraction(1 << field.pos, 1 << field.lo) for field in inner)
-            rest = f.add(rest, f.mul(ev.coord(tuple([field for field in coord if field not in inner])), stride))
+            around = tuple([field for field in coord if field.src != dim])
+            rest = f.add(rest, f.mul(ev.coord(around), stride))
             lanes = pattern(coord, ev.nest.lanes) if ev.nest.lanes else None
             if lanes is not None:
                 rest = f.add(rest, max(0, stride * max(lanes)))
-        return own.numerator, f.mul(rest, own.denominator)
+        return own.numerator, self._with_row(f.mul(rest, own.denominator), form.residual)
+
+    @staticmethod
+    def _stride(form: Form, dim: int) -> Fraction:
+        """What a form gains from element to element along a loop."""
+        strides = [(coord, poly.constant) for coord, poly in form.coords.items()]
+        return sum(
+            (
+                stride * Fraction(1 << field.pos, 1 << field.lo)
+                for coord, stride in strides
+                if stride is not None
+                for field in coord
+                if field.src == dim
+            ),
+            Fraction(),
+        )
+
+    def _with_row(self, rest: V, numbers: Sequence[Residual]) -> V:
+        """A sum with numbers of a row, which may be any that memory has: it saturates, and so keeps its sign."""
+        ev, f = self.ev, self.ev.f
+        for value, index, scale in numbers:
+            number = f.cast("sext", ev.eval(value, index), I64)
+            rest = f.intrinsic("sadd.sat" if scale.constant == 1 else "ssub.sat", rest, number)
+        return rest
 
 
 def _comparisons(
@@ -204,7 +265,7 @@ def _comparisons(
         if key in seen or not is_tile(key[0]) or key[0] in ev.placed:
             continue
         seen.add(key)
-        op = owner_of(key[0])
+        op = defining_op(key[0])
         assert op is not None
         operands = operand_indices(*key)
         if isinstance(op, LoadOp):
@@ -231,7 +292,7 @@ def _conjuncts(
 ) -> None:
     """The parts of which a mask is the conjunction."""
     value, _ = key
-    op = owner_of(value)
+    op = defining_op(value)
     if not is_tile(value) or value in ev.placed or op is None or constant_of(value) is not None:
         return
     if is_conjunction(op):
@@ -246,7 +307,7 @@ def _strictest(forms: Iterable[Form]) -> list[Form]:
     found: dict[object, Form] = {}
     for form in forms:
         rest = {monomial: c for monomial, c in form.constant.terms.items() if monomial}
-        key = (frozenset(form.coords.items()), frozenset(rest.items()))
+        key = (frozenset(form.coords.items()), frozenset(rest.items()), frozenset(form.residual))
         known = found.get(key)
         if known is None or known.constant.terms.get((), 0) < form.constant.terms.get((), 0):
             found[key] = form
@@ -257,7 +318,8 @@ def _grows(form: Form, dim: int, step: int, closed: Container[int]) -> bool:
     """Whether a form is larger in each chunk along a loop, by the same number."""
     fields = [(field, by) for coord, by in form.coords.items() for field in coord]
     inner = [(field, by) for field, by in fields if field.src == dim]
-    if not inner or any(field.src in closed for field, _ in fields):
+    numbers = {src for _, index, _ in form.residual for src in sources(index)}
+    if not inner or any(field.src in closed for field, _ in fields) or any(s == dim or s in closed for s in numbers):
         return False
     return all((by.constant or 0) > 0 and step % (1 << field.lo) == 0 for field, by in inner)
 

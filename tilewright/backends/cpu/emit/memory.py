@@ -24,9 +24,9 @@ from tilewright.analysis.affine import Form, PointerForm, Poly, divisor_of
 from tilewright.analysis.constants import constant_elements
 from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.emit.nowhere import shared_condition
-from tilewright.backends.cpu.emit.onebyone import for_each_lane, gathers, scatters
-from tilewright.backends.cpu.emit.places import at_line_of
+from tilewright.backends.cpu.emit.dummy_address import shared_condition
+from tilewright.backends.cpu.emit.scalarize import for_each_lane, gathers, scatters
+from tilewright.backends.cpu.emit.source_lines import at_line_of
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
@@ -151,7 +151,8 @@ def _address(ev: Values, key: object, base: V, form: Form) -> Address:
             address.offsets = _moved(address.offsets, lanes, step)
         else:
             wide, each = I64.vec(len(lanes)), ev.poly(stride)
-            _vary(ev, address, ev.f.mul(ev.f.splat(each, len(lanes)), const_vector(wide, list(lanes))), each)
+            step_of_lanes = each if lanes == tuple(range(len(lanes))) else None
+            _vary(ev, address, ev.f.mul(ev.f.splat(each, len(lanes)), const_vector(wide, list(lanes))), step_of_lanes)
     for value, at, scale in form.residual:
         offset = ev.f.mul(_widened(ev, value, at), _scaled(ev, scale, value, at))
         if offset.type.lanes:
@@ -314,7 +315,7 @@ def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, oth
 
 def _existing(ev: Values, address: Address, pointer: V) -> V:
     """A pointer of an address, or a place that exists where nobody wants what is there."""
-    return pointer if address.wanted is None else ev.f.select(address.wanted, pointer, ev.nowhere)
+    return pointer if address.wanted is None else ev.f.select(address.wanted, pointer, ev.dummy)
 
 
 def _read_shuffled(ev: Values, t: T, address: Address) -> V | None:

@@ -48,7 +48,7 @@ def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]
         if (stored := max(1, chunking.lanes) * size) % memory.LINE:
             return No(f"a chunk of {stored} bytes is no whole line", sink.op)
     stored = sum(step.shape[0] * pointee_bytes(sink.roots[0].type) for sink in step.stores)
-    return Yes(stored, f"where a launch stores {tuning.PAST_CACHES_BYTES >> 20} MiB or more, in whole lines")
+    return Yes(stored, f"where a launch stores {tuning.NONTEMPORAL_BYTES >> 20} MiB or more, in whole lines")
 
 
 def past_caches(
@@ -88,7 +88,7 @@ def _streams(ev: Evaluator, step: Step, chunking: Chunking, stored: int) -> V:
         whole = f.icmp("eq", f.and_(f.cast("ptrtoint", start, I64), memory.LINE - 1), 0)
         aligned = whole if aligned is None else f.and_(aligned, whole)
     assert aligned is not None
-    return f.and_(f.icmp("sge", f.mul(ev.programs, stored), tuning.PAST_CACHES_BYTES), aligned)
+    return f.and_(f.icmp("sge", f.mul(ev.programs, stored), tuning.NONTEMPORAL_BYTES), aligned)
 
 
 def fence(f: Function) -> None:

@@ -48,7 +48,7 @@ from tilewright.ops.spec import spec_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Combiner:
     """A body of one operation: what it starts from and the horizontal instruction that ends it."""
 
     horizontal: str
@@ -83,13 +83,13 @@ class Reduction:
         # Maxima that prefer numbers to NaN keep a second accumulator: whether a lane has seen a number.
         self.skips_nan = self.known is not None and self.known.horizontal in ("fmax", "fmin")
 
-    def _recognise(self) -> _Known | None:
+    def _recognise(self) -> _Combiner | None:
         op, t = single_operation(self.body), storage(self.names[0])
         monoid = None if op is None else spec_of(op).monoid
         horizontal = _HORIZONTAL.get(type(op))
         if horizontal is None or monoid is None or not (t.is_int or t.elem in ("float", "double")):
             return None
-        return _Known(horizontal, monoid.identity(max(t.bits, 1)))
+        return _Combiner(horizontal, monoid.identity(max(t.bits, 1)))
 
     # -- along the axis ------------------------------------------------------------------------------
 

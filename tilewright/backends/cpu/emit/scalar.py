@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
-from tilewright.backends.cpu.emit import atomic, debug, memory
+from tilewright.backends.cpu.emit import atomic, check, debug, memory
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.steps import Step
@@ -16,6 +16,7 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.types import pointee_bytes
 from tilewright.ir.values import is_tile
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.check import CheckOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.debug import AssertOp, PrintOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -102,6 +103,7 @@ _SCALARS: dict[type[Operation], Callable[[FunctionLowering, Step], V | None]] = 
     AtomicStoreOp: atomic.emit_scalar_atomic,
     PrintOp: debug.emit_scalar_print,
     AssertOp: debug.emit_scalar_assert,
+    CheckOp: check.emit_scalar_check,
 }
 
 

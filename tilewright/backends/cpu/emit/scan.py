@@ -4,7 +4,7 @@ lanes across:  for columns: acc = x[0]; for i: acc = body(acc, x[i]); out[i] = a
 lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...      inside the chunk
                             x = body(last of the chunk before, x);  out = x
 
-Stores of the results run in the same loop (`plan/scanned.py`), which goes on without masks as far as they hold.
+Stores of the results run in the same loop (`plan/scan_forwarding.py`), which goes on without masks as far as they hold.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from contextlib import ExitStack
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.emit.ahead import RowAhead
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
+from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
 from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
 from tilewright.backends.cpu.plan.steps import Step
-from tilewright.backends.cpu.plan.subjects import PAST_CACHES
+from tilewright.backends.cpu.plan.subjects import NONTEMPORAL
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I64, T, V, const, const_vector, zero
 from tilewright.ir.types import element_type, ir_name
@@ -34,7 +34,7 @@ from tilewright.ops.spec import spec_of
 
 
 def emit_scan(low: FunctionLowering, step: Step) -> None:
-    """Emit one scan, with the stores and spills that go along with it."""
+    """Emit one scan, with the stores and materializations that go along with it."""
     with computing(low.ev, step):
         _Scan(low.ev, step).emit()
 
@@ -102,7 +102,7 @@ class _Scan:
         if not self.step.stores:
             return None
         return self.ev.decisions.note(
-            PAST_CACHES, self.step.stores[0].op, plan_streaming(self.ev, self.step, self.chunking)
+            NONTEMPORAL, self.step.stores[0].op, plan_streaming(self.ev, self.step, self.chunking)
         )
 
     def _row(self, extent: int, chunk: int, masks: Masks, streamed: int | None) -> None:
@@ -110,11 +110,11 @@ class _Scan:
         ev, f = self.ev, self.f
         limit = masks.limit(extent, chunk) if masks.forms else const(I64, extent)
         start = [self._start(storage(name)) for name in self.names]
-        ahead = [RowAhead(ev, row, self.chunking.index) for row in self.step.ahead]
+        prefetched = [RowPrefetchEmitter(ev, row, self.chunking.index) for row in self.step.prefetched]
 
         def unmasked(first: V, end: V, carried: list[V]) -> list[V]:
             with ev.knowing(masks.holds, masks.analysis):
-                chunks = lambda: self._loop(first, end, extent, chunk, carried, ahead)  # noqa: E731
+                chunks = lambda: self._loop(first, end, extent, chunk, carried, prefetched)  # noqa: E731
                 return past_caches(ev, self.step, self.chunking, streamed, chunks)
 
         if self.reverse:
@@ -127,14 +127,14 @@ class _Scan:
                 self._loop(limit, const(I64, extent), extent, chunk, carried)
 
     def _loop(
-        self, first: V, end: V, extent: int, chunk: int, carried: list[V], ahead: Sequence[RowAhead] = ()
+        self, first: V, end: V, extent: int, chunk: int, carried: list[V], prefetched: Sequence[RowPrefetchEmitter] = ()
     ) -> list[V]:
         """Chunks in the order of the scan; gives what the next one carries on from."""
         ev, f = self.ev, self.f
         with f.loop(first, end, chunk, init=carried, unroll=False) as loop:
             ev.open(self.axis, f.sub(extent - chunk, loop.index) if self.reverse else loop.index)
             following = self._chunk(loop.values, f.icmp("eq", loop.index, 0))
-            for row in ahead:
+            for row in prefetched:
                 row.ask()
             loop.next(*following)
         ev.close(self.axis)

@@ -7,6 +7,7 @@ on top of this, `memory.py` addresses.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
@@ -21,10 +22,10 @@ from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, I8, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
-from tilewright.ir.values import owner_of
+from tilewright.ir.values import defining_op
 from tilewright.ops.function import PoisonOp
 
-NOWHERE_BYTES = 2048
+DUMMY_BYTES = 2048
 """Bytes of a chunk of lanes, at most."""
 
 
@@ -73,16 +74,16 @@ class Values(ABC):
         self.nest = Nest()
         self.programs: V | None = None
         self.streaming = self.streamed = False
-        self._nowhere: V | None = None
+        self._dummy: V | None = None
         self._memo: dict[object, V] = {}
         self._levels: list[list[object]] = [[]]
 
     @property
-    def nowhere(self) -> V:
+    def dummy(self) -> V:
         """Memory that a vector of lanes that are all masked off may be said to lie in."""
-        if self._nowhere is None:
-            self._nowhere = self.f.alloca(I8, NOWHERE_BYTES)
-        return self._nowhere
+        if self._dummy is None:
+            self._dummy = self.f.alloca(I8, DUMMY_BYTES)
+        return self._dummy
 
     @abstractmethod
     def eval(self, value: SSAValue, index: Index) -> V:
@@ -94,6 +95,12 @@ class Values(ABC):
         """From now on these values are read from scratch."""
         self.placed.update(buffers)
         self.analysis.moved(buffers)
+
+    def drop(self, values: Collection[SSAValue]) -> None:
+        """Undo `place`."""
+        for value in values:
+            self.placed.pop(value, None)
+        self.analysis.moved(values)
 
     def restore(self, placed: dict[SSAValue, Buffer]) -> None:
         """Go back to an earlier placement."""
@@ -150,7 +157,7 @@ class Values(ABC):
         """A scalar SSA value."""
         found = self.scalars.get(value)
         if found is None:
-            owner, number = owner_of(value), constant_of(value)
+            owner, number = defining_op(value), constant_of(value)
             undefined = isinstance(owner, PoisonOp)
             if number is None and not undefined:
                 raise InternalError(f"the scalar {value} is used before it is computed")

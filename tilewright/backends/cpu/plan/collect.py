@@ -1,8 +1,8 @@
 """From the operations of a block to its steps, in program order: what runs, what it needs, where results go.
 
 Lazy operations make no step. A value that something needs as a whole (an operand of a dot, the source of a gather, a
-tile handed to a region) gets a spill: a step that writes it to scratch. So does the source of a reshape that no index
-can express. Grouping and ordering come after (`planner`).
+tile handed to a region) gets a materialization: a step that writes it to scratch. So does the source of a reshape that
+no index can express. Grouping and ordering come after (`planner`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
 from tilewright.analysis.matrices import MemoryOperand, memory_operand, strip_views
 from tilewright.backends.cpu.lowering import REFUSED
-from tilewright.backends.cpu.plan.coalesce import Coalescing, plan_coalescing
 from tilewright.backends.cpu.plan.combining import Combining, plan_combining
+from tilewright.backends.cpu.plan.dead_rows import dead_dims
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot import describe
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand, scratch_operand
@@ -38,22 +38,24 @@ from tilewright.backends.cpu.plan.dot_step import (
     is_ready,
     rows_exist,
 )
+from tilewright.backends.cpu.plan.k_strip_mining import KStrips, plan_k_strips
 from tilewright.backends.cpu.plan.lanes import loaded_along
+from tilewright.backends.cpu.plan.launches import Launches
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
-from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, IN_PLACE, JOINED, KEPT, PRODUCT, UNPACKED, UNSEEN
-from tilewright.backends.cpu.plan.unseen import unseen_dims
+from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, DEAD_ROWS, DOT, IN_PLACE, K_STRIPS, KEPT, UNPACKED
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.effects import is_atomic
+from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
-from tilewright.ir.values import is_tile, owner_of, property_int
+from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import operations, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.check import CheckOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.dot import DotOp
@@ -83,11 +85,14 @@ class FunctionContext:
             carried tiles that need a detour (see `Replan`).
         where: position and block of every load.
         caches, sums: packed operands, and atomic sums, kept between programs.
+        launches: for which the plan is.
         decisions: what planners have answered.
     """
 
-    def __init__(self, isa: CpuFeatures, captured: Captured, facts: ElementFacts, must_place: set[object]) -> None:
-        self.isa = isa
+    def __init__(
+        self, isa: CpuFeatures, captured: Captured, facts: ElementFacts, must_place: set[object], launches: Launches
+    ) -> None:
+        self.isa, self.launches = isa, launches
         self.captured = captured
         calls = (op for op in walk(facts.function) if isinstance(op, CallOp))
         self.hands_tiles = any(is_tile(value) for call in calls for value in (*call.operands, *call.results))
@@ -208,9 +213,9 @@ class Collector:
         self.placed[value] = made = self.context.place(value, buffer)
         return made
 
-    def spill(self, value: SSAValue, buffer: Buffer | None = None, *, at: float | None = None) -> Step:
+    def materialize(self, value: SSAValue, buffer: Buffer | None = None, *, at: float | None = None) -> Step:
         """A step that computes a lazy value into scratch; `buffer` given means a copy there, not the value's place."""
-        sink = Sink("spill", shape_of(value.type), [value])
+        sink = Sink("materialize", shape_of(value.type), [value])
         step = self.add(Step("group", self.position if at is None else at, sinks=[sink]))
         if buffer is None:
             buffer = self.place(value)
@@ -219,12 +224,12 @@ class Collector:
         return step
 
     def force(self, value: SSAValue) -> Buffer:
-        """The buffer of a value that is needed as a whole; it is spilled where it is defined, before all other uses."""
+        """The buffer of a value needed as a whole; it is materialized where it is defined, before all other uses."""
         found = self.context.demands.placed.get(value)
         if found is not None:
             return found
-        op = owner_of(value)
-        self.spill(value, at=self.positions.get(op, -1.0) if op is not None else -1.0)
+        op = defining_op(value)
+        self.materialize(value, at=self.positions.get(op, -1.0) if op is not None else -1.0)
         return self.context.demands.placed[value]
 
     # -- operations ----------------------------------------------------------------------------------
@@ -257,12 +262,12 @@ class Collector:
         if isinstance(op, GatherOp):
             self.force(op.operands[0])
         if op in self.context.must_place or "isVolatile" in op.properties:
-            self.spill(result).writes = "isVolatile" in op.properties
+            self.materialize(result).writes = "isVolatile" in op.properties
 
     def _ragged(self, op: Operation) -> None:
-        """A reshape that no index expresses: its operand is spilled, row after row, to the place of its result."""
+        """A reshape that no index expresses: its operand is materialized, row after row, to the place of its result."""
         if op.results[0].uses:
-            self._group(Sink("spill", shape_of(op.operands[0].type), list(op.operands), op))
+            self._group(Sink("materialize", shape_of(op.operands[0].type), list(op.operands), op))
 
     def _scalar(self, op: Operation) -> None:
         self.add(Step("scalar", self.position, op, needs=list(op.operands)))
@@ -277,22 +282,22 @@ class Collector:
         return self.add(Step("group", self.position, sink.op, [sink], writes=writes))
 
     def _write(self, op: Operation) -> None:
-        """A store or an atomic."""
+        """A store, an atomic or a check, of which the records are no root."""
         if is_tile(op.operands[0]):
-            kind = "atomic" if is_atomic(op) else "store"
-            step = self._group(Sink(kind, shape_of(op.operands[0].type), list(op.operands), op), writes=True)
+            kind = "atomic" if is_atomic(op) else "check" if isinstance(op, CheckOp) else "store"
+            roots = [operand for operand in op.operands if kind != "check" or is_tile(operand)]
+            step = self._group(Sink(kind, shape_of(op.operands[0].type), roots, op), writes=True)
             step.detail = self.context.combined(op) if kind == "atomic" else None
         else:
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
 
     def _reduce(self, op: Operation) -> None:
-        shape = shape_of(op.operands[0].type)
-        self._group(Sink("reduce", shape, list(op.operands), op, property_int(op, "axis")))
+        self._group(Sink("reduce", shape_of(op.operands[0].type), list(op.operands), op, property_int(op, "axis")))
 
     def _scan(self, op: Operation) -> None:
-        shape = shape_of(op.operands[0].type)
         targets: list[Buffer | None] = [self.place(result) for result in op.results]
-        self._group(Sink("scan", shape, list(op.operands), op, property_int(op, "axis"), targets))
+        operands, axis = list(op.operands), property_int(op, "axis")
+        self._group(Sink("scan", shape_of(operands[0].type), operands, op, axis, targets))
 
     def _histogram(self, op: Operation) -> None:
         targets: list[Buffer | None] = [self.place(op.results[0])]
@@ -300,7 +305,7 @@ class Collector:
 
     def _debug(self, op: Operation) -> None:
         kind = "print" if isinstance(op, PrintOp) else "assert"
-        if not any(is_tile(operand) for operand in op.operands):
+        if not any(map(is_tile, op.operands)):
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
             return
         for operand in op.operands:
@@ -321,7 +326,7 @@ class Collector:
         fresh = constant_of(c) == 0
         first: Step | None = None
         if not fresh and self.context.demands.placed.get(c) is not target:
-            first = self.spill(c, target, at=self.position - 0.25)
+            first = self.materialize(c, target, at=self.position - 0.25)
         if isinstance(self.block.parent_op(), ForOp | WhileOp):
             self.context.decisions.note(ACCUMULATOR, op, accumulates(op, fresh, first))
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
@@ -334,12 +339,12 @@ class Collector:
         if carried:
             self.overwrites.append((first or step, *carried[0]))
 
-    def _packed(self, op: Operation, detail: DotDetail, joined: Answer[Coalescing]) -> None:
+    def _packed(self, op: Operation, detail: DotDetail, joined: Answer[KStrips]) -> None:
         """Scratch for packed operands; packed B is kept between programs where that is possible."""
         plan = dot_plan(self.context.isa, op)
         note = self.context.decisions.note
-        note(PRODUCT, op, Yes(plan, describe(plan)))
-        detail.joined = note(JOINED, op, joined)
+        note(DOT, op, Yes(plan, describe(plan)))
+        detail.joined = note(K_STRIPS, op, joined)
         capacity = plan.k * (detail.joined.factor if detail.joined is not None else 1)
         sizes = {"a": plan.a_bytes(capacity), "b": plan.b_bytes(capacity)}
         if plan.thin:
@@ -352,24 +357,24 @@ class Collector:
                 found = b_in_place(plan, detail.b, masks=self.context.isa.has_zmm)
                 note(UNPACKED, op, found)
                 detail.in_place = isinstance(found, Yes)
-        dims = [note(UNSEEN, op, answer) for answer in unseen_dims(op, plan, detail.a, detail.b)]
-        detail.unseen = {dim for dim in dims if dim is not None}
+        dims = [note(DEAD_ROWS, op, answer) for answer in dead_dims(op, plan, detail.a, detail.b)]
+        detail.dead = {dim for dim in dims if dim is not None}
         for name, size in sizes.items():
             if name not in detail.kept and not (name == "b" and detail.in_place and rows_exist(detail.b)):
                 detail.packed[name] = self.context.new_buffer(Buffer((size,), "i8", (1,), size))
 
-    def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[Coalescing]]:
-        """Operands of a dot, and how the trips of the loop around it are joined.
+    def _dot_operands(self, op: Operation) -> tuple[Operand, Operand, Answer[KStrips]]:
+        """Operands of a dot, and how the iterations of the loop around it are joined.
 
-        One that is not read from memory is computed where it is packed if the trips can be joined then, or if what is
-        packed is kept; else before.
+        One that is not read from memory is computed where it is packed if the iterations can be joined then, or if what
+        is packed is kept; else before.
         """
         context = self.context
         a, b = (_in_memory(context, value) or _filled(self, value) for value in op.operands[:2])
         if a is None or b is None:
-            answer: Answer[Coalescing] = No(f"operand {'a' if a is None else 'b'} is not read from memory")
+            answer: Answer[KStrips] = No(f"operand {'a' if a is None else 'b'} is not read from memory")
         else:
-            answer = plan_coalescing(op, a, b, dot_plan(context.isa, op))
+            answer = plan_k_strips(op, a, b, dot_plan(context.isa, op))
         if isinstance(answer, No):
             a = a if is_ready(context.isa, op, "a", a) else None
             b = b if is_ready(context.isa, op, "b", b) else None
@@ -387,7 +392,7 @@ class Collector:
             return None
         if user.has_trait(IsTerminator):
             target = self.targets.get(number)
-            dot = owner_of(result)
+            dot = defining_op(result)
             fits = target is not None and dot is not None and target.elem == accumulator(self.context.isa, dot).elem
             usable = fits and number in self.own and (self.block, number) not in self.context.must_place
             return target if usable else None
@@ -396,7 +401,7 @@ class Collector:
     # -- regions and ends ------------------------------------------------------------------------------
 
     def _region(self, op: Operation, kind: str) -> None:
-        """A step for an operation with regions: tiles that go in are spilled to the carried buffers first."""
+        """A step for an operation with regions: tiles that go in are materialized to the carried buffers first."""
         writes = self.context.captured.writes_memory(op)
         step = Step(kind, self.position, op, writes=writes, reads=True)
         outside = self.context.captured.tiles(op)
@@ -406,7 +411,7 @@ class Collector:
                 self._force_operand(value, users)
             if writes:
                 self._check_loads(value)
-        # First values of carried tiles are spilled to their buffers by steps of their own.
+        # First values of carried tiles are materialized to their buffers by steps of their own.
         step.needs = [value for value in op.operands if kind == "call" or not is_tile(value)] + list(outside)
         step.needs += self.context.captured.scalars(op)
         if kind == "call":
@@ -449,7 +454,7 @@ class Collector:
             if self.context.demands.placed.get(first) is buffer:
                 step.needs.append(first)
             else:
-                step.after.append(self.spill(first, buffer, at=self.position - 0.5))
+                step.after.append(self.materialize(first, buffer, at=self.position - 0.5))
         if kind == "for":
             for number, buffer in carried.items():
                 self.place(op.results[number], buffer)
@@ -486,18 +491,18 @@ class Collector:
         source = self.context.demands.placed.get(value)
         if source is None:
             self.force(value)
-            return self.spill(value, target)
+            return self.materialize(value, target)
         if source not in self.targets.values():
-            return self.spill(value, target)
+            return self.materialize(value, target)
         aside = self.context.new_buffer(tile_buffer(value.type))
-        first = self.spill(value, aside)
+        first = self.materialize(value, aside)
         sink = Sink("copy", aside.shape, [], targets=[target], source=aside)
         step = self.add(Step("group", self.position, sinks=[sink]))
         step.after = [first]
         return step
 
     def _end(self, op: Operation) -> None:
-        """The terminator: tile operands are spilled to their targets, with a detour where old values are still read."""
+        """The terminator: tile operands are written to their targets, with a detour where old values are still read."""
         after: list[Step] = []
         for number, value in enumerate(op.operands):
             if not is_tile(value):
@@ -511,7 +516,7 @@ class Collector:
             if (self.block, number) in self.context.must_place:
                 step = self._detour(value, target)
             else:
-                step = self.spill(value, target)
+                step = self.materialize(value, target)
             if own is not None:
                 self.overwrites.append((step, own, number))
             after.append(step)
@@ -521,7 +526,7 @@ class Collector:
 
 
 _HANDLERS: Mapping[type[Operation], Callable[[Collector, Operation], None]] = {
-    StoreOp: Collector._write,
+    **dict.fromkeys((StoreOp, AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp, CheckOp), Collector._write),
     ReduceOp: Collector._reduce,
     ScanOp: Collector._scan,
     DotOp: Collector._dot,
@@ -531,10 +536,6 @@ _HANDLERS: Mapping[type[Operation], Callable[[Collector, Operation], None]] = {
     GetProgramIdOp: Collector._scalar,
     GetNumProgramsOp: Collector._scalar,
     UnsplatOp: Collector._scalar,
-    AtomicRMWOp: Collector._write,
-    AtomicCASOp: Collector._write,
-    AtomicLoadOp: Collector._write,
-    AtomicStoreOp: Collector._write,
 }
 
 
@@ -555,14 +556,14 @@ def _in_memory(context: FunctionContext, value: SSAValue) -> MemoryOperand | Non
     """An operand that is read from where it lies."""
     answer = memory_operand(value, context.demands.placed, context.analysis)
     if isinstance(answer, Yes) and answer.plan.load in context.must_place:
-        answer = No("memory may change between the load and the product", answer.plan.load)
-    return context.decisions.note(IN_PLACE, owner_of(strip_views(value)[0]), answer)
+        answer = No("memory may change between the load and the dot", answer.plan.load)
+    return context.decisions.note(IN_PLACE, defining_op(strip_views(value)[0]), answer)
 
 
 def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
     """An operand that is computed where it is packed, from nothing that this block computes as a whole."""
     context, (source, flipped) = collector.context, strip_views(value)
-    demands, op = context.demands, owner_of(source)
+    demands, op = context.demands, defining_op(source)
     if source in demands.placed or op is None or not is_lazy(op) or len(shape_of(source.type)) != 2:
         return None
     if any(load in context.must_place for load in demands.loads(source)):
@@ -573,7 +574,7 @@ def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
         return None
     fastest = loaded_along(source, demands.placed, context.analysis)
     buffer = context.new_buffer(tile_buffer(source.type, fastest))
-    fill = Step("group", collector.position, sinks=[Sink("spill", buffer.shape, [source], targets=[buffer])])
+    fill = Step("group", collector.position, sinks=[Sink("materialize", buffer.shape, [source], targets=[buffer])])
     return scratch_operand(buffer, flipped, fill)
 
 

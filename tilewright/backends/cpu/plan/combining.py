@@ -20,9 +20,9 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.effects import access_of
+from tilewright.ir.effect_traits import access_of
 from tilewright.ir.types import bit_width, element_type, shape_of
-from tilewright.ir.values import owner_of
+from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicRMWOp
 from tilewright.ops.function import CallOp, FuncOp
@@ -122,7 +122,7 @@ def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
 
 def _is_of(block: Block, value: SSAValue) -> bool:
     """Whether a scalar is computed in a block, the first one, from what all programs share."""
-    op = owner_of(value)
+    op = defining_op(value)
     return is_invariant(value) and (value.owner is block if op is None else op.parent is block)
 
 

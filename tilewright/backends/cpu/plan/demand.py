@@ -18,7 +18,7 @@ from tilewright.backends.cpu.plan.recompute import CAP, cost_of, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.base.errors import InternalError
 from tilewright.base.order import operands_first
-from tilewright.ir.values import is_tile, operands_of, owner_of
+from tilewright.ir.values import defining_op, is_tile, operands_of
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
@@ -84,7 +84,7 @@ class Demands:
         """Operands of the lazy operation behind a tile value; none for scalars and placed values."""
         if not is_tile(value) or value in self.placed:
             return ()
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None or not is_lazy(op):
             raise InternalError(f"the tile {value} of {op.name if op else 'a block'} has no place in scratch")
         return operands_of(op)[1:] if type(op) is GatherOp else operands_of(op)
@@ -115,7 +115,7 @@ class Demands:
         if value not in self._loads:
             for part in operands_first(value, self.operands, self._loads):
                 found = _union([self._loads[operand] for operand in self.operands(part)])
-                op = owner_of(part)
+                op = defining_op(part)
                 if isinstance(op, LoadOp) and is_tile(part) and part not in self.placed:
                     found |= {op}
                 self._loads[part] = found
@@ -128,7 +128,7 @@ class Demands:
                 found = _union([self._leaves[operand] for operand in self.operands(part)])
                 if not is_tile(part) or part in self.placed:
                     found |= {part}
-                elif isinstance(op := owner_of(part), GatherOp):
+                elif isinstance(op := defining_op(part), GatherOp):
                     found |= {operands_of(op)[0]}
                 self._leaves[part] = found
         return self._leaves[value]

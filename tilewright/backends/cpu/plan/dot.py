@@ -214,8 +214,9 @@ def plan_dot(
             f32 multiplication; those two permit splitting into bf16 pairs, done where that is faster (AMX). On Zen 5
             three bf16 products take longer than one f32 FMA (165 against 247 GF/s), so nothing is split there.
 
-    Products of f16 are exact in every precision and family, and are summed in f32 (docs/decisions/0013). bf16
-    instructions take subnormal numbers as zero, so split f32 operands below 2**-116 lose bits.
+    Products of f16 are exact in every precision and family, and are summed in f32
+    (docs/decisions/numerics.md#split-operands). bf16 instructions take subnormal numbers as zero, so split f32 operands
+    below 2**-116 lose bits.
 
     Raises:
         DTypeError: operands of these types have no product here.

@@ -1,7 +1,7 @@
 """Operands of `tt.dot`: read straight from memory if they are affine loads (`analysis/matrices.py`), else from scratch.
 
-What is in scratch has been computed as a whole before the product, or is computed trip by trip where it is packed
-(`ScratchOperand.fill`), which leaves trips of the loop to be joined and packed columns to be kept.
+What is in scratch has been computed as a whole before the product, or is computed iteration by iteration where it is
+packed (`ScratchOperand.fill`), which leaves iterations of the loop to be joined and packed columns to be kept.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class ScratchOperand:
     Args:
         buffer: where it lies.
         strides: bytes along the operand's dims.
-        fill: the group that computes it into `buffer`, once for each trip that a product joins, before it is packed;
-            None where it has been computed before.
+        fill: the group that computes it into `buffer`, once for each iteration that a product joins, before it is
+            packed; None where it has been computed before.
     """
 
     buffer: Buffer

@@ -11,15 +11,15 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import MemoryOperand, strip_views
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.coalesce import Coalescing
 from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
+from tilewright.backends.cpu.plan.k_strip_mining import KStrips
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.steps import Buffer, Step, dense_buffer, memory_bytes
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, ir_name, shape_of
-from tilewright.ir.values import owner_of
+from tilewright.ir.values import defining_op
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
@@ -35,11 +35,11 @@ class DotDetail:
         fresh: whether the accumulator starts from zero.
         packed: scratch for the packed operands, "a" and "b".
         kept: of packed operands that are kept between programs, "a" and "b".
-        joined: how trips of the loop around it are joined, if they are.
+        joined: how iterations of the loop around it are joined, if they are.
         in_place: whether B is read where it lies, where it exists.
-        unseen: dims of the result, rows (0) or columns (1), past whose bounds nobody looks.
-        straight: the tensor that the sums may be written to (`straight.Straight`).
-        afresh: whether the accumulator starts from zero in the first trip of the loop whose trips are joined.
+        dead: dims of the result, rows (0) or columns (1), past whose bounds nobody looks.
+        direct: the tensor that the sums may be written to (`straight.DirectStore`).
+        afresh: whether the accumulator starts from zero in the first iteration of the loop whose iterations are joined.
     """
 
     a: Operand
@@ -48,15 +48,21 @@ class DotDetail:
     fresh: bool
     packed: dict[str, Buffer] = field(default_factory=dict)
     kept: dict[str, PackCache] = field(default_factory=dict)
-    joined: Coalescing | None = None
+    joined: KStrips | None = None
     in_place: bool = False
-    unseen: set[int] = field(default_factory=set)
+    dead: set[int] = field(default_factory=set)
     afresh: bool = False
-    straight: Any = None
+    direct: Any = None
+
+    @property
+    def fills(self) -> list[Step]:
+        """Groups that compute operands where they are packed."""
+        operands = [operand for operand in (self.a, self.b) if isinstance(operand, ScratchOperand)]
+        return [operand.fill for operand in operands if operand.fill is not None]
 
     def __str__(self) -> str:
         a, b = (_named(operand) for operand in (self.a, self.b))
-        joined = f" {self.joined.factor} trips at a time" if self.joined is not None else ""
+        joined = f" {self.joined.factor} iterations at a time" if self.joined is not None else ""
         kept = "".join(f" {name.upper()} kept" for name in self.kept)
         return (
             f"{a} * {b} -> {self.acc.label}{' fresh' if self.fresh else ' afresh' if self.afresh else ''}{kept}{joined}"
@@ -66,7 +72,7 @@ class DotDetail:
 def _named(operand: Operand) -> str:
     if isinstance(operand, MemoryOperand):
         return "memory"
-    return f"{operand.buffer.label} filled in each trip" if operand.fill is not None else operand.buffer.label
+    return f"{operand.buffer.label} filled in each iteration" if operand.fill is not None else operand.buffer.label
 
 
 def a_in_place(plan: DotPlan, a: Operand) -> bool:
@@ -108,7 +114,7 @@ def rows_exist(b: Operand) -> bool:
 
 
 def is_ready(isa: CpuFeatures, dot: Operation, name: Literal["a", "b"], operand: Operand | None) -> bool:
-    """Whether an operand of a dot whose trips are not joined need not be computed before: it is kept once packed."""
+    """Whether an operand of a dot that is not joined need not be computed before: it is kept once packed."""
     if operand is None or isinstance(operand, MemoryOperand):
         return operand is not None
     plan, value = dot_plan(isa, dot), dot.operands[0 if name == "a" else 1]
@@ -139,13 +145,13 @@ def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
 def accumulates(dot: Operation, fresh: bool, first: Step | None) -> Answer[None]:
     """Whether a dot of a loop adds to the tile that the loop carries."""
     if first is not None:
-        return No("what it adds to is computed to another place first", owner_of(dot.operands[2]))
+        return No("what it adds to is computed to another place first", defining_op(dot.operands[2]))
     if not fresh:
         return Yes(None, "it adds to what the loop carries")
     adds = (use.operation for use in dot.results[0].uses if isinstance(use.operation, (AddFOp, AddIOp)))
     user = next(adds, None)
     if user is None:
-        return No("it starts from zero in each trip")
+        return No("it starts from zero in each iteration")
     return No("it starts from zero, and its result is added afterwards", user, "acc = tl.dot(a, b, acc)")
 
 
@@ -155,14 +161,15 @@ def accumulating_dot(loop: Operation, number: int) -> Operation | None:
         last = loop.regions[0].block.last_op
         assert last is not None
         value = last.operands[number]
-        op = owner_of(value)
+        op = defining_op(value)
         if not isinstance(op, ForOp):
             return op if isinstance(op, DotOp) else None
         loop, number = op, value.index  # type: ignore[attr-defined]
 
 
 def begin_afresh(order: list[Step]) -> None:
-    """Let products of joined trips begin with zero themselves, instead of adding to a tile that was filled with zeros.
+    """Let products of joined iterations begin with zero themselves, instead of adding to a tile that was filled with
+    zeros.
 
     Args:
         order: the steps of a block; passes that have nothing to fill any more are taken out.
@@ -183,6 +190,6 @@ def begin_afresh(order: list[Step]) -> None:
 
 
 def joined_dot(loop: Step) -> DotDetail | None:
-    """The product that a planned loop makes of several trips at a time, if it does."""
+    """The product that a planned loop makes of several iterations at a time, if it does."""
     steps = loop.bodies[0].steps
     return next((step.detail for step in steps if step.kind == "dot" and step.detail.joined is not None), None)

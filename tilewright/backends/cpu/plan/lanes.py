@@ -25,7 +25,7 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_float, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
@@ -50,7 +50,7 @@ class Chunking:
     first: dict[int, int] = field(default_factory=dict)
 
 
-_PLAIN = frozenset({"store", "spill", "copy"})
+_PLAIN = frozenset({"store", "materialize", "copy"})
 # Votes that only decide between dims that have as many others: the first before the second.
 _NOT_REDUCED = 1 / 64
 _REPEATED = 1 / 1024
@@ -91,7 +91,7 @@ def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]
     Each row is one load, the rows are turned in registers (`memory.write_scratch`), and each column is one store.
     """
     ways = {_fastest(sink) for sink in step.sinks}
-    loads = all(sink.kind == "spill" and isinstance(owner_of(sink.roots[0]), LoadOp) for sink in step.sinks)
+    loads = all(sink.kind == "materialize" and isinstance(defining_op(sink.roots[0]), LoadOp) for sink in step.sinks)
     if not loads or len(ways) != 1 or (other := ways.pop()) in (dim, -1):
         return {}
     bits = min(isa.native_lanes(max(32, bit_width(element_type(sink.roots[0].type)))) for sink in step.sinks)
@@ -138,7 +138,7 @@ def _equal(step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: Affin
 
 def _is_made_of_elements(value: SSAValue) -> bool:
     """Whether an element is equal to another where those that it is made of are."""
-    op = owner_of(value)
+    op = defining_op(value)
     return op is not None and (
         constant_of(value) is not None or is_view(op) or isinstance(op, LoadOp | SplatOp) or table_name(op) is not None
     )
@@ -234,7 +234,7 @@ def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis)
     # A strided load can be staged through scratch (`reuse`), a strided store cannot.
     stored = {sink.roots[0] for sink in step.sinks if sink.kind == "store"}
     for sink in step.sinks:
-        if sink.kind in ("spill", "copy", "scan"):
+        if sink.kind in ("materialize", "copy", "scan"):
             votes[_fastest(sink)] += 0.5
     for value, index in _wanted([root for root, _ in step.roots()], shape, placed, analysis):
         if _is_address(value, placed):
@@ -289,8 +289,8 @@ def _wanted(
 
 
 def _made_of(value: SSAValue, index: Index) -> Sequence[tuple[SSAValue, Index]]:
-    """Operands at their indices; of a loop's result, what its trips hand on."""
-    op = owner_of(value)
+    """Operands at their indices; of a loop's result, what its iterations hand on."""
+    op = defining_op(value)
     if isinstance(op, ForOp):
         last = op.body.block.last_op
         assert last is not None

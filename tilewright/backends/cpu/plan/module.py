@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.apart import sum_apart
-from tilewright.backends.cpu.plan.beside import store_beside
-from tilewright.backends.cpu.plan.blocked_trips import add_up_in_blocks
-from tilewright.backends.cpu.plan.computed_rows import sum_computed_rows
-from tilewright.backends.cpu.plan.dims_at_once import reduce_dims_at_once
+from tilewright.backends.cpu.plan.collapse_reductions import collapse_reductions
+from tilewright.backends.cpu.plan.collapse_row_strips import collapse_row_strips
+from tilewright.backends.cpu.plan.contractions import raise_contractions
+from tilewright.backends.cpu.plan.interleaved_stores import merge_interleaved_stores
+from tilewright.backends.cpu.plan.loop_distribution import distribute_loops
+from tilewright.backends.cpu.plan.loop_reversal import reverse_loops
+from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
 from tilewright.backends.cpu.plan.outer_products import multiply_outer_products
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
-from tilewright.backends.cpu.plan.reduced_in_trips import reduce_in_trips
-from tilewright.backends.cpu.plan.short_axes import add_up_slices
-from tilewright.backends.cpu.plan.short_loops import write_out_short_loops
+from tilewright.backends.cpu.plan.reductions_into_loops import move_reductions_into_loops
+from tilewright.backends.cpu.plan.row_dots_to_sums import lower_row_dots_to_sums
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
-from tilewright.backends.cpu.plan.summed_rows import multiply_summed_rows
-from tilewright.backends.cpu.plan.turned import turn_products
-from tilewright.backends.cpu.plan.whole_rows import take_whole_rows
-from tilewright.backends.cpu.plan.widened import multiply_narrow
-from tilewright.backends.cpu.plan.wrapped import leave_out_unread_rows
+from tilewright.backends.cpu.plan.strip_mining import strip_mine_sums
+from tilewright.backends.cpu.plan.swap_operands import swap_dot_operands
+from tilewright.backends.cpu.plan.unroll_loops import unroll_short_loops
+from tilewright.backends.cpu.plan.unroll_reductions import unroll_reductions
+from tilewright.backends.cpu.plan.wrapped_indices import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
@@ -33,15 +34,15 @@ from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import OrIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.reduce import ReduceOp
-from tilewright.passes.accumulate import accumulate_in_products
+from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.carried_offsets import make_offsets_scalar
-from tilewright.passes.derived import derive_carried
-from tilewright.passes.either_way import leave_branches
-from tilewright.passes.handed_on import load_where_used
+from tilewright.passes.delinearize import delinearize_loops
+from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.masks import choose_inside
-from tilewright.passes.nested import nest_loops
-from tilewright.passes.rolled import roll_products
-from tilewright.passes.summed_products import multiply_for_sums
+from tilewright.passes.rematerialize import rematerialize_carried
+from tilewright.passes.reroll import reroll_dots
+from tilewright.passes.sink_prefetched_loads import sink_prefetched_loads
+from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 
 @dataclass(slots=True)
@@ -73,38 +74,41 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     for function in functions:
         decisions = Decisions()
         kinds = {type(op) for op in walk(function)}
+        raised = False
         if OrIOp in kinds:
             choose_inside(function)
         if ForOp in kinds:
-            nest_loops(function, decisions)
-            derive_carried(function)
-            write_out_short_loops(function, decisions)
+            delinearize_loops(function, decisions)
+            rematerialize_carried(function)
+            unroll_short_loops(function, decisions)
         leave_out_unread_rows(function, decisions)
-        multiply_for_sums(function, tuning.SUMMED_SIZE)
+        raise_sums_to_dots(function, tuning.SUMMED_SIZE)
         make_offsets_scalar(function, decisions)
-        leave_branches(function, decisions)
-        load_where_used(function, decisions)
+        convert_branches(function, decisions)
+        sink_prefetched_loads(function, decisions)
         if ForOp in kinds:
+            raised = raise_contractions(function, decisions)
             multiply_outer_products(function, decisions)
-        whole = take_whole_rows(function, decisions) if ForOp in kinds else set()
-        if ForOp in kinds and add_up_in_blocks(function, decisions, but=whole):
-            multiply_for_sums(function, tuning.SUMMED_SIZE)
-            accumulate_in_products(function)
-        multiply_summed_rows(function, decisions)
+        whole = collapse_row_strips(function, decisions) if ForOp in kinds else set()
+        if ForOp in kinds and strip_mine_sums(function, decisions, but=whole):
+            raise_sums_to_dots(function, tuning.SUMMED_SIZE)
+            accumulate_in_dots(function)
+            raised |= raise_contractions(function, decisions)
         if ForOp in kinds:
-            reduce_in_trips(function, decisions)
+            move_reductions_into_loops(function, decisions)
         if ReduceOp in kinds:
-            reduce_dims_at_once(function, decisions)
-        sum_apart(function, isa, decisions)
-        roll_products(function, decisions)
-        if DotOp in kinds:
-            multiply_narrow(function)
-            sum_computed_rows(function, decisions)
-        turn_products(function, decisions)
+            collapse_reductions(function, decisions)
+        distribute_loops(function, isa, decisions)
+        reroll_dots(function, decisions)
+        if DotOp in kinds or raised:
+            reverse_loops(function, decisions)
+            narrow_dots(function)
+            lower_row_dots_to_sums(function, decisions)
+        swap_dot_operands(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
         if ReduceOp in kinds:
-            add_up_slices(function, decisions)
-        store_beside(function, decisions)
+            unroll_reductions(function, decisions)
+        merge_interleaved_stores(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)

@@ -1,8 +1,8 @@
 """Packed operands kept from one program to the next: programs of a range that want the same pack it once.
 
-The key holds every value on which the operand depends apart from the trip number: those of its addresses if it is read
-where it lies, those of all that it is made of if it is computed. Several keys have their panels side by side, so that
-the order of programs, and the loops around the product, matter little. Programs of a grid run in no order,
+The key holds every value on which the operand depends apart from the iteration number: those of its addresses if it is
+read where it lies, those of all that it is made of if it is computed. Several keys have their panels side by side, so
+that the order of programs, and the loops around the product, matter little. Programs of a grid run in no order,
 so a kernel without atomics cannot see whether another program stored to an operand before or after it was packed;
 stores of the same program must come after the product and its loop, or go to other tensors. Memory is bounded: at most
 `tuning.KEPT_BYTES` bytes for each operand. `emit/dot/kept.py` has the code that runs.
@@ -26,9 +26,9 @@ from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer
 from tilewright.base.assumptions import UNORDERED_PROGRAMS, holds
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import spoken
-from tilewright.ir.effects import is_atomic
-from tilewright.ir.values import is_inside, is_tile, owner_of, property_int
+from tilewright.ir.decisions import describe_op
+from tilewright.ir.effect_traits import is_atomic
+from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import walk
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp, WhileOp
@@ -46,8 +46,8 @@ class PackCache:
         place: the loop that holds the dot, or the dot where no loop does.
         keys: scalars from outside of the loop on which the operand depends.
         entries: keys of which panels are kept at one time, at most.
-        slots: trips whose panels are kept, of all keys.
-        slot_bytes: packed bytes of a trip.
+        slots: iterations whose panels are kept, of all keys.
+        slot_bytes: packed bytes of an iteration.
         apart: pairs of parameters of the kernel, pointers; where two are equal, nothing is kept.
         panels: `slots + 1` slots.
         state: what `emit/dot/kept.py` notes.
@@ -72,8 +72,8 @@ def plan_cache(
         name: which operand it is.
         operand: what is packed; the value itself if it is computed where it is packed.
         dot: the product.
-        slot_bytes: packed bytes of a trip.
-        joined: whether a slot holds several trips, and so depends on the number of trips that are left.
+        slot_bytes: packed bytes of an iteration.
+        joined: whether a slot holds several iterations, and so depends on the number of iterations that are left.
     """
     if not holds(UNORDERED_PROGRAMS):
         return No("other programs may store to the operand")
@@ -99,16 +99,16 @@ def plan_cache(
     entries = _entries(keys, place, function)
     if not entries:
         return No("no other program wants the same")
-    slots = min(room, tuning.KEPT_TRIPS if place is loop else entries)
+    slots = min(room, tuning.KEPT_ITERATIONS if place is loop else entries)
     if room < 2:
-        return No(f"two trips of {slot_bytes} packed bytes are more than the {tuning.KEPT_BYTES} that are kept")
+        return No(f"two iterations of {slot_bytes} packed bytes are more than the {tuning.KEPT_BYTES} that are kept")
     size = (slots + 1) * slot_bytes
     words = 8 * (HEAD_WORDS + entries * (1 + len(keys)))
     panels, state = Buffer((size,), "i8", (1,), size), Buffer((words,), "i8", (1,), words)
     what = "rows of a" if name == "a" else "columns of b"
-    trips = f"{what}, of the first {slots} trips" if place is loop else what
+    iterations = f"{what}, of the first {slots} iterations" if place is loop else what
     also = "" if entries == 1 else f", at up to {entries} places"
-    return Yes(PackCache(place, keys, entries, slots, slot_bytes, apart, panels, state), trips + also)
+    return Yes(PackCache(place, keys, entries, slots, slot_bytes, apart, panels, state), iterations + also)
 
 
 HEAD_WORDS = 4
@@ -136,7 +136,7 @@ def _undisturbed(
     before, pairs = True, dict[tuple[SSAValue, SSAValue], None]()
     for op in walk(function):
         if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
-            return No(f"{spoken(op)} may wait for what other programs store", op)
+            return No(f"{describe_op(op)} may wait for what other programs store", op)
         if op is place:
             before = False
         if isinstance(op, StoreOp) and (before or is_inside(op, place) or is_inside(place, _outer_loop(op))):
@@ -148,7 +148,7 @@ def _undisturbed(
 
 
 def _outer_loop(op: Operation) -> Operation | None:
-    """The outermost loop around an operation: a store in it comes before the next trip."""
+    """The outermost loop around an operation: a store in it comes before the next iteration."""
     found, parent = None, op.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
         if isinstance(parent, (ForOp, WhileOp)):
@@ -164,8 +164,8 @@ def _addresses(operand: MemoryOperand) -> list[SSAValue]:
 
 
 def _keys(values: list[SSAValue], body: Block | None) -> tuple[list[SSAValue], list[Operation]] | No:
-    """Scalars on which some values depend and which differ between programs, or between trips of outer loops; and the
-    loads that are made for them.
+    """Scalars on which some values depend and which differ between programs, or between iterations of outer loops; and
+    the loads that are made for them.
 
     Those of the loop's `body` stand for what they are made of outside of it. What is loaded is known by its address:
     nothing stores there (`_undisturbed`).
@@ -180,7 +180,7 @@ def _keys(values: list[SSAValue], body: Block | None) -> tuple[list[SSAValue], l
         if value in seen or constant_of(value) is not None:
             continue
         seen.add(value)
-        op = owner_of(value)
+        op = defining_op(value)
         if value.owner is body:
             assert body is not None and body.last_op is not None
             loop, number = body.parent_op(), list(body.args).index(value)  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ def _keys(values: list[SSAValue], body: Block | None) -> tuple[list[SSAValue], l
                 stack += [loop.operands[number + 2], body.last_op.operands[number - 1]]  # type: ignore[union-attr]
         elif op is not None and ((body is not None and op.parent is body) or is_tile(value)):
             if op.regions or not is_lazy(op):
-                return No(f"it depends on {spoken(op)}", op)
+                return No(f"it depends on {describe_op(op)}", op)
             loads += [op] if isinstance(op, LoadOp) else []
             stack += op.operands
         elif is_tile(value):
@@ -218,7 +218,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
         stack, runs = [key], again
         while stack:
             value = stack.pop()
-            op = owner_of(value)
+            op = defining_op(value)
             if is_invariant(value, invariants):
                 continue
             if isinstance(op, GetProgramIdOp) and property_int(op, "axis") == last:

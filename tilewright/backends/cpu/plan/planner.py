@@ -13,47 +13,59 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.affine import Poly
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.captured import Captured
-from tilewright.analysis.index import identity
-from tilewright.analysis.origins import origins_of
+from tilewright.analysis.distinct import Bounds, common, distinct
+from tilewright.analysis.index import Coord, Index, identity
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.ahead import ask_ahead
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
-from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents
+from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents, Place, address_of
+from tilewright.backends.cpu.plan.direct_epilogue_store import store_directly
 from tilewright.backends.cpu.plan.dot_step import begin_afresh
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
+from tilewright.backends.cpu.plan.launches import Launches
+from tilewright.backends.cpu.plan.prefetch_rows import prefetch_rows
 from tilewright.backends.cpu.plan.reuse import share_work
-from tilewright.backends.cpu.plan.scanned import leave_in_registers
+from tilewright.backends.cpu.plan.scan_forwarding import leave_in_registers
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
-from tilewright.backends.cpu.plan.straight import store_straight
-from tilewright.backends.cpu.plan.subjects import FUSION
+from tilewright.backends.cpu.plan.subjects import APART_AT_LAUNCH, FUSION
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
-from tilewright.ir.decisions import Decisions, spoken
+from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.function import FuncOp
 from tilewright.ops.gather import GatherOp
 
-_ALONE = frozenset({"atomic", "histogram", "print", "assert"})
+_ALONE = frozenset({"atomic", "histogram", "print", "assert", "check"})
 
 
 def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
-    """Plan one function.
+    """Plan one function; twice, if the launch has to tell whether elements that it works on in place lie apart.
 
     Args:
         function: a `tt.func` whose carried offsets are scalars (`carried_offsets`).
         isa: the target; accumulators of dots are laid out for it.
         decisions: of the function; the plan keeps them.
     """
+    plan = _planned(function, isa, decisions, some=function.is_kernel)
+    if plan.conditions:
+        plan.otherwise = _planned(function, isa, Decisions(), some=False)
+        tests = f"{len(plan.conditions)} test" + "s" * (len(plan.conditions) > 1)
+        decisions.note(APART_AT_LAUNCH, function, Yes(plan, f"{tests} of arguments choose between two plans"))
+    return plan
+
+
+def _planned(function: FuncOp, isa: CpuFeatures, decisions: Decisions, *, some: bool) -> FunctionPlan:
+    """A plan, for all launches or for those in which its conditions hold."""
     must_place: set[object] = set()
     captured, facts = Captured(function), ElementFacts(function)
     while True:
-        context = FunctionContext(isa, captured, facts, must_place)
+        context = FunctionContext(isa, captured, facts, must_place, Launches(some))
         arguments: dict[SSAValue, Buffer] = {
             argument: context.place(argument) for argument in function.body.blocks[0].args if is_tile(argument)
         }
@@ -67,7 +79,7 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
             must_place.update(again.reasons)
             continue
         if function.is_kernel and len(blocks) == 1:
-            ask_ahead(blocks[0], facts, context.decisions)
+            prefetch_rows(blocks[0], facts, context.decisions)
         decisions.extend(context.decisions)
         plan = FunctionPlan(
             function,
@@ -79,6 +91,7 @@ def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> F
             context.caches,
             context.sums,
             decisions=decisions,
+            conditions=list(context.launches.conditions),
         )
         allocate(plan)
         return plan
@@ -99,7 +112,7 @@ def plan_block(
         if step.kind in ("for", "if", "while"):
             _plan_regions(context, step)
     begin_afresh(order)
-    store_straight(context, order)
+    store_directly(context, order)
     # A block of a function with several keeps its placements: later blocks may use its values.
     if block.parent_op() is None or not isinstance(block.parent_op(), FuncOp):
         context.drop(collector.placed)
@@ -167,7 +180,8 @@ class _Grouping:
         self.leaves: dict[Step, set[SSAValue]] = {}
         self.loads: dict[Step, set[Operation]] = {}
         self.elsewhere: dict[Step, set[SSAValue]] = {}
-        self.addresses: dict[tuple[SSAValue, tuple[int, ...]], Address] = {}
+        self.addresses: dict[tuple[Operation, Index], Address] = {}
+        self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, frozenset[Poly]]]], bool] = {}
         for step in self.steps:
             self._survey(step)
         late: list[Operation] = []
@@ -212,8 +226,8 @@ class _Grouping:
             writer = self.collector.writer.get(leaf)
             if writer is None or writer is step:
                 continue
-            spill = writer.kind == "group" and all(sink.kind in ("spill", "scan") for sink in writer.sinks)
-            (soft if spill and self._same_index(step, leaf) else hard).add(writer)
+            materialize = writer.kind == "group" and all(sink.kind in ("materialize", "scan") for sink in writer.sinks)
+            (soft if materialize and self._same_index(step, leaf) else hard).add(writer)
         if (step.writes or step.reads) and earlier:
             last = self.writers[earlier - 1]
             (soft if _is_store(step) and _is_store(last) else hard).add(last)
@@ -252,16 +266,22 @@ class _Grouping:
         return [load for load in dict.fromkeys(loads) if load not in inner]
 
     def _check_store(self, step: Step, late: list[Operation]) -> None:
-        """A store must not overwrite what its own loop nest loads later at other indices."""
-        stored = self._address(step.sinks[0].roots[0], step.shape)
-        for load in self.loads[step]:
-            pointer = load.operands[0]
-            loaded = self._address(pointer, shape_of(pointer.type))
-            if loaded.may_share(stored) and (stored.place is None or loaded.place != stored.place):
+        """A store must not overwrite what its own loop nest loads later for other elements."""
+        if not self.loads[step]:
+            return
+        op = step.sinks[0].op
+        assert op is not None
+        stored = self._address(op, identity(step.shape), step.shape)
+        for load, index in self._loaded(step):
+            loaded = self._address(load, index, step.shape)
+            if not loaded.may_share(stored):
+                continue
+            place = stored.place if stored.place == loaded.place else None
+            if place is None or not self._lie_apart(place, common(stored.bounds, loaded.bounds)):
                 late.append(load)
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
-        """Whether a step reads `value`, which another spills, only at the index of its own iteration."""
+        """Whether a step reads `value`, which another materializes, only at the index of its own iteration."""
         return step.kind == "group" and value not in self._elsewhere(step)
 
     def _elsewhere(self, step: Step) -> set[SSAValue]:
@@ -274,7 +294,7 @@ class _Grouping:
                     for other, index in self.demands.walk(root, wanted) if is_tile(root) else ():
                         if index != wanted:
                             found.add(other)
-                        op = owner_of(other)
+                        op = defining_op(other)
                         if isinstance(op, GatherOp):
                             found.add(op.operands[0])
         return self.elsewhere[step]
@@ -348,7 +368,7 @@ class _Grouping:
             answer = self._can_join(own, group, dependents)
             if isinstance(answer, Yes):
                 return self.context.decisions.note(FUSION, step.place, answer)
-            first_values = all(sink.kind == "spill" for sink in group.first.sinks)  # of what a loop carries
+            first_values = all(sink.kind == "materialize" for sink in group.first.sinks)  # of what a loop carries
             found = found or (None if first_values else answer)
         if found is not None:
             self.context.decisions.note(FUSION, step.place, found)
@@ -368,7 +388,7 @@ class _Grouping:
             return No("they reduce along different dims", place)
         if self._separated(step, host, dependents) or self._separated(host, step, dependents):
             return No("it needs a result that is whole only after that loop", place)
-        if self._accesses(host).may_meet(self._accesses(step)):
+        if self._accesses(host).may_meet(self._accesses(step), self._lie_apart):
             return No("what it stores might be loaded or stored at another place of that loop", place)
         extents = "x".join(map(str, step.first.shape))
         return Yes(host, f"with {_described(host.first)} over {extents}")
@@ -388,24 +408,39 @@ class _Grouping:
             group.accesses = Accesses()
             for step in self.members[group.first]:
                 for sink in step.sinks:
-                    if sink.kind == "store":
-                        group.accesses.add(self._address(sink.roots[0], sink.shape), store=True)
-                for load in self.loads[step]:
-                    pointer = load.operands[0]
-                    group.accesses.add(self._address(pointer, shape_of(pointer.type)), store=False)
+                    if sink.kind == "store" and sink.op is not None:
+                        stored = self._address(sink.op, identity(sink.shape), sink.shape)
+                        group.accesses.add(stored, store=True)
+                for load, index in self._loaded(step):
+                    group.accesses.add(self._address(load, index, step.shape), store=False)
         return group.accesses
 
-    def _address(self, pointer: SSAValue, shape: tuple[int, ...]) -> Address:
-        """Origins and affine address of a tile of pointers, as far as they are known."""
-        if (pointer, shape) not in self.addresses:
-            self.addresses[pointer, shape] = self._found_address(pointer, shape)
-        return self.addresses[pointer, shape]
+    def _loaded(self, step: Step) -> list[tuple[Operation, Index]]:
+        """The loads of a step, each with the index at which it is wanted."""
+        if not self.loads[step]:
+            return []
+        found: dict[tuple[Operation, Index], None] = {}
+        with self.context.computing(step):
+            for root, shape in step.roots():
+                for value, index in self.demands.walk(root, identity(shape)) if is_tile(root) else ():
+                    op = defining_op(value)
+                    if op in self.loads[step]:
+                        found[op, index] = None
+        return list(found)
 
-    def _found_address(self, pointer: SSAValue, shape: tuple[int, ...]) -> Address:
-        form = self.context.analysis.pointer(pointer, identity(shape))
-        known = form.base is not None and not form.offset.residual
-        place = (form.base, form.offset.constant, frozenset(form.offset.coords.items())) if known else None
-        return Address(origins_of(pointer), place)
+    def _address(self, op: Operation, index: Index, shape: tuple[int, ...]) -> Address:
+        """Where a load or store goes, at an index in an iteration space, as far as that is known."""
+        if (op, index) not in self.addresses:
+            self.addresses[op, index] = address_of(op, index, shape, self.context.analysis)
+        return self.addresses[op, index]
+
+    def _lie_apart(self, place: Place, bounds: Bounds) -> bool:
+        """Whether the elements of a place have an address each; where the launch can tell, this plan is for those."""
+        key = (place, frozenset(bounds.items()))
+        if key not in self.lying_apart:
+            answer = distinct(dict(place.coords), place.shape, place.size, bounds)
+            self.lying_apart[key] = isinstance(answer, Yes) and self.context.launches.have(answer.plan)
+        return self.lying_apart[key]
 
     # -- order ---------------------------------------------------------------------------------------
 
@@ -440,7 +475,7 @@ class _Grouping:
 def _described(step: Step) -> str:
     """A group in a sentence, by its first sink."""
     op = step.sinks[0].op
-    return f"{spoken(op)}" if op is not None else "the pass that keeps a tile"
+    return f"{describe_op(op)}" if op is not None else "the pass that keeps a tile"
 
 
 def _merged(host: Step, members: list[Step]) -> Step:

@@ -1,32 +1,54 @@
 """Division by a value that a whole row shares becomes one division and a multiplication per lane.
 
-    x / splat(s)                 ->  x * splat(1 / s)
-    x / broadcast(t)             ->  x * broadcast(1 / t)        t has fewer elements than x
+    x / splat(s)            ->  by_row(x, splat(s), splat(r), splat(larger))           r = 1 / s, larger = max(|s|, |r|)
+    x / broadcast(s)        ->  by_row(x, broadcast(s), broadcast(r), ...)             s has fewer elements than x
+    by_row(x, s, r, larger)  =  if larger <= 2^126 { x * r } else { x / s }
 
 A vector division costs ten times a multiplication. The quotient may differ from the correctly rounded one by 1.5 units
-in the last place, and overflows where 1 / s does (|s| < 2^-128); `/` of the block language promises no more (Triton
-compiles it to `div.full.f32`, two units), and `tl.div_rn` stays exact. Only f32: other types divide in f32 and round.
+in the last place; `/` of the block language promises no more (Triton compiles it to `div.full.f32`, two units), and
+`tl.div_rn` stays exact. Where 1 / s would overflow or lose digits, and for zero, infinity and NaN, lanes are divided:
+the test is made once per row, and processors foresee the branch. Only f32: other types divide in f32 and round.
 """
 
 from __future__ import annotations
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import Pure
 
 from tilewright.backends.cpu.plan.subjects import RECIPROCAL
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import element_type, ir_name, scalar_type, shape_of
+from tilewright.ir.op import TileOp
+from tilewright.ir.types import element_type, i1, ir_name, scalar_type, shape_of, tile_type
 from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import DivFOp, MulFOp
+from tilewright.ops.elementwise import AbsFOp, CmpFOp, DivFOp, SelectOp
 from tilewright.ops.function import FuncOp
-from tilewright.passes.rewriting import insert_before, replace
+from tilewright.passes.rewriting import replace, value_before
+
+LARGEST = 2.0**126  # where neither a number nor its reciprocal is larger, both are normal
+
+
+@irdl_op_definition
+class DivideByRowOp(TileOp):
+    """Quotient of a tile and a repeated divisor; also takes its reciprocal, and the size of the larger of the two."""
+
+    name = "cpu.divf_by_row"
+    x = operand_def()
+    divisor = operand_def()
+    once = operand_def()
+    larger = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
 
 
 def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
     """Rewrite the divisions of the tiles of a function, in place."""
-    made: dict[SSAValue, SSAValue] = {}
+    made: dict[SSAValue, Sequence[SSAValue]] = {}
     for op in list(walk(function)):
         if isinstance(op, DivFOp) and shape_of(op.results[0].type):
             repeat = decisions.note(RECIPROCAL, op, _repeated(op))
@@ -45,37 +67,38 @@ def _repeated(op: Operation) -> Answer[Operation]:
     return Yes(divisor, "one division, then a multiplication for each element")
 
 
-def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, SSAValue]) -> None:
-    """Multiply by the repeated reciprocal, which is made where the divisor is."""
+def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, Sequence[SSAValue]]) -> None:
+    """Take the repeated reciprocal, which is made where the divisor is."""
     repeated = repeat.results[0]
     if repeated not in made:
-        made[repeated] = _repeated_reciprocal(repeat)
-    product = MulFOp.create(operands=[op.operands[0], made[repeated]], result_types=[op.results[0].type])
-    insert_before(product, op)
-    replace(op, [product.results[0]])
+        inner = repeat.operands[0].owner
+        way = [inner, repeat] if isinstance(inner, ExpandDimsOp) else [repeat]  # to divide as few as there are
+        divisor, place = way[0].operands[0], way[0]
+        once = _one_over(divisor, place)
+        made[repeated] = [_along(way, value) for value in (once, _larger(divisor, once, place))]
+    operands = [*op.operands, *made[repeated]]
+    replace(op, [value_before(DivideByRowOp.create(operands=operands, result_types=[op.results[0].type]), op)])
 
 
-def _repeated_reciprocal(repeat: Operation) -> SSAValue:
-    """`repeat` of one over its operand, in front of `repeat`; through `expand_dims`, to divide as few as there are."""
-    source = repeat.operands[0]
-    inner = source.owner
-    if isinstance(inner, ExpandDimsOp):
-        again = inner.clone()
-        again.operands[0] = _one_over(inner.operands[0], inner)
-        insert_before(again, inner)
-        source = again.results[0]
-    else:
-        source = _one_over(source, repeat)
-    wide = repeat.clone()
-    wide.operands[0] = source
-    insert_before(wide, repeat)
-    return wide.results[0]
+def _along(way: Sequence[Operation], value: SSAValue) -> SSAValue:
+    """What a value becomes by operations that repeat it, in front of the last."""
+    for op in way:
+        result = tile_type(shape_of(op.results[0].type), element_type(value.type))
+        again = type(op).create(operands=[value], result_types=[result], properties=dict(op.properties))
+        value = value_before(again, way[-1])
+    return value
 
 
 def _one_over(value: SSAValue, place: Operation) -> SSAValue:
-    type_: Attribute = value.type
-    one = ConstantOp.of(1.0, type_)
-    quotient = DivFOp.create(operands=[one.results[0], value], result_types=[type_])
-    insert_before(one, place)
-    insert_before(quotient, place)
-    return quotient.results[0]
+    one = value_before(ConstantOp.of(1.0, value.type), place)
+    return value_before(DivFOp.create(operands=[one, value], result_types=[value.type]), place)
+
+
+def _larger(value: SSAValue, once: SSAValue, place: Operation) -> SSAValue:
+    """The size of a divisor or of its reciprocal: up to `LARGEST` both are normal numbers."""
+    type_ = value.type
+    sides = [value_before(AbsFOp.create(operands=[v], result_types=[type_]), place) for v in (value, once)]
+    properties = {"predicate": CmpFOp.PREDICATES["ogt"]}
+    truth = tile_type(shape_of(type_), i1)
+    first = value_before(CmpFOp.create(operands=sides, result_types=[truth], properties=properties), place)
+    return value_before(SelectOp.create(operands=[first, *sides], result_types=[type_]), place)

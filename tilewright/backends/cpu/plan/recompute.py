@@ -10,6 +10,7 @@ import functools
 
 from xdsl.ir import Operation
 
+from tilewright.backends.cpu.plan.reciprocal import DivideByRowOp
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
 from tilewright.ir.traits import View
@@ -24,7 +25,9 @@ from tilewright.ops.memory import LoadOp
 from tilewright.ops.spec import REGISTRY
 
 # Operations with lanes of their own making in `evaluator`, beside views and the tables.
-_SPECIAL = frozenset({ConstantOp, MakeRangeOp, PoisonOp, AddPtrOp, LoadOp, GatherOp, ExternElementwiseOp})
+_SPECIAL = frozenset(
+    {ConstantOp, MakeRangeOp, PoisonOp, AddPtrOp, LoadOp, GatherOp, ExternElementwiseOp, DivideByRowOp}
+)
 
 
 def table_name(op: Operation) -> str | None:
@@ -59,6 +62,7 @@ def _is_lazy(kind: type[Operation]) -> bool:
 # Rough cost of one element, in element-wise float operations.
 _COSTS: dict[type[Operation], float] = {
     ConstantOp: 0.0, MakeRangeOp: 0.0, PoisonOp: 0.0, AddPtrOp: 0.0, LoadOp: 1.0, GatherOp: 8.0,
+    DivideByRowOp: 1.0,
 }  # fmt: skip
 _CHEAP_FLOAT = frozenset(
     {"addf", "subf", "mulf", "negf", "minnumf", "maxnumf", "minimumf", "maximumf", "cmpf", "select", "clampf"}

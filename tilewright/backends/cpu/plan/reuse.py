@@ -1,8 +1,8 @@
 """Which values that several groups compute, or one group computes several times, are kept in scratch.
 
-Walking the steps in order, a value that an earlier group computed and that costs more than reading it back is spilled
-by that earlier group; one that a group would compute again for every row (an exp of a vector broadcast over a tile)
-is spilled before the group. Loads of f32 and a few additions are cheaper to repeat than to keep.
+Walking the steps in order, a value that an earlier group computed and that costs more than reading it back is
+materialized by that earlier group; one that a group would compute again for every row (an exp of a vector broadcast
+over a tile) is materialized before the group. Loads of f32 and a few additions are cheaper to repeat than to keep.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ import math
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import Poly
+from tilewright.analysis.bounds import are_bounds
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
-from tilewright.backends.cpu.plan.subjects import KEPT_TILE
+from tilewright.backends.cpu.plan.subjects import MATERIALIZED
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.types import pointee_bytes, shape_of
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.types import element_type, i1, pointee_bytes, shape_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
-_PLAIN = frozenset({"store", "spill", "reduce", "scan"})
+_PLAIN = frozenset({"store", "materialize", "reduce", "scan"})
 
 
 def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
-    """Insert spills into `order`; new places are added to `placed` and to the context."""
+    """Insert materializations into `order`; new places are added to `placed` and to the context."""
     sharing = _Sharing(context, order, placed)
     at = 0
     while at < len(order):
         at += sharing.visit(at)
     for value, answer in sharing.answers.items():
-        context.decisions.note(KEPT_TILE, owner_of(value), answer)
+        context.decisions.note(MATERIALIZED, defining_op(value), answer)
 
 
 class _Kept(enum.Enum):
@@ -57,6 +58,7 @@ class _Sharing:
         self.order = order
         self.placed = placed
         self.first: dict[SSAValue, Step] = {}
+        self.packed: dict[SSAValue, Step] = {}  # what products compute where they pack it, and the first that does
         self.aligned: set[tuple[SSAValue, Step]] = set()
         self.answers: dict[SSAValue, Answer[Step]] = {}  # the last ones: a step may be looked at again
 
@@ -72,11 +74,16 @@ class _Sharing:
                 starts = operand_indices(root, identity(shape)) if root in own else [(root, identity(shape))]
                 if not all(self._walk(step, value, index, shape) for value, index in starts if is_tile(value)):
                     break
+        elif step.kind == "dot":
+            for fill in step.detail.fills:
+                for root, shape in fill.roots():
+                    for value, _ in self.demands.walk(root, identity(shape)):
+                        self.packed.setdefault(value, step)
         else:
-            for value in [value for value in step.needs if is_tile(value) and step.kind != "dot"]:
+            for value in filter(is_tile, step.needs):
                 smallest = _repeats(value)
                 costly = smallest not in self.demands.placed and self.demands.cost(smallest) > tuning.LOOP_COST
-                if costly and step.kind in ("for", "while"):
+                if costly and step.kind in ("for", "while") and not self._are_bounds(smallest):
                     self._keep_before(smallest, step)
                     self.answers[smallest] = Yes(step, "once before the loop")
                 shape = shape_of(value.type)
@@ -87,7 +94,7 @@ class _Sharing:
     def _stage(self, step: Step) -> bool:
         """Spill a load whose neighbours in memory lie along another dim than the group's lanes; True if there was one.
 
-        The spill reads whole vectors; picking from scratch, in the first cache, replaces picking from memory.
+        The materialization reads whole vectors; picking from scratch, in the first cache, replaces picking from memory.
         """
         shape = step.shape
         if len(shape) < 2 or math.prod(shape) < tuning.STAGED_ELEMENTS:
@@ -106,7 +113,7 @@ class _Sharing:
         return any(self._keep_before(load, step) is _Kept.BEFORE for load in found[:1])
 
     def _is_crosswise(self, value: SSAValue, index: Index, shape: tuple[int, ...], dim: int) -> bool:
-        op = owner_of(value)
+        op = defining_op(value)
         if not isinstance(op, LoadOp) or value in self.demands.placed or dim < 0:
             return False
         pointer, at = operand_indices(value, index)[0]
@@ -161,11 +168,18 @@ class _Sharing:
     def _worth(self, value: SSAValue, step: Step, shape: tuple[int, ...]) -> Answer[Step]:
         """The step in or before which a value should be computed once."""
         cost, host = self.demands.cost(value), self.first.get(value, step)
-        if host is not step and cost > tuning.SHARED_COST:
-            return Yes(host, "for the passes that need it")
-        if self._repeated(value, shape) and cost > tuning.ROW_COST:
-            return Yes(step, "once for all rows")
-        return No("it is as cheap to compute again")
+        shared = host is not step and cost > tuning.SHARED_COST
+        if not shared and not (self._repeated(value, shape) and cost > tuning.ROW_COST):
+            return No("it is as cheap to compute again")
+        if self._are_bounds(value):
+            return No("loops are cut at the bounds that it is made of")
+        return Yes(host, "for the passes that need it") if shared else Yes(step, "once for all rows")
+
+    def _are_bounds(self, value: SSAValue) -> bool:
+        """Whether a value is a mask that is not looked at where loops are cut (`emit/masks.py`): kept, it would be."""
+        if element_type(value.type) != i1:
+            return False
+        return are_bounds(value, identity(shape_of(value.type)), self.context.analysis, tuning.MASK_COMPARISONS)
 
     def _repeated(self, value: SSAValue, shape: tuple[int, ...]) -> bool:
         """Whether a group over `shape` computes much smaller `value` again for each row or column."""
@@ -174,9 +188,10 @@ class _Sharing:
 
     def _keep_in(self, value: SSAValue, host: Step) -> _Kept:
         """Spill `value` in the earlier step `host` that computes it, or before that."""
+        host = self._earliest(value, host)
         plain = host.kind == "group" and all(sink.kind in _PLAIN for sink in host.sinks)
         if (value, host) in self.aligned and plain:
-            host.sinks.append(Sink("spill", host.shape, [value], targets=[self._place(value)]))
+            host.sinks.append(Sink("materialize", host.shape, [value], targets=[self._place(value)]))
             return _Kept.ALONGSIDE
         return self._keep_before(value, host)
 
@@ -185,11 +200,11 @@ class _Sharing:
 
         It goes to a group of its own, or to an earlier group over the same space.
         """
-        earliest = self.first.get(value, step)
+        earliest = self._earliest(value, step)
         if earliest is not step:
             return self._keep_in(value, earliest)
         shape = shape_of(value.type)
-        sink = Sink("spill", shape, [value])
+        sink = Sink("materialize", shape, [value])
         at = self.order.index(step)
         if not self._ready(value, at):
             return _Kept.NOT
@@ -203,6 +218,11 @@ class _Sharing:
             self.order.insert(at, host)
         self._note(cone, host)
         return _Kept.BEFORE
+
+    def _earliest(self, value: SSAValue, step: Step) -> Step:
+        """The first step that computes `value`, which would read it from its place if that had one; else `step`."""
+        found = [known[value] for known in (self.first, self.packed) if value in known]
+        return min([*found, step], key=self.order.index)
 
     def _ready(self, value: SSAValue, at: int) -> bool:
         """Whether nothing that `value` needs is written by the step at position `at` or later."""
@@ -220,7 +240,7 @@ class _Sharing:
         """Whether computing `value` reads the values `written` only at its own index."""
         wanted = identity(shape_of(value.type))
         for other, index in self.demands.walk(value, wanted):
-            op = owner_of(other)
+            op = defining_op(other)
             if isinstance(op, GatherOp) and op.operands[0] in written:
                 return False
             if other in written and index != wanted:
@@ -246,14 +266,14 @@ class _Sharing:
         leaves = self.demands.leaves(value)
         if self.demands.loads(value):
             return None
-        for step in reversed(self.order[max(0, at - tuning.SPILL_LOOK_BACK) : at]):
-            written = {root for sink in step.sinks for root in sink.roots if sink.kind == "spill"}
+        for step in reversed(self.order[max(0, at - tuning.MATERIALIZE_LOOK_BACK) : at]):
+            written = {root for sink in step.sinks for root in sink.roots if sink.kind == "materialize"}
             results = set(step.op.results) if step.op is not None else set()
             results |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
             if leaves & results or step.bodies or step.kind in ("for", "while", "if", "dot"):
                 return None
             if step.kind == "group" and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):
-                plain = all(sink.kind in ("spill", "store") for sink in step.sinks) and not step.writes
+                plain = all(sink.kind in ("materialize", "store") for sink in step.sinks) and not step.writes
                 if plain and (not leaves & written or self._aligned(value, written)):
                     return step
             if leaves & written:
@@ -263,8 +283,8 @@ class _Sharing:
 
 def _repeats(value: SSAValue) -> SSAValue:
     """The smaller tile that a tile repeats: kept by elements, nobody knows that rows of it have one address each."""
-    op = owner_of(value)
+    op = defining_op(value)
     while isinstance(op, (BroadcastOp, ExpandDimsOp)):
         value = op.operands[0]
-        op = owner_of(value)
+        op = defining_op(value)
     return value

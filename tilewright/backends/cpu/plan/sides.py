@@ -19,7 +19,7 @@ from tilewright.analysis.index import CONST, LANE, Coord, Field, Index, normal
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Buffer, Step
 from tilewright.ir.types import element_type, is_pointer
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import CatOp, JoinOp
 
@@ -44,7 +44,7 @@ class Sides:
 def plan_sides(step: Step, chunking: Chunking, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Sides:
     """The sides of the chunks of a group; all in one if that is as well."""
     whole = Sides((), [chunking.index], chunking.lanes)
-    if chunking.lanes < 2 * _FEWEST_LANES or any(sink.kind not in ("store", "spill") for sink in step.sinks):
+    if chunking.lanes < 2 * _FEWEST_LANES or any(sink.kind not in ("store", "materialize") for sink in step.sinks):
         return whole
     cone = _Cone(step, chunking.index, placed, analysis)
     if cone.bits is None or not _affine(step, chunking.index, analysis):
@@ -79,7 +79,7 @@ class _Cone:
             if (value, at) in seen or not is_tile(value):
                 continue
             seen.add((value, at))
-            op = owner_of(value)
+            op = defining_op(value)
             if value in placed or op is None:
                 self.read.append(_lane_bits(at))
                 continue

@@ -1,12 +1,12 @@
 """The loop plan of a kernel: steps in the order in which they run, groups of sinks that share a loop nest, buffers.
 
-A *sink* consumes tile values element by element (a store, a reduction, a spill of a value to scratch). A *group* is one
-loop nest over the iteration space of its sinks; everything lazy that they need is computed inside it. `render` prints
-the plan for people:
+A *sink* consumes tile values element by element (a store, a reduction, a materialization of a value to scratch). A
+*group* is one loop nest over the iteration space of its sinks; everything lazy that they need is computed inside it.
+`render` prints the plan for people:
 
     for program
       group 0 [1024]: %9 = reduce axis 0
-      group 1 [1024]: %13 = reduce axis 0; spill %12 -> scratch 0
+      group 1 [1024]: %13 = reduce axis 0; materialize %12 -> scratch 0
       group 2 [1024]: store
 """
 
@@ -20,9 +20,11 @@ from typing import Any
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.axis import ElementFacts
+from tilewright.analysis.distinct import Condition
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, shape_of
-from tilewright.ir.values import owner_of
+from tilewright.ir.values import defining_op
+from tilewright.ops.check import CheckOp
 from tilewright.ops.debug import AssertOp, PrintOp
 
 
@@ -77,13 +79,13 @@ class Sink:
     """A consumer of tile values inside a loop nest.
 
     Args:
-        kind: "store", "reduce", "spill", "copy", "scan", "atomic", "histogram", "print" or "assert".
+        kind: "store", "reduce", "materialize", "copy", "scan", "atomic", "histogram", "print", "assert" or "check".
         shape: iteration space.
         roots: values wanted at every index of the iteration space (scalars may be among them).
         op: the operation, if the sink stands for one.
         axis: dim that is reduced or scanned.
-        targets: where results go: one buffer per result, None for scalars and for what nobody reads there. The spill of
-            a reshape fills a row-major buffer of another shape than the iteration space.
+        targets: where results go: one buffer per result, None for scalars and for what nobody reads there. The
+            materialization of a reshape fills a row-major buffer of another shape than the iteration space.
         source: what a "copy" reads.
     """
 
@@ -103,7 +105,7 @@ class Step:
     Args:
         kind: "scalar", "group", "dot", "for", "if", "while", "call" or "end" (the terminator).
         position: place in program order, to order steps that do not depend on each other.
-        op: the operation; None for groups that only spill.
+        op: the operation; None for groups that only materialize.
         sinks: what a group consumes.
         needs: values that must be available (beside the roots of the sinks).
         writes: whether memory that others can see may change.
@@ -111,7 +113,7 @@ class Step:
         after: steps that must come first for reasons other than values and memory.
         bodies: plans of nested regions.
         detail: what the lowering of the kind needs.
-        ahead: rows of the next program that a group asks for (`ahead.Ahead`).
+        prefetched: rows of the next program that a group asks for (`ahead.RowPrefetch`).
     """
 
     kind: str
@@ -124,7 +126,7 @@ class Step:
     after: list[Step] = field(default_factory=list)
     bodies: list[BlockPlan] = field(default_factory=list)
     detail: Any = None
-    ahead: list[Any] = field(default_factory=list)
+    prefetched: list[Any] = field(default_factory=list)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,7 +135,7 @@ class Step:
     @property
     def changes_memory(self) -> bool:
         """Whether a load gives something else after it: prints and assertions are only ordered among the writers."""
-        return self.writes and not isinstance(self.op, (AssertOp, PrintOp))
+        return self.writes and not isinstance(self.op, (AssertOp, CheckOp, PrintOp))
 
     @property
     def scans(self) -> bool:
@@ -153,12 +155,12 @@ class Step:
     def place(self) -> Operation | None:
         """The operation for which a group runs first of all; None for a copy of a buffer that a loop carries."""
         first = self.sinks[0]
-        return self.op or first.op or (owner_of(first.roots[0]) if first.roots else None)
+        return self.op or first.op or (defining_op(first.roots[0]) if first.roots else None)
 
     def computed(self, placed: dict[SSAValue, Buffer]) -> list[SSAValue]:
         """Values that the group itself writes to their place, and so cannot read there."""
-        spills = [sink for sink in self.sinks if sink.kind == "spill"]
-        return [sink.roots[0] for sink in spills if placed.get(sink.roots[0]) is sink.targets[0]]
+        materializations = [sink for sink in self.sinks if sink.kind == "materialize"]
+        return [sink.roots[0] for sink in materializations if placed.get(sink.roots[0]) is sink.targets[0]]
 
     def roots(self) -> Iterator[tuple[SSAValue, tuple[int, ...]]]:
         """Values wanted by the sinks, each with the iteration space."""
@@ -197,6 +199,8 @@ class FunctionPlan:
         scratch_bytes: arena that the function needs.
         decisions: what planners have answered, and emitters will.
         facts: of the elements of its tiles.
+        conditions: of the launches for which it is.
+        otherwise: the plan for the others.
     """
 
     function: Any
@@ -209,6 +213,8 @@ class FunctionPlan:
     sums: list[Any] = field(default_factory=list)
     scratch_bytes: int = 0
     decisions: Decisions = field(default_factory=Decisions)
+    conditions: list[Condition] = field(default_factory=list)
+    otherwise: FunctionPlan | None = None
 
 
 # --- text -------------------------------------------------------------------------------------------
@@ -224,7 +230,8 @@ def render(plan: FunctionPlan, names: dict[SSAValue, str] | None = None) -> str:
     for block in plan.blocks:
         lines.append("for program")
         _render_block(block, "  ", lines)
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    return text if plan.otherwise is None else f"{text}where elements meet, {render(plan.otherwise)}"
 
 
 def _render_block(plan: BlockPlan, indent: str, lines: list[str]) -> None:

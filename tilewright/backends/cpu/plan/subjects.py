@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.passes.subjects import CARRIED, EITHER_WAY, HANDED_ON, NESTED, ROLLED
+from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED, REROLLED, SUNK_LOADS
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
-WRITTEN_OUT = Subject("short loop", "the few trips of a loop that adds up tiles are one pass over the elements")
-BLOCKED = Subject("trips in blocks", "what a loop adds up trip by trip is added up in blocks of trips")
-IN_TRIPS = Subject(
-    "reduced in trips", "a tile that a loop adds up and that is reduced behind it is reduced in each trip"
+UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up tiles are one pass over the elements")
+STRIP_MINED = Subject("strip-mining", "what a loop adds up iteration by iteration is added up in blocks of iterations")
+REDUCED_IN_LOOP = Subject(
+    "reduction in the loop", "a tile that a loop adds up and that is reduced after it is reduced in each iteration"
 )
-AT_ONCE = Subject("dims at once", "a reduction of a reduction is one loop over both dims")
-SLICED = Subject(
-    "slices", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
+COLLAPSED = Subject("collapsed reduction", "a reduction of a reduction is one loop over both dims")
+UNROLLED_REDUCTION = Subject(
+    "unrolled reduction", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
-BESIDE = Subject("stores side by side", "stores that fill each other's gaps are one store of whole vectors")
+INTERLEAVED = Subject("interleaved stores", "stores that fill each other's gaps are one store of whole vectors")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
-APART = Subject("sums apart", "sums that a loop makes side by side are made one after the other")
-SUMMED = Subject("sum as a product", "a sum over a row times a matrix, which a loop adds up, is a product of matrices")
-COMPUTED_ROWS = Subject("row as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
-TURNED = Subject("turned product", "a product whose operands both lie across is multiplied the other way around")
-PRODUCT = Subject("product", "which instructions multiply, on what element type, in which pieces")
-IN_PLACE = Subject("operand in memory", "a product reads its operand from the tensor, not from a copy in scratch")
-ACCUMULATOR = Subject("accumulator in place", "a product adds to the tile that the loop carries")
-JOINED = Subject("joined trips", "several trips of a loop run as one product")
+DISTRIBUTED = Subject("loop distribution", "sums that a loop makes side by side are made one after the other")
+REVERSED = Subject("loop reversal", "a loop that adds up dots and goes through K downwards goes upwards")
+SUM_AS_DOT = Subject("sum as a dot", "a sum over a row times a matrix, which a loop adds up, is a dot")
+DOT_AS_SUM = Subject("dot as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
+SWAPPED = Subject("swapped operands", "a dot whose operands both lie across is computed with its operands swapped")
+DOT = Subject("dot", "which instructions multiply, on what element type, in which pieces")
+IN_PLACE = Subject("operand in memory", "a dot reads its operand from the tensor, not from a copy in scratch")
+ACCUMULATOR = Subject("accumulator in place", "a dot adds to the tile that the loop carries")
+K_STRIPS = Subject("K strip-mining", "several iterations of a loop run as one dot")
 KEPT = Subject("kept panels", "packed rows or columns of an operand serve the programs that follow")
-UNPACKED = Subject("right operand in place", "a product reads its right operand where it lies, not from packed panels")
-UNSEEN = Subject("rows left out", "a product leaves out the rows and columns that no store looks at")
-STRAIGHT = Subject("sums stored straight", "a product writes its sums to the tensor, and nothing is copied to it")
-FUSION = Subject("one loop", "operations on tiles of one shape share one pass over the elements")
-KEPT_TILE = Subject("kept tile", "what several passes, or all rows, need is computed once and kept in scratch")
+UNPACKED = Subject("right operand in place", "a dot reads its right operand where it lies, not from packed panels")
+DEAD_ROWS = Subject("dead rows", "a dot leaves out the rows and columns that no store looks at")
+DIRECT_STORE = Subject("direct store", "a dot writes its sums to the tensor, and nothing is copied to it")
+FUSION = Subject("loop fusion", "operations on tiles of one shape share one pass over the elements")
+APART_AT_LAUNCH = Subject("apart at launch", "what shares a loop only where elements lie apart is planned twice")
+MATERIALIZED = Subject(
+    "materialized tile", "what several passes, or all rows, need is computed once and kept in scratch"
+)
 VECTORS = Subject("vectors", "one instruction works on several elements of a tile")
 UNMASKED = Subject("chunks without masks", "a mask is tested once for many elements instead of for each")
-PAST_END = Subject(
-    "chunks past the end", "where all masks are false, elements are computed once for all chunks, or not"
-)
-PAST_CACHES = Subject("stores past the caches", "what is written and not read again does not pass through the caches")
-AHEAD = Subject("rows ahead", "the last pass over a row asks memory for the row of the next program")
+TAIL = Subject("tail chunks", "where all masks are false, elements are computed once for all chunks, or not")
+NONTEMPORAL = Subject("non-temporal stores", "what is written and not read again does not pass through the caches")
+PREFETCHED = Subject("prefetched rows", "the last pass over a row asks memory for the row of the next program")
 COMBINED = Subject(
     "combined sums", "elements of an atomic sum that have one address are added before memory is touched"
 )
 
 SUBJECTS = (
-    NESTED, CARRIED, WRITTEN_OUT, WRAPPED, EITHER_WAY, HANDED_ON, BLOCKED, SUMMED, IN_TRIPS, AT_ONCE, APART, ROLLED,
-    COMPUTED_ROWS, TURNED, RECIPROCAL, SLICED, BESIDE, PRODUCT, IN_PLACE, ACCUMULATOR, JOINED, KEPT, UNPACKED,
-    UNSEEN, STRAIGHT, FUSION, KEPT_TILE, VECTORS, UNMASKED, PAST_END, PAST_CACHES, AHEAD, COMBINED,
+    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, STRIP_MINED, SUM_AS_DOT, REDUCED_IN_LOOP,
+    COLLAPSED, DISTRIBUTED, REROLLED, REVERSED, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT,
+    IN_PLACE, ACCUMULATOR, K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, APART_AT_LAUNCH, MATERIALIZED,
+    VECTORS, UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED,
 )  # fmt: skip

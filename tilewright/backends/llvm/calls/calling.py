@@ -187,19 +187,35 @@ fail:
   ret ptr null
 }}
 
-; Tell those behind it, if there are any; false with an exception set.
-define internal i1 @leave(ptr %entry.t, ptr %facts) {{
+; Tell those behind it, if there are any, also of a launch that failed; false with an exception set: theirs if they
+; raise one, else that of the launch.
+define internal i1 @leave(ptr %entry.t, ptr %facts, i1 %ran) {{
 entry:
   %argv = alloca ptr
+  %error = alloca [3 x ptr]
+  %error.1 = getelementptr ptr, ptr %error, i64 1
+  %error.2 = getelementptr ptr, ptr %error, i64 2
   %function = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_LEAVE})
   %nobody = icmp eq ptr %function, null
   br i1 %nobody, label %done, label %tell
 tell:
+  call void @PyErr_Fetch(ptr %error, ptr %error.1, ptr %error.2)
   store ptr %facts, ptr %argv
   %well = call i1 @done_by(ptr %function, ptr %argv, i64 1, ptr null)
-  ret i1 %well
+  %kind = load ptr, ptr %error
+  %value = load ptr, ptr %error.1
+  %trace = load ptr, ptr %error.2
+  br i1 %well, label %restore, label %replace
+restore:
+  call void @PyErr_Restore(ptr %kind, ptr %value, ptr %trace)
+  br label %done
+replace:
+  call void @Py_DecRef(ptr %kind)
+  call void @Py_DecRef(ptr %value)
+  call void @Py_DecRef(ptr %trace)
+  ret i1 false
 done:
-  ret i1 true
+  ret i1 %ran
 }}
 """
 
@@ -305,10 +321,9 @@ round:
 behind:
   %ran = phi i1 [ %launched, %straight ], [ %called, %round ]
   %heard.of = icmp ne ptr %facts, null
-  %over.now = and i1 %ran, %heard.of
-  br i1 %over.now, label %closing, label %finish
+  br i1 %heard.of, label %closing, label %finish
 closing:
-  %closed = call i1 @leave(ptr %entry.t, ptr %facts)
+  %closed = call i1 @leave(ptr %entry.t, ptr %facts, i1 %ran)
   br label %finish
 finish:
   %good = phi i1 [ false, %watched ], [ %ran, %behind ], [ %closed, %closing ]
@@ -449,7 +464,7 @@ none:
   ret ptr null
 }}
 
-; (kernel, grid, *args, **kwargs) with a tracer at the door, which is called for what somebody observes
+; (kernel, grid, *args, **kwargs) with a tracer in the slot, which is called for what somebody observes
 define ptr @tw_over(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {{
 entry:
   %shared = call ptr @PyLong_AsVoidPtr(ptr %self)
@@ -492,7 +507,7 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator", "tw_launched")
+EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator", "tw_launched", "tw_apart")
 
 
 CALLS = "calls"

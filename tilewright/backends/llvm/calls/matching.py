@@ -2,7 +2,7 @@
 
     @part    the object that a column looks at in another; what is new to us is noted in `owned`, released at the end
     @fits    whether it is as the column asks; its value
-    @matches all columns of an entry
+    @matches all columns of an entry, and whether arrays are to each other what they were (`overlap.py`)
 
 Only exported functions of the interpreter are called. That an object's class is the word at `type_offset` is checked
 when the code is loaded; so is that a tensor of torch lies behind the head of its object.
@@ -11,6 +11,7 @@ when the code is loaded; so is that a tensor of torch lies behind the head of it
 from __future__ import annotations
 
 from tilewright.backends.llvm.calls import tables as t
+from tilewright.backends.llvm.calls.overlap import OVERLAP
 
 EXTERNALS = """
 declare ptr @PyLong_AsVoidPtr(ptr)
@@ -23,6 +24,8 @@ declare ptr @PyLong_FromUnsignedLongLong(i64)
 declare double @PyFloat_AsDouble(ptr)
 declare i32 @PyUnicode_Compare(ptr, ptr)
 declare void @PyErr_Clear()
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
 declare ptr @PyErr_Occurred()
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
@@ -439,7 +442,7 @@ columns:
 column:
   %i = phi i64 [ 0, %columns ], [ %i.1, %check ]
   %all.columns = icmp eq i64 %i, %ncols
-  br i1 %all.columns, label %yes, label %column.one
+  br i1 %all.columns, label %pairs, label %column.one
 column.one:
   %i.1 = add i64 %i, 1
   %place = mul i64 %i, {t.COLUMN_WORDS}
@@ -463,6 +466,34 @@ check:
   %value.to = getelementptr i64, ptr %values, i64 %i
   %fine = call i1 @fits(ptr %shared, ptr %asked, ptr %object, ptr %value.to)
   br i1 %fine, label %column, label %no
+pairs:
+  %npairs = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NPAIRS})
+  %layout = call i64 @word(ptr %shared, i64 {t.SHARED_LAYOUT})
+  %pair.table = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_PAIRS})
+  br label %pair
+pair:
+  %j = phi i64 [ 0, %pairs ], [ %j.1, %pair.one ]
+  %all.pairs = icmp eq i64 %j, %npairs
+  br i1 %all.pairs, label %yes, label %pair.one
+pair.one:
+  %j.1 = add i64 %j, 1
+  %row = mul i64 %j, {t.PAIR_WORDS}
+  %pair.at = getelementptr i64, ptr %pair.table, i64 %row
+  %one = call i64 @word(ptr %pair.at, i64 {t.PAIR_ONE})
+  %other = call i64 @word(ptr %pair.at, i64 {t.PAIR_OTHER})
+  %wanted = call i64 @word(ptr %pair.at, i64 {t.PAIR_RELATION})
+  %one.row = mul i64 %one, {t.COLUMN_WORDS}
+  %other.row = mul i64 %other, {t.COLUMN_WORDS}
+  %one.c = getelementptr i64, ptr %table, i64 %one.row
+  %other.c = getelementptr i64, ptr %table, i64 %other.row
+  %one.o = call ptr @pointer(ptr %objects, i64 %one)
+  %other.o = call ptr @pointer(ptr %objects, i64 %other)
+  %one.v = getelementptr i64, ptr %values, i64 %one
+  %other.v = getelementptr i64, ptr %values, i64 %other
+  %found = call i64 @relation(ptr %shared, i64 %layout, ptr %one.c, ptr %one.o, ptr %one.v,
+                              ptr %other.c, ptr %other.o, ptr %other.v)
+  %as.known = icmp eq i64 %found, %wanted
+  br i1 %as.known, label %pair, label %no
 yes:
   ret i1 true
 no:
@@ -477,4 +508,4 @@ def matching_ir(type_offset: int) -> str:
     Args:
         type_offset: where an object has its class.
     """
-    return "".join((EXTERNALS, _HELPERS.format(type_offset=type_offset), _PART, _TENSOR, _FITS, _MATCHES))
+    return "".join((EXTERNALS, _HELPERS.format(type_offset=type_offset), _PART, _TENSOR, _FITS, OVERLAP, _MATCHES))

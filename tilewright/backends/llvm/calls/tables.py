@@ -26,16 +26,22 @@ SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, 
 SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_RECORDS = range(8, 14)
 """Of the process: objects of Python, and functions of torch that read a tensor."""
 SHARED_TRACED, SHARED_DOING, SHARED_DOING_NAME, SHARED_USUAL, SHARED_JUDGE = range(14, 19)
-SHARED_MODES, SHARED_INCLUDED, SHARED_TRANSFORM, SHARED_VERSION, SHARED_COUNTER, SHARED_WORDS = range(19, 25)
-"""Of the tracer at the door (`launch/door.py`): its functions and its thread-local object; functions of torch that tell
-how many dispatch modes are on, and whether a key is, that of transforms; where a tensor has its version counter, and
-that its number."""
+SHARED_MODES, SHARED_INCLUDED, SHARED_TRANSFORM, SHARED_VERSION, SHARED_COUNTER, SHARED_LAYOUT = range(19, 25)
+"""Of the tracer in the slot (`launch/tracer_slot.py`): its functions and its thread-local object; functions of torch
+that tell how many dispatch modes are on, and whether a key is, that of transforms; where a tensor has its version
+counter, and that its number."""
+SHARED_ELEMENT, SHARED_TENSOR, SHARED_PARAMETER, SHARED_NDARRAY, SHARED_NDARRAY_DATA, SHARED_WORDS = range(25, 31)
+"""Of arrays that may overlap: where a tensor of torch has its rank, and behind it shape and strides (INLINE_AXES of
+each, or the address of both); torch's function that tells the bytes of an element; classes; where an array of numpy has
+its address, and behind it rank, shape and strides."""
+INLINE_AXES = 5
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
 ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WATCH = range(15, 22)
 ENTRY_LEAVE, ENTRY_STREAMS, ENTRY_GPU, ENTRY_MARK, ENTRY_MARKED = range(22, 27)
-ENTRY_NWRITTEN, ENTRY_WRITTEN, ENTRY_SCRATCH, ENTRY_SPARE, ENTRY_BORROW, ENTRY_WORDS = range(27, 33)
+ENTRY_NWRITTEN, ENTRY_WRITTEN, ENTRY_SCRATCH, ENTRY_SPARE, ENTRY_BORROW = range(27, 32)
+ENTRY_NPAIRS, ENTRY_PAIRS, ENTRY_WORDS = range(32, 35)
 """BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
 that launches; else RUN is called with a block that begins with RECORD and the answer of STREAMS for GPU, or of TELLER
 (threads, or the stream), or FIXED for grids of fewer than SERIAL programs; the word at MARK becomes MARKED. EXPLAIN
@@ -44,7 +50,8 @@ in, for grids that are functions and for WATCH, which is called with them and th
 LEAVE, if there is one, is called with behind it. WRITTEN are the columns of tensors that the kernel writes. SCRATCH is
 what a thread needs, taken from the block that SPARE tells of, or else from BORROW, a Python function."""
 
-COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY, COLUMN_WORDS = range(8)
+COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY = range(7)
+COLUMN_SIZE, COLUMN_WORDS = 7, 8
 
 ARGUMENT, ITEM, LIST_ITEM, ATTRIBUTE, METHOD, HELPER, SAME_OBJECT = range(7)
 """Where a column finds its object: argument number NAME; item NAME of the tuple or list of column PARENT; the
@@ -52,7 +59,8 @@ attribute, or what the method without arguments gives; what the function NAME gi
 
 ANY, SAME, CLASS, TUPLE, LIST, TENSOR, INTEGER, FLOAT32, FLOAT64, BOOLEAN, ADDRESS, WORD, NUMBER, REAL, TEXT = range(15)
 """What is asked of it: nothing; to be WANTED; to be of class WANTED, with KEY items; to have these facts, KEY, of those
-in MASK; to be equal to KEY (a number, the bits of a float) or WANTED (text). WORD is the address at MASK in it."""
+in MASK; to be equal to KEY (a number, the bits of a float) or WANTED (text). WORD is the address at MASK in it. SIZE
+is that of an element of what an address leads to; 0 where the next two columns say how far it goes down and up."""
 
 FACT_DIVISIBLE, FACT_ONE, FACT_WIDE, FACT_NOT_POSITIVE = 1, 2, 4, 8
 FACTS_OF_STEPS = 16 | 32 | 64
@@ -64,6 +72,10 @@ FACT_GRADIENT = 1 << 62
 """Of a tensor: it requires a gradient, and autograd is recording."""
 
 SPARE_ADDRESS, SPARE_BYTES, SPARE_TAKEN = range(3)
+
+PAIR_ONE, PAIR_OTHER, PAIR_RELATION, PAIR_WORDS = range(4)
+PAIR_APART, PAIR_EQUAL, PAIR_MEETING = range(3)
+"""Two columns of addresses, and what they must be: of no common byte, equal and not 0, or of ranges that overlap."""
 
 SLOT_COLUMN, SLOT_OFFSET, SLOT_SIZE, SLOT_WORDS = range(4)
 """Size 0, for CALL: the object itself; else its value, of so many bytes."""
@@ -97,6 +109,7 @@ class Column(Record):
     Args:
         source, parent, name: where the object is found; `name` is an index, or a string, or a helper.
         kind, wanted, mask, key: what is asked of it.
+        size: bytes of an element of an array.
     """
 
     source: int
@@ -106,15 +119,16 @@ class Column(Record):
     wanted: Any = None
     mask: int = 0
     key: int = 0
+    size: int = 0
 
     def words(self) -> list[int]:
         """The row."""
         name = self.name if isinstance(self.name, int) else id(self.name)
         wanted = 0 if self.wanted is None and self.kind != SAME else id(self.wanted)
-        return [self.source, self.parent, name, self.kind, wanted, self.mask, _signed(self.key)]
+        return [self.source, self.parent, name, self.kind, wanted, self.mask, _signed(self.key), self.size]
 
 
-class Known(Record):
+class KnownCall(Record):
     """A call, as it is remembered.
 
     Args:
@@ -124,6 +138,7 @@ class Known(Record):
         slots: (column, is it a number or address) of each run-time parameter of the code.
         meta: all arguments by name, in order; None where they are not wanted by name.
         meta_names: parameter of each argument as written, None for an option.
+        pairs: words of the pairs of columns of addresses, and what they are to each other.
     """
 
     names: Sequence[str]
@@ -132,6 +147,7 @@ class Known(Record):
     slots: Sequence[tuple[int, bool]]
     meta: dict[str, Any] | None
     meta_names: Sequence[str | None]
+    pairs: Sequence[int] = ()
 
     def tensors(self, slots: Iterable[int] | None) -> list[int]:
         """The columns of the tensors that are passed in these slots; None is for all tensors."""

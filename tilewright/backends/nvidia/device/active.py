@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backends.driver import DriverBase
 from tilewright.backends.nvidia.device import driver as gpu
 from tilewright.base.cache_layers import SmallObjects
+from tilewright.base.host_map import MapWriter
 from tilewright.base.lazy import lazy_module
 from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target
@@ -17,7 +18,7 @@ else:
     nvidia = lazy_module("tilewright.backends.nvidia.backend", lambda module: module.set_cache(SmallObjects()))
 
 
-class CudaUtils:
+class CudaUtils(MapWriter):
     """Questions about a GPU."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:

@@ -165,7 +165,7 @@ def torch_with_cuda() -> Any:
 
 def torch_without_cuda() -> bool:
     """Whether torch is loaded and was built without GPUs, so that its tensors are never there."""
-    return "torch" in sys.modules and torch_with_cuda() is None
+    return sys.modules.get("torch") is not None and torch_with_cuda() is None
 
 
 def set_current_device(ordinal: int) -> None:

@@ -33,6 +33,7 @@ from tilewright.backends.nvidia.device.stub import (
 )  # fmt: skip
 from tilewright.backends.protocol import ALWAYS, Packing
 from tilewright.base.errors import GridError, OutOfResources, TilewrightError
+from tilewright.base.tracebacks import shorten_traceback
 
 Launch = Callable[..., None]
 Pack = Callable[..., bytes]
@@ -204,7 +205,11 @@ class _Explain:
 
     def raised(self, code: int, gx: int, gy: int, gz: int) -> None:
         """Raise that error."""
-        raise self(code, gx, gy, gz)
+        try:
+            raise self(code, gx, gy, gz)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     def __call__(self, code: int, gx: int, gy: int, gz: int) -> TilewrightError:
         if code == _INVALID_VALUE and max(gy, gz) > MAX_GRID_YZ:
@@ -221,14 +226,18 @@ def _checked(launch: Launch, log: Log, ordinal: int, reader: Callable[[int], int
     """`launch`, then a wait, and an error if a device assertion failed. Nothing is waited for in a graph capture."""
 
     def launch_and_check(*args: Any) -> None:
-        launch(*args)
-        stream = reader(ordinal)
-        with driver.current(ordinal):
-            if driver.is_capturing(stream):
-                return
-            driver.wait_for_stream(stream, f"running kernel `{name}`")
-        failed = log.failed()
-        if failed is not None:
-            raise failed
+        try:
+            launch(*args)
+            stream = reader(ordinal)
+            with driver.current(ordinal):
+                if driver.is_capturing(stream):
+                    return
+                driver.wait_for_stream(stream, f"running kernel `{name}`")
+            failed = log.failed()
+            if failed is not None:
+                raise failed
+        except Exception as error:
+            shorten_traceback(error)
+            raise
 
     return launch_and_check

@@ -19,12 +19,16 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, I64, VOID, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
-from tilewright.backends.nvidia.plan.tma import CopyPlan, made_plan
-from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
+from tilewright.backends.nvidia.emit.shared import store_own
+from tilewright.backends.nvidia.plan.allocate import scratch
+from tilewright.backends.nvidia.plan.tma import CopyPlan, made_plan, slices_of
+from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, TmaStoreSlicesOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_count
+from tilewright.ir.types import element_type
+from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
 from tilewright.ops.descriptor import MakeTensorDescOp
 
-_TENSOR = "llvm.nvvm.cp.async.bulk.tensor"
+_TENSOR, _GROUPS = "llvm.nvvm.cp.async.bulk.tensor", "llvm.nvvm.cp.async.bulk"
 _NO_HINT = (const(I64, 0), const(I1, 0))  # of a cache policy
 
 
@@ -103,6 +107,55 @@ def emit_store(k: Kernel, op: Operation) -> None:
             f.call(name, VOID, (source, k.scalar(op.desc), *corner, *_NO_HINT))
         f.call("llvm.nvvm.cp.async.bulk.commit.group", VOID, ())
         f.call("llvm.nvvm.cp.async.bulk.wait.group", VOID, (const(I32, 0),))
+
+
+# --- slices of a warp ---------------------------------------------------------------------------------
+
+_SLICES = 2  # of a warp: one is copied while the next is written
+
+
+def _slice_bytes(op: Operation) -> int:
+    assert isinstance(op, TmaStoreSlicesOp)
+    return made_plan(op.desc.type).box_bytes
+
+
+@scratch(TmaStoreSlicesOp, waits=lambda op: False, alignment=SWIZZLE_ALIGNMENT[128])
+def slices_scratch(op: Operation) -> int:
+    """Bytes of the slices of all warps."""
+    return _SLICES * _slice_bytes(op) * layout_of(op.operands[1]).in_sizes["warp"]
+
+
+@emits(TmaStoreSlicesOp)
+def emit_store_slices(k: Kernel, op: Operation) -> None:
+    """Write and copy a slice after the other; what a lane copies, the others of its warp have written."""
+    assert isinstance(op, TmaStoreSlicesOp)
+    f, plan, size = k.f, made_plan(op.desc.type), _slice_bytes(op)
+    slices = slices_of(layout_of(op.src), plan)
+    assert slices is not None
+    first_lane, element = f.icmp("eq", k.lane, 0), element_type(op.src.type)
+    room = f.shared_at(k.scratch(op), f.mul(k.warp, _SLICES * size, "nuw nsw"))
+    starts = [
+        f.add(k.scalar(index), k.linear({"warp": [place[dim] for place in slices.warps]}))
+        for dim, index in enumerate(op.indices)
+    ]
+    tile = k.tile(op.src)
+    for number, (registers, place) in enumerate(zip(slices.registers, slices.places, strict=True)):
+        buffer = Buffer(f.shared_at(room, number % _SLICES * size), plan.layout, element)
+        if number >= _SLICES:
+            with f.if_(first_lane):
+                f.call(f"{_GROUPS}.wait.group.read", VOID, (const(I32, _SLICES - 1),))
+            f.warp_barrier()
+        store_own(k, [tile[register] for register in registers], slices.slice, buffer)
+        f.ptx("fence.proxy.async.shared::cta;", "~{memory}", [])
+        f.warp_barrier()
+        with f.if_(first_lane):
+            corner = [f.add(start, offset) for start, offset in zip(starts, place, strict=True)]
+            arguments = (buffer.base, k.scalar(op.desc), *reversed(corner), *_NO_HINT)
+            f.call(f"{_TENSOR}.s2g.tile.{len(plan.box)}d", VOID, arguments)
+            f.call(f"{_GROUPS}.commit.group", VOID, ())
+    with f.if_(first_lane):
+        f.call(f"{_GROUPS}.wait.group.read", VOID, (const(I32, 0),))
+    f.warp_barrier()
 
 
 def _boxes(k: Kernel, plan: CopyPlan, buffer: Buffer, indices: Sequence[SSAValue]) -> list[tuple[V, list[V]]]:

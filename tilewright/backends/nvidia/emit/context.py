@@ -9,7 +9,7 @@ hold copies) are answered here, from the layout alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -84,10 +84,12 @@ class Kernel:
             operation that `allocate` gave some.
         values: what each SSA value is.
         chains: how many operations on integers in a row lead to a value; 0 for those that are not there.
+        exchanged: the elements of a tile that a difference of lanes leads to, and the block of code that has them.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
+        inline_only: whether no function should be called, as a call makes the wgmma of a kernel serial.
         contracts: whether sums emitted now may take in the products that they add: those of a reduction, whose order
-            is ours. Sums that a user writes have taken theirs (`passes/contract.py`).
+            is ours. Sums that a user writes have taken theirs (`passes/fp_contraction.py`).
         thread: index of the thread in the block (i32); this and the next are there after `start`.
         lane: index of the thread in its warp (i32).
         warp: index of the warp in the block (i32), the same for all its lanes.
@@ -100,9 +102,11 @@ class Kernel:
     scratch_offsets: Mapping[Operation, int]
     values: dict[SSAValue, Value] = field(default_factory=dict)
     chains: dict[SSAValue, int] = field(default_factory=dict)
+    exchanged: dict[tuple[SSAValue, int, str], list[V]] = field(default_factory=dict)
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None
+    inline_only: bool = False
     contracts: bool = False
     thread: V = field(init=False)
     lane: V = field(init=False)
@@ -258,10 +262,10 @@ class Kernel:
 
     # -- bodies --------------------------------------------------------------------------------------
 
-    def emit_block(self, block: Block) -> None:
-        """Emit the operations of a block but its terminator."""
+    def emit_block(self, block: Block, made: Container[object] = ()) -> None:
+        """Emit the operations of a block but its terminator, and those whose results are known already."""
         for op in operations(block):
-            if not op.has_trait(IsTerminator):
+            if not op.has_trait(IsTerminator) and op not in made:
                 self.emit(op)
 
     def emit(self, op: Operation) -> None:

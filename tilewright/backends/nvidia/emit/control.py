@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.llvm.types import I64, V
+from tilewright.analysis.iterations import counter_of
+from tilewright.backends.llvm.types import I64, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 
@@ -50,14 +51,23 @@ def emit_for(k: Kernel, op: Operation) -> None:
     unsigned = op.properties.get("unsignedCmp") is not None and narrow is not I64
     if unsigned:
         low, high, step = (f.cast("zext", bound, I64) for bound in (low, high, step))
-    carried = list(op.operands[3:])
-    with f.loop(low, high, step, init=_flat(k, carried)) as loop:
-        k.set(body.args[0], f.cast("trunc", loop.index, narrow) if unsigned else loop.index)
-        _bind(k, body.args[1:], carried, loop.values)
-        k.emit_block(body)
+    carried, counter = list(op.operands[3:]), counter_of(op)
+    numbers = [] if counter is None or counter.alone else [const(narrow, 0)]  # of iterations, beside the counter
+    if counter is not None:
+        ends = (counter.first, counter.end, counter.step)
+        low, high, step = (const(narrow, end) if isinstance(end, int) else k.scalar(end) for end in ends)
+    with f.loop(low, high, step, init=[*numbers, *_flat(k, carried)]) as loop:
+        number = loop.values[0] if numbers else loop.index
+        k.set(body.args[0], f.cast("trunc", number, narrow) if unsigned else number)
+        for value in counter.values if counter is not None else ():
+            k.set(value, loop.index)
+        _bind(k, body.args[1:], carried, loop.values[len(numbers) :])
+        k.emit_block(body, [value.owner for value in counter.values] if counter is not None else ())
         assert body.last_op is not None
-        loop.next(*_flat(k, body.last_op.operands))
-    _bind(k, op.results, carried, loop.results)
+        loop.next(
+            *[f.add(number, 1, "nsw") for number in loop.values[: len(numbers)]], *_flat(k, body.last_op.operands)
+        )
+    _bind(k, op.results, carried, loop.results[len(numbers) :])
 
 
 @emits(IfOp)
@@ -99,11 +109,11 @@ def emit_while(k: Kernel, op: Operation) -> None:
         handed[:] = end.operands[1:]
         return k.scalar(end.operands[0])
 
-    def trip(_: list[V]) -> list[V]:
+    def iteration(_: list[V]) -> list[V]:
         _bind(k, after.args, handed, _flat(k, handed))
         k.emit_block(after)
         assert after.last_op is not None
         return _flat(k, after.last_op.operands)
 
-    k.f.while_(_flat(k, inits), condition, trip)
+    k.f.while_(_flat(k, inits), condition, iteration)
     _bind(k, op.results, handed, _flat(k, handed))

@@ -26,23 +26,33 @@ from tilewright.ir.types import element_type
 from tilewright.layouts.conversion import plan_conversion
 from tilewright.layouts.exchange import SharedPlan
 from tilewright.layouts.linear import LinearLayout
-from tilewright.layouts.shuffle import Swap, WarpPlan
+from tilewright.layouts.shuffle import Swap, WarpPlan, stays_in_warp
 
 
-def plan_of(source: LinearLayout, destination: LinearLayout, bits: int) -> WarpPlan | SharedPlan:
-    """How elements of `bits` bits get from one layout to the other."""
+def plan_of(
+    source: LinearLayout, destination: LinearLayout, bits: int, *, store_matrix: bool = False
+) -> WarpPlan | SharedPlan:
+    """How elements of `bits` bits get from one layout to the other.
+
+    Args:
+        source, destination: distributed layouts.
+        bits: of an element.
+        store_matrix: whether the target has stmatrix.
+    """
     size = bits // 8
     for _, width in source.outs:
         size <<= width
-    return plan_conversion(
-        source, destination, bits, tuning.CONVERSION_SLICE_BYTES if size > tuning.CONVERSION_SLICE_BYTES else None
-    )
+    limit = tuning.CONVERSION_SLICE_BYTES
+    if stays_in_warp(source, destination):
+        limit = min(limit, tuning.WARP_SLICE_BYTES * source.in_sizes["warp"])
+    return plan_conversion(source, destination, bits, limit if size > limit else None, store_matrix=store_matrix)
 
 
 def conversion_bytes(source: LinearLayout, destination: LinearLayout, type_: Attribute) -> int:
-    """Bytes of scratch that `convert_registers` needs for a tile of this type."""
-    plan = plan_of(source, destination, memory_bits(element_type(type_)))
-    return plan.scratch_bytes if isinstance(plan, SharedPlan) else 0
+    """Bytes of scratch that `convert_registers` needs for a tile of this type, on any target."""
+    bits = memory_bits(element_type(type_))
+    plans = [plan_of(source, destination, bits, store_matrix=matrix) for matrix in (False, True)]
+    return max(plan.scratch_bytes if isinstance(plan, SharedPlan) else 0 for plan in plans)
 
 
 def _waits(op: Operation) -> bool:
@@ -82,7 +92,7 @@ def convert_registers(
         t: type of an element.
         room: address of scratch of `conversion_bytes`; None if that is 0.
     """
-    plan = plan_of(source, destination, max(8, t.bits))
+    plan = plan_of(source, destination, max(8, t.bits), store_matrix=k.arch.has_stmatrix)
     if isinstance(plan, SharedPlan):
         if room is None:
             raise InternalError("a conversion through shared memory was given no scratch")
@@ -148,7 +158,7 @@ def _through_memory(k: Kernel, plan: SharedPlan, registers: Sequence[V], room: V
     stores = k.f.icmp("eq", k.f.and_(k.warp, plan.idle_warps), 0)
     unique: dict[int, V] = {}
     for number, piece in enumerate(plan.slices):
-        if number:
+        if number or plan.barrier == "warp":  # a loop may come back: nobody else waits for what a warp has to itself
             wait()
         with k.f.if_(stores):
             Window(k, room, plan.store).store(registers, piece.stores)

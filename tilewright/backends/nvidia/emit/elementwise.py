@@ -20,6 +20,7 @@ from tilewright.backends.llvm.types import I32, I64, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.conversions import convert
 from tilewright.backends.nvidia.emit.remainder import remainder
+from tilewright.backends.nvidia.emit.rounded import ROUNDED, rounded
 from tilewright.ir.op import TileOp
 from tilewright.ir.values import operands_of
 from tilewright.ops import families
@@ -37,7 +38,8 @@ ACCURACY: dict[tuple[str, str], float] = {
 Figures of the PTX ISA for `div.full.f32`, `ex2.approx`, `rcp.approx`, `sqrt.approx` and `rsqrt.approx`. `exp`
 multiplies by log2 e in float, which costs half a unit per unit of |x| up to the overflow at 88. Powers of two below
 2^-126 become 0. Functions made of an accurate exponential take it from `ex2.approx` too, on arguments below 1
-(docs/decisions/0061); tanh, whose argument's rounding it can bear, takes the plain instruction.
+(docs/decisions/numerics.md#exponentials-on-gpus); tanh, whose argument's rounding it can bear, takes the plain
+instruction.
 """
 
 Native = Callable[..., V]
@@ -96,6 +98,8 @@ def _emit(k: Kernel, op: Operation) -> None:
 def _computed(k: Kernel, name: str, rows: Sequence[tuple[V, ...]], attributes: dict[str, Any]) -> list[V]:
     """The entry on every row of operands; two values of 16 bits take one instruction where the hardware has it."""
     type_ = rows[0][-1].type
+    if k.inline_only and name in ROUNDED:
+        return rounded(k, name, rows)
     paired = name in _PAIRED and type_.elem in _NATIVE[name] and type_.elem in ("half", "bfloat")
     even = len(rows) - len(rows) % 2 if paired else 0
     found: list[V] = []

@@ -14,9 +14,10 @@ import re
 from xdsl.ir import Operation
 
 from tilewright.backends.llvm import elementwise as shared
-from tilewright.backends.llvm.types import T, V
+from tilewright.backends.llvm import foreign
+from tilewright.backends.llvm.types import F32, T, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, emits
-from tilewright.base.errors import UnsupportedError
+from tilewright.backends.nvidia.emit.rounded import rounded
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ops.math_extern import ExternElementwiseOp, math_name
 
@@ -31,6 +32,7 @@ _NAMED = {
     "mul64hi": "nvvm.mulhi.ll", "umul64hi": "nvvm.mulhi.ull", "mul24": "nvvm.mul24.i", "umul24": "nvvm.mul24.ui",
     "sad": "nvvm.sad.i", "usad": "nvvm.sad.ui", "fmaf": "fma.f32", "fma": "fma.f64",
 }  # fmt: skip
+_ROUNDED = {"__nv_fdiv_rn": "precise_divf", "__nv_frcp_rn": "precise_divf", "__nv_fsqrt_rn": "precise_sqrt"}
 
 
 def instruction_of(symbol: str) -> str | None:
@@ -69,14 +71,18 @@ def emit_extern(k: Kernel, op: Operation) -> None:
     """A function of the library on every register."""
     assert isinstance(op, ExternElementwiseOp)
     symbol, tiles = op.attr_values()["symbol"], [k.tile(operand) for operand in op.operands]
-    if not symbol.startswith("__nv_"):
-        raise UnsupportedError(
-            f"external function {symbol}: only NVIDIA's libdevice is linked", hint="its symbols start with __nv_"
-        )
     kinds = {ir_name(element_type(value.type)) for value in (*op.operands, *op.results)}
     own = math_name(symbol) if kinds in ({"f32"}, {"f64"}) else None
     count, result = max(map(len, tiles)), k.element(op.results[0])
-    columns = zip(*(tile if len(tile) == count else tile * count for tile in tiles), strict=True)
+    if not symbol.startswith("__nv_"):
+        taken = ", ".join(k.element(operand).text for operand in op.operands)
+        foreign.check(symbol, f"{result.text} ({taken})", getattr(k.options, "libraries", ()))
+    columns = list(zip(*(tile if len(tile) == count else tile * count for tile in tiles), strict=True))
+    entry = _ROUNDED.get(symbol) if k.inline_only else None
+    if entry is not None:
+        rows = [(const(F32, 1.0), *row) for row in columns] if symbol == "__nv_frcp_rn" else columns
+        k.set_like(op.results[0], rounded(k, entry, rows))
+        return
     k.set_like(op.results[0], [_compute(k, symbol, result, args, own) for args in columns])
 
 

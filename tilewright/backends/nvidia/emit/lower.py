@@ -25,6 +25,7 @@ from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
+from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
@@ -91,6 +92,7 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     if place is not None:
         f.debug_scope(place.file, place.line)
     k = Kernel(f, arch, options, axis_facts(function), allocation.offsets)
+    k.inline_only = any(isinstance(op, WarpGroupDotOp) for op in walk(function))
     k.start()
     for argument, value in zip(block.args, f.args, strict=False):
         k.set(argument, _argument(k, value, argument.type))

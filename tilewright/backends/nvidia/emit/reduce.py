@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.along import chosen_of_two
 from tilewright.backends.llvm.types import I32, const
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.partial import (
@@ -165,8 +166,10 @@ def emit_reduce(k: Kernel, op: Operation) -> None:
     if whole_warp:
         live = whole_warp
     else:
-        for step in plan.lanes:
+        chosen = _chosen(combiner, op, plan, live)
+        for step in plan.lanes if chosen is None else ():
             live = _butterfly(combiner, step, live)
+        live = chosen or live
     exchanged = len(plan.firsts) > 1
     made = _across_warps(combiner, op, plan, live, size) if exchanged else _placed(op, plan, live)
     for i, result in enumerate(op.results):
@@ -193,6 +196,30 @@ def _join(combiner: Combiner, step: Step, register: int, own: Partial, other: Pa
 def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict[int, Partial]:
     shuffled = {r: part.moved(lambda v: combiner.k.f.shuffle_xor(v, step.lane)) for r, part in live.items()}
     return {r: _join(combiner, step, r, part, shuffled[r ^ step.register]) for r, part in live.items()}
+
+
+def _chosen(
+    combiner: Combiner, op: Operation, plan: ReductionPlan, live: dict[int, Partial]
+) -> dict[int, Partial] | None:
+    """A sum over two lanes, one of whose elements is multiplied by one and the other by zero: that element.
+
+    Networks that sort write the two ends of a pair so. Nothing is multiplied or added, and both sums of one tile share
+    the elements of the other lanes.
+    """
+    found = chosen_of_two(op) if isinstance(combiner.operation, AddIOp) and len(op.operands) == 1 else None
+    if found is None or len(plan.lanes) != 1 or plan.registers or len(plan.firsts) > 1:
+        return None
+    k, (step,), (tile, number) = combiner.k, plan.lanes, found
+    if step.register or any(part.present.const != 1 for part in live.values()):
+        return None
+    own = k.tile(tile)
+    key = (tile, step.lane, k.f.block)
+    if key not in k.exchanged:
+        k.exchanged[key] = [k.f.shuffle_xor(own[register], step.lane) for register in live]
+    later = k.f.icmp("ne", k.linear({dim: step.later[dim] for dim in ("lane", "warp")}), 0)
+    sides = zip(live, k.exchanged[key], strict=True)
+    pairs = {r: (own[r], other) if number else (other, own[r]) for r, other in sides}
+    return {r: replace(live[r], values=(k.f.select(later, *pairs[r]),)) for r in live}
 
 
 _REDUX: dict[type, str] = {

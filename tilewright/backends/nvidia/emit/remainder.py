@@ -49,7 +49,7 @@ def _divide(f: Function, a: V, x: V, y: V, mantissa: int) -> V:
     (m, first), (divisor, exponent) = _parts(f, x, mantissa), _parts(f, y, mantissa)
     most = const(I32, 63 - mantissa)  # a significand moves up that far and stays in 64 bits
 
-    def trip(values: list[V]) -> list[V]:
+    def iteration(values: list[V]) -> list[V]:
         m, left, _ = values
         step = f.intrinsic("umin", left, most)
         m = f.op("urem", f.shl(m, f.cast("zext", step, I64)), divisor)
@@ -57,7 +57,7 @@ def _divide(f: Function, a: V, x: V, y: V, mantissa: int) -> V:
         return [m, left, f.icmp("ne", left, 0)]
 
     start = [m, f.sub(first, exponent), const(I1, 1)]  # once even where the exponents are equal
-    m, *_ = f.while_(start, lambda values: values[2], trip)
+    m, *_ = f.while_(start, lambda values: values[2], iteration)
     return _joined(f, a, m, exponent, mantissa)
 
 

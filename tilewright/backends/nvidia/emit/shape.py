@@ -128,22 +128,32 @@ def _rename(k: Kernel, op: Operation, wanted: LinearLayout) -> None:
 @emits(BroadcastOp)
 def emit_broadcast(k: Kernel, op: Operation) -> None:
     """Positions along the broadcast dims hold copies."""
-    shape, layout = padded_shape(shape_of(op.operands[0].type)), layout_of(op.results[0])
-    wanted = {
+    _rename(k, op, _wrapped(layout_of(op.results[0]), padded_shape(shape_of(op.operands[0].type))))
+
+
+@functools.lru_cache(maxsize=1024)
+def _wrapped(layout: LinearLayout, shape: tuple[int, ...]) -> LinearLayout:
+    """The layout with its coordinates taken modulo a smaller shape."""
+    bases = {
         dim: [tuple(c % size for c, size in zip(basis, shape, strict=True)) for basis in group]
         for dim, group in layout.bases().items()
     }
-    _rename(k, op, LinearLayout.from_bases(wanted, dict(zip(dim_names(len(shape)), shape, strict=True))))
+    return LinearLayout.from_bases(bases, dict(zip(dim_names(len(shape)), shape, strict=True)))
 
 
 @emits(ExpandDimsOp)
 def emit_expand_dims(k: Kernel, op: Operation) -> None:
     """A dim of size 1 is no part of a position."""
     assert isinstance(op, TileOp)
-    axis, layout = op.attr_values()["axis"], layout_of(op.results[0])
+    _rename(k, op, _without(layout_of(op.results[0]), op.attr_values()["axis"]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _without(layout: LinearLayout, axis: int) -> LinearLayout:
+    """The layout of the other dims."""
     kept = [name for dim, name in enumerate(layout.out_sizes) if dim != axis]
     flat = layout.sublayout(list(layout.in_sizes), kept)
-    _rename(k, op, flat.rename(dict(zip(kept, dim_names(len(kept)), strict=True))))
+    return flat.rename(dict(zip(kept, dim_names(len(kept)), strict=True)))
 
 
 @emits(TransOp)

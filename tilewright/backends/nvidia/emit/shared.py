@@ -58,6 +58,13 @@ def store_tile(k: Kernel, registers: Tile, layout: LinearLayout, buffer: Buffer)
         Window(k, buffer.base, plan).store(integers)
 
 
+def store_own(k: Kernel, registers: Tile, layout: LinearLayout, buffer: Buffer) -> None:
+    """Write to a buffer of each warp what the warp holds; `layout` has registers and lanes alone, and no copies."""
+    integers = as_integers(k, registers)
+    offsets = offsets_in(layout, buffer.layout)
+    Window(k, buffer.base, plan_access(offsets, integers[0].type.bits, k.arch.has_stmatrix)).store(integers)
+
+
 def load_tile(k: Kernel, layout: LinearLayout, buffer: Buffer, t: T) -> Tile:
     """Read a tile whose elements have the type `t` from a buffer."""
     unique, table = unique_registers(layout)
@@ -197,4 +204,4 @@ def _copy(k: Kernel, target: V, pointer: V, size: int, on: V) -> None:
         k.f.call(f"{name}.s", VOID, (target, source, k.f.select(on, const(I32, size), 0)))
 
 
-__all__ = ["contiguous", "load_tile", "offsets_in", "store_tile"]
+__all__ = ["contiguous", "load_tile", "offsets_in", "store_own", "store_tile"]

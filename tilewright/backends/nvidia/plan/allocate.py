@@ -46,7 +46,7 @@ ScratchBytes = Callable[[Operation], int]
 Waits = Callable[[Operation], bool]
 _LARGEST_ALIGNMENT = max(SWIZZLE_ALIGNMENT.values())
 _LEAST_ALIGNMENT = 16  # the widest access of a thread
-_LINE = 128  # bytes of all banks: plans of accesses count on offsets in a line
+APART = "tw.apart"  # of an operation whose scratch keeps clear of all buffers
 
 
 # --- scratch ------------------------------------------------------------------------------------------
@@ -56,12 +56,15 @@ _LINE = 128  # bytes of all banks: plans of accesses count on offsets in a line
 class _Rule:
     size: ScratchBytes
     waits: Waits
+    alignment: int
 
 
 _RULES: dict[type[Operation], _Rule] = {}
 
 
-def scratch(*kinds: type[Operation], waits: Waits = lambda op: True) -> Callable[[ScratchBytes], ScratchBytes]:
+def scratch(
+    *kinds: type[Operation], waits: Waits = lambda op: True, alignment: int = 128
+) -> Callable[[ScratchBytes], ScratchBytes]:
     """Decorator: this function tells how many bytes of scratch operations of these classes need (0 for none).
 
     The operation must write its scratch before it reads it, and make the barriers in between itself.
@@ -69,13 +72,14 @@ def scratch(*kinds: type[Operation], waits: Waits = lambda op: True) -> Callable
     Args:
         kinds: classes of operations.
         waits: whether one of those barriers is for the whole block.
+        alignment: of the scratch, in bytes: of all banks, as plans of accesses count on offsets in a line.
     """
 
     def register(function: ScratchBytes) -> ScratchBytes:
         for kind in kinds:
             if kind in _RULES:
                 raise InternalError(f"two rules for the scratch of {kind.name}")
-            _RULES[kind] = _Rule(function, waits)
+            _RULES[kind] = _Rule(function, waits, alignment)
         return function
 
     return register
@@ -183,7 +187,8 @@ def _pieces(function: Operation) -> list[Piece]:
             pieces.append(Piece(op, stride * count, alignment, number, max(number, end)))
         elif size := scratch_bytes(op):
             # An operation with a body may use its scratch until the body's end.
-            pieces.append(Piece(op, size, min(_LINE, buffer_alignment(size)), number, order.program.last[op]))
+            alignment = min(_RULES[type(op)].alignment, buffer_alignment(size))
+            pieces.append(Piece(op, size, alignment, number, order.program.last[op]))
     return pieces
 
 
@@ -245,7 +250,10 @@ def aliases(op: Operation, index: int) -> list[SSAValue]:
 
 
 def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation, Operation]]:
-    """Pairs of small scratch used one after the other: in program order, or by the last of a loop and its first."""
+    """Pairs of small scratch used one after the other: in program order, or by the last of a loop and its first.
+
+    And scratch that is marked, with every buffer.
+    """
     used = [piece.op for piece in pieces if piece.size <= tuning.APART_BYTES and not isinstance(piece.op, LocalAllocOp)]
     pairs = set(pairwise(used))
     members = set(used)
@@ -253,6 +261,8 @@ def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation,
         if isinstance(loop, (ForOp, WhileOp)):
             inside = [op for op in walk(loop) if op in members]
             pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
+    buffers = [piece.op for piece in pieces if isinstance(piece.op, LocalAllocOp)]
+    pairs |= {(piece.op, buffer) for piece in pieces if APART in piece.op.attributes for buffer in buffers}
     return pairs | {(second, first) for first, second in pairs}
 
 
@@ -297,6 +307,7 @@ def _sizes(shape: Sequence[int]) -> str:
 
 
 __all__ = [
+    "APART",
     "Allocation",
     "Piece",
     "aliases",

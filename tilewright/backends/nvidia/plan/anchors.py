@@ -18,7 +18,7 @@ from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.tgir.types import memory_bits
-from tilewright.ir.effects import is_atomic
+from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.distributed import default_blocked
@@ -148,6 +148,43 @@ def arithmetic_cycles(op: Operation, layout: LinearLayout) -> float:
     Programming Guide, "Throughput of Native Arithmetic Instructions").
     """
     return layout.in_sizes["register"] * (2 if op.dialect_name() == "math" else 0.25)
+
+
+@functools.lru_cache(maxsize=1024)
+def within_warps(held: LinearLayout, access: Access) -> LinearLayout | None:
+    """A layout for an access in which every warp keeps what it holds, and its lanes take whole lines of memory.
+
+    Then no warp waits for another, and a part of the tile after the other may pass through a little shared memory.
+
+    Args:
+        held: the layout in which a tile is.
+        access: how it is stored.
+
+    Returns:
+        The layout; None if several warps hold the same elements, or each has less than a line in a row.
+    """
+    warps, fast = held.bases()["warp"], access.order[0]
+    if access.shape != tuple(held.out_sizes.values()) or len(set(warps)) < len(warps) or not all(map(any, warps)):
+        return None
+    steps = [[_step(len(access.shape), dim, 1 << bit) for bit in range(size.bit_length() - 1)]
+             for dim, size in enumerate(access.shape)]  # fmt: skip
+    lanes, vector = WARP.bit_length() - 1, access.vector.bit_length() - 1
+    least = vector + (_LINE // _WIDEST).bit_length() - 1
+    first = [step for step in steps[fast][: vector + lanes] if step not in warps]
+    line = len(first)
+    if line < least or access.vector * access.bytes != _WIDEST or not set(steps[fast][:line]).isdisjoint(warps):
+        return None
+    others = [step for dim in access.order[1:] for step in steps[dim]] + steps[fast][line:]
+    left = [step for step in others if step not in warps]
+    count = lanes - (line - vector)
+    bases = {
+        "register": [*first[:vector], *left[count:]],
+        "lane": [*first[vector:], *left[:count]],
+        "warp": list(warps),
+    }
+    if len(left) < count or len(left) + line + len(warps) != sum(map(len, steps)):
+        return None
+    return LinearLayout.from_bases({**held.bases(), **bases}, held.out_sizes)
 
 
 @functools.lru_cache(maxsize=1024)

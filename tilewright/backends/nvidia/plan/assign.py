@@ -32,11 +32,13 @@ from tilewright.backends.nvidia.plan.anchors import (
     common_layouts,
     conversion_cycles,
     cycles,
+    within_warps,
 )
 from tilewright.backends.nvidia.plan.dots import DotPlan, SharedOperand
 from tilewright.backends.nvidia.plan.relations import (
     follows_result,
     is_access,
+    is_only_multiplied,
     is_ragged,
     operand_layouts,
     result_layout,
@@ -60,7 +62,7 @@ from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
-from tilewright.ops.shape import CatOp, JoinOp, SplitOp, TransOp, UnsplatOp
+from tilewright.ops.shape import CatOp, JoinOp, SplitOp, UnsplatOp
 from tilewright.passes.dce import is_removable
 
 DotPlanner = Callable[[DotOp], DotPlan]
@@ -128,29 +130,17 @@ class State:
 FLEXIBLE = State(None, 0)
 
 
-def _is_only_multiplied(values: Sequence[SSAValue]) -> bool:
-    """Whether what is loaded goes to products alone: it is converted anyway, and need not suit other accesses.
-
-    It may be transposed before, or become another type.
-    """
-    users = [(use.operation, use.index) for value in values for use in value.uses]
-    return bool(users) and all(
-        _is_only_multiplied(user.results) if _hands_on(user) else isinstance(user, DotOp) and index < 2
-        for user, index in users
-    )
-
-
-def _as_stored(op: Operation, access: Access, dots: DotPlanner) -> Access:
+def _as_stored(op: Operation, access: Access, dots: DotPlanner, barren: set[SSAValue]) -> Access:
     """An access in vectors as products read from shared memory what becomes of them, if its elements become wider.
 
     Threads that store two vectors of 16 bytes each, side by side, meet in the same banks.
     """
-    bits = _stored_bits(op, dots) if isinstance(op, LoadOp) else 0
+    bits = _stored_bits(op, dots, barren) if isinstance(op, LoadOp) else 0
     return replace(access, vector=min(access.vector, _VECTOR_BITS // bits)) if bits else access
 
 
-def _stored_bits(load: LoadOp, dots: DotPlanner) -> int:
-    """Bits of the elements that products read from shared memory of what is loaded and widened for them; else 0."""
+def _stored_bits(load: LoadOp, dots: DotPlanner, barren: set[SSAValue]) -> int:
+    """Bits of elements that products read from shared memory of what is loaded; else 0, and what was seen is barren."""
     todo, seen, own = [load.result], set[SSAValue](), memory_bits(element_type(load.result.type))
     while todo:
         value = todo.pop()
@@ -159,15 +149,12 @@ def _stored_bits(load: LoadOp, dots: DotPlanner) -> int:
             if isinstance(user, DotOp) and use.index < 2:
                 bits, plan = memory_bits(element_type(value.type)), dots(user)
                 return bits if bits > own and isinstance((plan.a, plan.b)[use.index], SharedOperand) else 0
-            if len(user.results) == 1 and follows_result(user) and user.results[0] not in seen:
-                seen.add(user.results[0])
-                todo.append(user.results[0])
+            made = [result for result in user.results if result not in seen and result not in barren]
+            if len(user.results) == len(made) == 1 and follows_result(user):
+                seen.update(made)
+                todo += made
+    barren |= seen
     return 0
-
-
-def _hands_on(op: Operation) -> bool:
-    """Whether an operation makes a tile of one other alone, element by element."""
-    return isinstance(op, TransOp) or (len(op.operands) == len(op.results) == 1 and follows_result(op))
 
 
 class _States:
@@ -189,9 +176,9 @@ class _States:
         self.dots: dict[Operation, DotPlan] = {}
         self._planner, self._function = dots, function
         facts = axis_facts(function)
-        tiles = (op for op in walk(function) if is_access(op) and is_tile(op.operands[0]))
-        self.accesses = {op: _as_stored(op, access_of(op, facts), dots) for op in tiles}
-        alone = {op: access for op, access in self.accesses.items() if _is_only_multiplied(op.results)}
+        tiles, barren = (op for op in walk(function) if is_access(op) and is_tile(op.operands[0])), set[SSAValue]()
+        self.accesses = {op: _as_stored(op, access_of(op, facts), dots, barren) for op in tiles}
+        alone = {op: access for op, access in self.accesses.items() if is_only_multiplied(op.results)}
         together = {op: access for op, access in self.accesses.items() if op not in alone}
         self.access_layouts = common_layouts(together, num_warps)
         self.access_layouts |= {op: access.layout(num_warps) for op, access in alone.items()}
@@ -344,8 +331,9 @@ class _States:
         """Elements of tiles of one shape are combined: the layout of the operands decides."""
         state = self.strongest(op.operands)
         layout = state.layout or self.own(op.operands[0])
-        if isinstance(op, SplitOp):
-            layout = splittable(layout)
+        if state.strength:  # what is made of ranges alone follows: networks that sort move numbers of places along
+            self._usual.setdefault(padded_shape(shape_of(op.operands[0].type)), layout)
+        layout = splittable(layout) if isinstance(op, SplitOp) else layout
         self.operands[op] = tuple(layout for _ in op.operands)
         found = result_layout(op, layout)
         if found is None and op.results and is_tile(op.results[0]):
@@ -482,7 +470,7 @@ class _Demands:
         return price
 
     def worth_sharing(self) -> set[Moved]:
-        """Conversions of tiles from which others are computed that the plan converts one by one, and more dearly."""
+        """Conversions of tiles from which others are computed that the plan converts one by one, which costs more."""
         users: dict[Moved, dict[Moved, None]] = {}
         for value, forms in self.plan.derived.items():
             for form in forms:
@@ -595,5 +583,7 @@ class _Demands:
         access, best = self.states.accesses[op], self.states.access_layouts[op]
         if held is None or held == best:
             return best
+        if any(plan.kind == "wgmma" and plan.accumulator == held for plan in self.states.dots.values()):
+            best = within_warps(held, access) or best
         moved = cycles(access, best) + self._cost(value, best, tuning.REMADE_DEPTH)
         return held if cycles(access, held) <= moved else best

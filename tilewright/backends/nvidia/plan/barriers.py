@@ -9,9 +9,9 @@ that conflicts with it gets a barrier in front:
     local_load %ring[k]
     async_copy %ring[k + 2]     no barrier: another buffer of the ring than the one just read
 
-Loops run to a fixpoint: their head joins what comes before them and what the last trip leaves behind. Operations that
-exchange data through scratch write it, wait for the block (if warps exchange) and read it; the waits that they make
-themselves serve others as well.
+Loops run to a fixpoint: their head joins what comes before them and what the last iteration leaves behind. Operations
+that exchange data through scratch write it, wait for the block (if warps exchange) and read it; the waits that they
+make themselves serve others as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit import families
 from tilewright.backends.nvidia.plan.allocate import Allocation, allocate, waits_between
 from tilewright.backends.nvidia.plan.building import Builder
-from tilewright.backends.nvidia.plan.rings import Move, Stage, after_loop, entering_loop, next_trip, roots_of
+from tilewright.backends.nvidia.plan.multibuffer import Move, Stage, after_loop, entering_loop, next_iteration, roots_of
 from tilewright.backends.nvidia.plan.subjects import NO_BARRIER
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
@@ -48,7 +48,7 @@ from tilewright.backends.nvidia.tgir.ops import (
 from tilewright.backends.nvidia.tgir.types import MemDescType
 from tilewright.base.decision import No, Yes
 from tilewright.base.errors import InternalError
-from tilewright.ir.decisions import Decisions, spoken, user_place
+from tilewright.ir.decisions import Decisions, describe_op, user_place
 from tilewright.ops.control import ConditionOp, ForOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.dot import DotOp
@@ -154,11 +154,11 @@ def _waits(later: Access, earlier: Access) -> No:
     """Why the block waits between two accesses."""
     verbs = ["write" if access.writes else "read" for access in (earlier, later)]
     same = "the same" if later.owner is earlier.owner else "the same place of"
-    return No(f"{spoken(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
+    return No(f"{describe_op(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
 
 
 def _moved(loop: Loop, state: State, move: Move) -> State:
-    """The stages of rings are numbered by the trips of counted loops alone."""
+    """The stages of rings are numbered by the iterations of counted loops alone."""
     return state.moved(loop, move) if isinstance(loop, ForOp) else state
 
 
@@ -184,8 +184,8 @@ class _Analysis(StateWalk[State]):
     def entering(self, loop: Loop, state: State) -> State:
         return _moved(loop, state, entering_loop)
 
-    def next_trip(self, loop: Loop, state: State) -> State:
-        return _moved(loop, state, next_trip)
+    def next_iteration(self, loop: Loop, state: State) -> State:
+        return _moved(loop, state, next_iteration)
 
     def leaving(self, loop: Loop, state: State) -> State:
         return _moved(loop, state, after_loop)
@@ -238,10 +238,15 @@ class _Analysis(StateWalk[State]):
             return False
         if later.owner is not earlier.owner:
             return self._overlap(later.owner, earlier.owner)
-        # The same operation writes the same places from the same threads.
-        if later.by is earlier.by and later.writes and earlier.writes:
+        # The same operation writes the same places from the same threads, and reads its scratch so, if no warp waits.
+        alone = later.owner is later.by and later.by in self.allocation.offsets and not self._exchanges(later.by)
+        if later.by is earlier.by and (alone or (later.writes and earlier.writes)):
             return False
         return later.stage is None or earlier.stage is None or later.stage.may_equal(earlier.stage)
+
+    def _exchanges(self, op: Operation) -> bool:
+        """Whether warps write what others read: buffers, and scratch that all wait for."""
+        return isinstance(op, LocalAllocOp) or waits_between(op)
 
     def _overlap(self, first: Operation, second: Operation) -> bool:
         offsets, sizes = self.allocation.offsets, self.allocation.sizes

@@ -33,7 +33,7 @@ from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import Decisions, spoken
+from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, i1
 from tilewright.ir.walk import walk
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
@@ -102,7 +102,9 @@ def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operat
     for op in ordinary:
         loads = isinstance(op, LoadOp)
         if (stores or not loads) and may_meet(op.operands[0], base):
-            return No(f"{spoken(op)} by pointers may reach the same tensor", op, "all accesses through descriptors")
+            return No(
+                f"{describe_op(op)} by pointers may reach the same tensor", op, "all accesses through descriptors"
+            )
     return None
 
 

@@ -217,13 +217,13 @@ def _wgmma_plan(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bit
     n = min(_WIDEST, max(_NARROWEST, columns // warps[1]))
     a: LinearLayout | SharedOperand = SharedOperand((shape[0], depth), bits, 1)
     where = "shared memory"
-    if _computed_beside(op.a, op):
+    if _computed_in_loop(op.a, op):
         a, where = wgmma_operand_a(warps, (shape[0], depth), bits), "registers"
     plan = DotPlan("wgmma", wgmma_accumulator(warps, n, shape), a, SharedOperand((depth, shape[1]), bits, 0))
     return Yes(plan, f"64 rows x {n} columns at a time, a from {where}")
 
 
-def _computed_beside(value: SSAValue, user: Operation) -> bool:
+def _computed_in_loop(value: SSAValue, user: Operation) -> bool:
     """Whether a tile is computed in the block of its user: then it is in registers, and best stays there.
 
     A tile that is loaded arrives in shared memory as easily, and one from before a loop would hold on to registers.

@@ -1,9 +1,9 @@
 """Operands of products in loops are loaded where they are used, in one loop: only such loads get rings of buffers.
 
-People load operands one trip ahead to hide the wait for them, mask them in the last trip only to save comparisons, and
-divide the loop over K into blocks. The ring hides the wait better, and it looks at loads in the loop of the product.
-The passes find out where operands lie from polynomials in scalars. So they work on a copy in which loops carry offsets
-instead of tiles of pointers, and where they find nothing the kernel stays as it is.
+People load operands one iteration ahead to hide the wait for them, mask them in the last iteration only to save
+comparisons, and divide the loop over K into blocks. The ring hides the wait better, and it looks at loads in the loop
+of the product. The passes find out where operands lie from polynomials in scalars. So they work on a copy in which
+loops carry offsets instead of tiles of pointers, and where they find nothing the kernel stays as it is.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.values import is_tile, owner_of
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
-from tilewright.passes.accumulate import accumulate_in_products
+from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code, is_removable
-from tilewright.passes.either_way import leave_branches
-from tilewright.passes.handed_on import load_where_used
+from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
-from tilewright.passes.rolled import roll_products
+from tilewright.passes.reroll import reroll_dots
+from tilewright.passes.sink_prefetched_loads import sink_prefetched_loads
 
 _SHORTEST = 3  # products one after the other that are worth a loop with a ring
 
@@ -41,12 +41,12 @@ def load_operands_in_place(module: ModuleOp, decisions: Decisions) -> ModuleOp:
     for function in copy.ops:
         if isinstance(function, FuncOp):
             make_offsets_scalar(function, Decisions())
-            changed |= leave_branches(function, decisions, _is_between_products)
-            changed |= load_where_used(function, decisions)
-            changed |= roll_products(function, decisions, _is_worth_a_loop)
+            changed |= convert_branches(function, decisions, _is_between_dots)
+            changed |= sink_prefetched_loads(function, decisions)
+            changed |= reroll_dots(function, decisions, _is_worth_a_loop)
     if not changed:
         return module
-    accumulate_in_products(copy)
+    accumulate_in_dots(copy)
     eliminate_common_subexpressions(copy)
     hoist_loop_invariants(copy)
     compare_places_with_bounds(copy)
@@ -57,11 +57,11 @@ def load_operands_in_place(module: ModuleOp, decisions: Decisions) -> ModuleOp:
 def _may_gain(op: Operation) -> bool:
     """Whether an operation looks like one that the passes rewrite."""
     if isinstance(op, IfOp):
-        return _is_between_products(op)
+        return _is_between_dots(op)
     if isinstance(op, ForOp):
         last = op.body.block.last_op
         given = last.operands if last is not None else ()
-        ahead = any(is_tile(value) and isinstance(owner_of(value), LoadOp) for value in given)
+        ahead = any(is_tile(value) and isinstance(defining_op(value), LoadOp) for value in given)
         return (ahead or isinstance(op.parent_op(), ForOp)) and _multiplies(op)
     return isinstance(op, DotOp) and isinstance(op.c.owner, DotOp)
 
@@ -70,8 +70,8 @@ def _multiplies(op: Operation) -> bool:
     return any(isinstance(inner, DotOp) for inner in walk(op))
 
 
-def _is_between_products(branch: IfOp) -> bool:
-    """Whether a branch is a part of a trip that multiplies: elsewhere a branch saves what its sides load."""
+def _is_between_dots(branch: IfOp) -> bool:
+    """Whether a branch is a part of an iteration that multiplies: elsewhere a branch saves what its sides load."""
     loop = branch.parent_op()
     return isinstance(loop, ForOp) and _multiplies(loop)
 

@@ -8,30 +8,38 @@ Where two accesses may touch the same memory from different threads, and one of 
     tt.store %p, ...
 
 Accesses are told apart by the kernel argument that their addresses come from: arguments are taken not to overlap, and
-so are the places that one store writes on different trips of a loop. Two accesses through the very same pointers, each
-element held by one thread, need no barrier.
+so are the places that one store writes on different iterations of a loop. Two accesses through the very same pointers
+need no barrier if each element is held by one thread, and no two elements have one address (`analysis/distinct.py`).
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.axis import ElementFacts
+from tilewright.analysis.distinct import PROVED, Bounds, common, distinct, mask_bounds
+from tilewright.analysis.flow import sources_of
+from tilewright.analysis.index import Index, identity
 from tilewright.analysis.origins import origins_of
 from tilewright.analysis.states import Loop, StateWalk
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.subjects import UNORDERED
-from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp
+from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp, TmaStoreSlicesOp
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import No, Yes
-from tilewright.ir.decisions import Decisions, spoken, user_place
-from tilewright.ir.effects import is_atomic
-from tilewright.ir.types import shape_of
+from tilewright.ir.decisions import Decisions, describe_op, user_place
+from tilewright.ir.effect_traits import is_atomic
+from tilewright.ir.types import pointee_bytes, shape_of
+from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
 from tilewright.ops.debug import BarrierOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 
@@ -46,7 +54,8 @@ class _Access:
         base: the argument that addresses come from; None if it is not known.
         kind: "read", "write" or "atomic".
         by: the operation.
-        pointer: the tile of pointers, if each element is accessed by one thread and no trip of a loop lies between.
+        pointer: the tile of pointers, if each address is accessed by one thread and no iteration of a loop lies
+            between.
     """
 
     base: SSAValue | None
@@ -88,7 +97,7 @@ def order_memory(module: ModuleOp, decisions: Decisions) -> None:
 def _waits(op: Operation, earlier: _Access) -> No:
     """Why a barrier stands in front of an access."""
     array = "the same array" if earlier.base is not _ANYWHERE else "memory that may be the same"
-    return No(f"{spoken(op)} must follow what other threads did to {array}", earlier.by)
+    return No(f"{describe_op(op)} must follow what other threads did to {array}", earlier.by)
 
 
 class _Walk(StateWalk[_State]):
@@ -100,7 +109,8 @@ class _Walk(StateWalk[_State]):
 
     def __init__(self, function: FuncOp) -> None:
         self.late: dict[Operation, _Access] = {}  # in order; an access with which the operation conflicts
-        self.accesses = {op: found for op in walk(function) if (found := _accesses_of(op))}
+        own = _Own(function)
+        self.accesses = {op: found for op in walk(function) if (found := _accesses_of(op, own))}
 
     def is_needed(self) -> bool:
         """Whether any two accesses could conflict: most kernels read some arguments and write others, once."""
@@ -119,7 +129,7 @@ class _Walk(StateWalk[_State]):
     def entering(self, loop: Loop, state: _State) -> _State:
         return frozenset(map(_later, state))
 
-    next_trip = entering
+    next_iteration = entering
 
     def _access(self, op: Operation, state: _State) -> _State:
         mine = self.accesses[op]
@@ -135,23 +145,75 @@ def _rank(access: _Access) -> tuple[object, ...]:
 
 
 def _later(access: _Access) -> _Access:
-    """An access of an earlier trip of a loop: the same pointers may hold other addresses by now."""
+    """An access of an earlier iteration of a loop: the same pointers may hold other addresses by now."""
     return _Access(access.base, access.kind, access.by, None)
 
 
-def _accesses_of(op: Operation) -> _State:
+def _kind_of(op: Operation) -> str:
+    """What an operation does to global memory; "" for nothing."""
     if isinstance(op, (LoadOp, AsyncCopyOp, TmaLoadOp)):
-        kind = "read"
-    elif isinstance(op, (StoreOp, TmaStoreOp)):
-        kind = "write"
-    elif is_atomic(op):
-        kind = "atomic"
-    else:
+        return "read"
+    if isinstance(op, (StoreOp, TmaStoreOp, TmaStoreSlicesOp)):
+        return "write"
+    return "atomic" if is_atomic(op) else ""
+
+
+def _accesses_of(op: Operation, is_own: _Own) -> _State:
+    kind = _kind_of(op)
+    if not kind:
         return frozenset()
     pointer = op.operands[0]
     bases = origins_of(pointer)
-    own = pointer if _held_once(pointer) else None
+    own = pointer if _held_once(pointer) and is_own(pointer) else None
     return frozenset(_Access(base, kind, op, own) for base in (bases if bases is not None else {_ANYWHERE}))
+
+
+class _Own:
+    """Says of a tile of pointers through which memory is accessed whether each has an address of its own.
+
+    Args:
+        function: the kernel.
+    """
+
+    def __init__(self, function: FuncOp) -> None:
+        self._analysis = AffineAnalysis(lambda value: False, ElementFacts(function))
+
+    def __call__(self, pointer: SSAValue) -> bool:
+        shape = shape_of(pointer.type)
+        users = [use.operation for use in pointer.uses if use.index == 0 and _kind_of(use.operation)]
+        if len(users) == 1:  # there is nobody to be told from
+            return True
+        bounds = functools.reduce(common, (self._bounds(op, identity(shape)) for op in users))
+        return all(self._apart(made_of, bounds) for made_of in self._moved(pointer))
+
+    def _apart(self, pointer: SSAValue, bounds: Bounds) -> bool:
+        shape = shape_of(pointer.type)
+        form = self._analysis.pointer(pointer, identity(shape))
+        if form.base is None or form.offset.residual:
+            return False
+        answer = distinct(form.offset.coords, shape, pointee_bytes(pointer.type), bounds)
+        return isinstance(answer, Yes) and answer.plan == PROVED
+
+    def _moved(self, pointer: SSAValue) -> list[SSAValue]:
+        """The tiles of which one is made by moving all of a tile as far, on an iteration of a loop or at once."""
+        found, todo, seen = [], [pointer], {pointer}
+        while todo:
+            value = todo.pop()
+            op, sources = defining_op(value), sources_of(value)
+            if (
+                isinstance(op, AddPtrOp)
+                and self._analysis.integer(op.operands[1], identity(shape_of(value.type))).uniform
+            ):
+                sources = [op.operands[0]]
+            if not sources:
+                found.append(value)
+            todo += [source for source in sources or () if source not in seen]
+            seen.update(sources or ())
+        return found
+
+    def _bounds(self, op: Operation, index: Index) -> Bounds:
+        mask = op.mask if isinstance(op, LoadOp | StoreOp) else None
+        return {} if mask is None else mask_bounds([(mask, index)], self._analysis)
 
 
 def _held_once(pointer: SSAValue) -> bool:

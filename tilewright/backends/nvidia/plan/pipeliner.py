@@ -1,23 +1,24 @@
-"""Software pipelining: loads that feed the products of a loop are copied to shared memory some trips ahead.
+"""Software pipelining: loads that feed the products of a loop are copied to shared memory some iterations ahead.
 
-A loop gets a ring of n buffers for each such load. Copies run n - 1 trips ahead of the products; the part of the body
-that computes their addresses and masks is written once more for the trip ahead, with carried values of its own:
+A loop gets a ring of n buffers for each such load. Copies run n - 1 iterations ahead of the products; the part of the
+body that computes their addresses and masks is written once more for the iteration ahead, with carried values of its
+own:
 
-    for d in 0 .. n - 2:  copy trip d to buffer d; commit                                (straight-line code)
+    for d in 0 .. n - 2:  copy iteration d to buffer d; commit                                (straight-line code)
     loop:
-        async_wait n - 2          the copies of this trip have landed
+        async_wait n - 2          the copies of this iteration have landed
         ... body with loads from buffer `index` ...
-        copy trip + n - 1 to buffer `index - 1`, which the trip before has read; commit
+        copy iteration + n - 1 to buffer `index - 1`, which the iteration before has read; commit
         index = index + 1 mod n
     async_wait 0
 
 Blocks of descriptors are copied by the copy engine instead: the loop waits for the barrier of a stage, which counts the
 bytes that arrive there.
 
-Where every product of the loop is a wgmma that sums into a carried accumulator, one trip's products stay in flight
-while the next are started; the copies then follow the wait for the trip before. An operand that a trip computes (one
-that is converted, say) gets a ring of its own then: it is computed while the products of the trip before are under way.
-Barriers of the block are placed later, by `barriers`, which understands rings.
+Where every product of the loop is a wgmma that sums into a carried accumulator, one iteration's products stay in flight
+while the next are started; the copies then follow the wait for the iteration before. An operand that an iteration
+computes (one that is converted, say) gets a ring of its own then: it is computed while the products of the iteration
+before are under way. Barriers of the block are placed later, by `barriers`, which understands rings.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read
 from tilewright.backends.nvidia.plan.descriptors import block_bytes, copy_blocks
 from tilewright.backends.nvidia.plan.operands import stage_operands
 from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, loop_of, plan_prefetches, ring_bytes
-from tilewright.backends.nvidia.plan.subjects import ASYNC_PRODUCT, RING
+from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, RING
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
     AsyncCopyOp,
@@ -106,7 +107,7 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
         decisions.note(RING, load, _with_room(answer, room))
     if isinstance(room, No) or not isinstance(loop, ForOp):
         for dot in _products(loop):
-            decisions.note(ASYNC_PRODUCT, dot, No("no load of the loop is copied ahead"))
+            decisions.note(ASYNC_DOT, dot, No("no load of the loop is copied ahead"))
         return
     blocks = sum(p.is_block for p in prefetches)
     barrier = make_barrier(function, room.plan, blocks) if blocks else None
@@ -152,7 +153,7 @@ def _taken(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) ->
 
 
 def _computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
-    """Buffers of operands that every trip computes for its products alone."""
+    """Buffers of operands that every iteration computes for its products alone."""
     replaced = {p.alloc for p in prefetches}
     made = [op for op in loop.body.block.ops if isinstance(op, LocalAllocOp) and op.src and op not in replaced]
     return [op for op in made if all(isinstance(use.operation, WarpGroupDotOp) for use in op.result.uses)]
@@ -189,7 +190,7 @@ class _Pipeliner:
         stages: buffers of each ring.
         decisions: of the compilation.
         barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
-        computed: buffers of operands that a trip computes, for each of which there is room for a ring.
+        computed: buffers of operands that an iteration computes, for each of which there is room for a ring.
     """
 
     def __init__(
@@ -221,14 +222,14 @@ class _Pipeliner:
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
         index = self._carry(first, outside)
-        stored = self._product_of_stored()
+        stored = self._dot_of_stored()
         self._wait_for_copies(rings, index, fenced=stored is not None)
         stages = self._read(rings, index)
         if asynchronous:
             self._store_in_rings(index)
-        place = self._start_products(asynchronous)
+        place = self._start_dots(asynchronous)
         if stored is not None and not asynchronous:
-            self._start_products([stored], pendings=0)
+            self._start_dots([stored], pendings=0)
             place = stored  # copies are started while it runs
         self._copy_ahead(place or max(stages, key=list(self.body.ops).index), rings, index, reach)
         self._finish(asynchronous)
@@ -236,17 +237,17 @@ class _Pipeliner:
     # -- copies ------------------------------------------------------------------------------------------
 
     def _prologue(self, b: Builder, rings: Sequence[SSAValue]) -> list[SSAValue]:
-        """Copies of the first trips, if there are so many; gives the carried values of the first trip after them."""
+        """Copies of the first iterations, if there are so many; gives the carried values after them."""
         loop, values = self.loop, [self.loop.iter_args[i] for i in self.carried]
         runs = b.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
         length = b.binary(SubIOp, loop.ub, loop.lb)
         counter = loop.lb
-        for trip in range(self.ahead):
+        for iteration in range(self.ahead):
             valid = runs
-            if trip:
+            if iteration:
                 distance = b.binary(SubIOp, counter, loop.lb)
                 valid = b.binary(AndIOp, runs, b.compare("ult", distance, length))
-            values = self._copy(b, rings, b.number(trip), values, counter, valid)
+            values = self._copy(b, rings, b.number(iteration), values, counter, valid)
             counter = b.binary(AddIOp, counter, loop.step)
         return values
 
@@ -259,18 +260,18 @@ class _Pipeliner:
         counter: SSAValue,
         valid: SSAValue,
     ) -> list[SSAValue]:
-        """Copy what one trip loads to buffer `index` of every ring, as one group.
+        """Copy what one iteration loads to buffer `index` of every ring, as one group.
 
         Args:
             b: where.
             rings: of the loads.
             index: of the buffer.
-            values: what the trip has for the carried values of the addresses.
-            counter: of the trip.
-            valid: whether there is such a trip.
+            values: what the iteration has for the carried values of the addresses.
+            counter: of the iteration.
+            valid: whether there is such an iteration.
 
         Returns:
-            The carried values of the trip after it.
+            The carried values of the iteration after it.
         """
         arguments = [self.body.args[i + 1] for i in self.carried]
         known: dict[SSAValue, SSAValue] = {self.body.args[0]: counter, **dict(zip(arguments, values, strict=True))}
@@ -302,7 +303,7 @@ class _Pipeliner:
         b.effect(AsyncCopyOp, [pointers, buffer, mask])
 
     def _copy_ahead(self, after: Operation, rings: Sequence[SSAValue], index: SSAValue, reach: SSAValue) -> None:
-        """In the loop, copy a later trip to the buffer that the trip before this one has read."""
+        """In the loop, copy a later iteration to the buffer that the iteration before this one has read."""
         loop, following = self.loop, after.next_op
         assert following is not None
         b = Builder(following)
@@ -339,7 +340,7 @@ class _Pipeliner:
         return index
 
     def _wait_for_copies(self, rings: Sequence[SSAValue], index: SSAValue, *, fenced: bool) -> None:
-        """At the head of a trip; `fenced` says that a fence follows before products read what was copied."""
+        """At the head of an iteration; `fenced` says that a fence follows before products read what was copied."""
         first = self.body.first_op
         assert first is not None
         b = Builder(first)
@@ -370,7 +371,7 @@ class _Pipeliner:
         return places
 
     def _store_in_rings(self, index: SSAValue) -> None:
-        """Put what a trip computes for its products where those of the trip before do not read."""
+        """Put what an iteration computes for its products where those of the iteration before do not read."""
         for alloc in self.computed:
             ring = Builder(self.loop).make(LocalAllocOp, [], _ring_type(alloc.result.type, self.stages))
             b = Builder(alloc)
@@ -381,19 +382,19 @@ class _Pipeliner:
     # -- products ----------------------------------------------------------------------------------------
 
     def _asynchronous(self) -> list[WarpGroupDotOp]:
-        """The products of the loop, if all of them may stay in flight until the next trip; else none."""
+        """The products of the loop, if all of them may stay in flight until the next iteration; else none."""
         dots = [op for op in walk(self.body) if isinstance(op, WarpGroupDotOp)]
         rings = {p.alloc for p in self.prefetches} | set(self.computed)
-        answers = [self._may_fly(op, rings) for op in dots]
+        answers = [self._may_stay_in_flight(op, rings) for op in dots]
         bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
         for dot, answer in zip(dots, answers, strict=True):
             if bad is not None and isinstance(answer, Yes):
-                answer = No("another product of the loop must be waited for", bad)
-            self.decisions.note(ASYNC_PRODUCT, dot, answer)
+                answer = No("another dot of the loop must be waited for", bad)
+            self.decisions.note(ASYNC_DOT, dot, answer)
         return dots if bad is None else []
 
-    def _may_fly(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> Answer[WarpGroupDotOp]:
-        """Whether only the next trip's product uses a result, and operands stay where they are until then."""
+    def _may_stay_in_flight(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> Answer[WarpGroupDotOp]:
+        """Whether only the next iteration's product uses a result, and operands stay where they are until then."""
         if dot.parent_block() is not self.body:
             return No("it stands under a condition", dot.parent_op())
         if bit_width(element_type(dot.d.type)) != 32:
@@ -404,22 +405,22 @@ class _Pipeliner:
         if len(uses) != 1 or uses[0].operation is not self.body.last_op:
             user = next((use.operation for use in uses if use.operation is not self.body.last_op), None)
             return No(
-                "its result is used in the same trip", user, "acc = tl.dot(a, b, acc), and use acc after the loop"
+                "its result is used in the same iteration", user, "acc = tl.dot(a, b, acc), and use acc after the loop"
             )
         argument = self.body.args[uses[0].index + 1]
         if dot.c is not argument or len(list(argument.uses)) != 1:
-            return No("the sum of the trip before is not handed to it as it is", instead="acc = tl.dot(a, b, acc)")
+            return No("the sum of the iteration before is not handed to it as it is", instead="acc = tl.dot(a, b, acc)")
         for value, name in ((dot.a, "a"), (dot.b, "b")):
             owner = value.owner if isinstance(value.owner, Operation) else None
             outside = owner is not None and owner.parent_block() is not self.body
             if not isinstance(value.type, MemDescType):
                 return No(f"operand {name} is computed in registers", owner, "operands that are loaded as they are")
             if not (outside or owner in rings):
-                return No(f"the buffer of operand {name} is overwritten in the next trip", owner)
-        return Yes(dot, "it goes on while the next trip is started")
+                return No(f"the buffer of operand {name} is overwritten in the next iteration", owner)
+        return Yes(dot, "it goes on while the next iteration is started")
 
-    def _product_of_stored(self) -> WarpGroupDotOp | None:
-        """The product of the loop, if there is one only, that reads what the same trip stores, from shared memory.
+    def _dot_of_stored(self) -> WarpGroupDotOp | None:
+        """The product of the loop, if there is one only, that reads what the same iteration stores, from shared memory.
 
         The fence between store and product waits for copies, too: they are better started behind it.
         """
@@ -434,8 +435,8 @@ class _Pipeliner:
         return dots[0] if in_memory and wide and any(value in stored for value in operands) else None
 
     @staticmethod
-    def _start_products(dots: Sequence[WarpGroupDotOp], pendings: int | None = None) -> Operation | None:
-        """Let products fly on while those of the trip before are waited for, or all but `pendings`; gives the wait."""
+    def _start_dots(dots: Sequence[WarpGroupDotOp], pendings: int | None = None) -> Operation | None:
+        """Let products go on while those before are waited for, or all but `pendings`; gives the wait."""
         if not dots:
             return None
         following = dots[-1].next_op

@@ -26,8 +26,8 @@ from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import spoken
-from tilewright.ir.effects import is_without_effects
+from tilewright.ir.decisions import describe_op
+from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
 from tilewright.ir.walk import walk
 from tilewright.layouts.access import unique_registers
@@ -49,8 +49,9 @@ from tilewright.ops.shape import TransOp
 
 _LEAST_COPY, _WIDEST_COPY = 4, 16  # bytes of the smallest and the widest cp.async
 _HARMLESS = (LoadOp, DescriptorLoadOp, AssertOp, PrintOp, YieldOp, IfOp, AssumeOp)
-# Without side effects, but too dear to be done twice in every trip, or not to be done for a trip that there is not.
-_DEAR = (DotOp, ConvertLayoutOp, ReduceOp, ScanOp, GatherOp, HistogramOp, LoadOp, DescriptorLoadOp)
+# Without side effects, but too costly to be done twice in every iteration, or not to be done for an iteration that
+# there is not.
+_COSTLY = (DotOp, ConvertLayoutOp, ReduceOp, ScanOp, GatherOp, HistogramOp, LoadOp, DescriptorLoadOp)
 
 
 Load = LoadOp | DescriptorLoadOp
@@ -74,7 +75,7 @@ class Prefetch:
 
     @property
     def address(self) -> Sequence[SSAValue]:
-        """What the copy of another trip needs anew: pointers and mask, or descriptor and indices."""
+        """What the copy of another iteration needs anew: pointers and mask, or descriptor and indices."""
         return _address(self.load)
 
     @property
@@ -118,7 +119,7 @@ def loop_of(op: Operation) -> Operation | None:
 def _unfit(loop: ForOp | WhileOp) -> No | None:
     """Why nothing of a loop can be copied ahead; None if something can."""
     if isinstance(loop, WhileOp):
-        return No("only the trips of a for loop are known ahead", loop, "for k in tl.range(...), without break")
+        return No("only the iterations of a for loop are known ahead", loop, "for k in tl.range(...), without break")
     inner = next((op for op in walk(loop) if op is not loop and isinstance(op, ForOp | WhileOp)), None)
     if inner is not None:
         return No("only innermost loops are pipelined", inner)
@@ -128,7 +129,9 @@ def _unfit(loop: ForOp | WhileOp) -> No | None:
 
 def changed_by(writer: Operation) -> No:
     """The answer for a load that must stay in order with an operation of its loop."""
-    return No(f"{spoken(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop")
+    return No(
+        f"{describe_op(writer)} in the loop may change what is loaded", writer, "stores and atomics after the loop"
+    )
 
 
 def overwritten(load: Load, body: Block) -> No | None:
@@ -144,8 +147,8 @@ def _refused(load: Load, body: Block, unfit: No | None) -> No | None:
     holder = load.parent_op()
     if load.parent_block() is not body and holder is not None:
         return No("it stands under a condition", holder)
-    if not (_reaches_product(load) or _is_large(load)):
-        return No("the tile reaches no product of the loop")
+    if not (_reaches_dot(load) or _is_large(load)):
+        return No("the tile reaches no dot of the loop")
     return unfit or overwritten(load, body) or _movable(load, body)
 
 
@@ -158,9 +161,9 @@ def words_of(load: LoadOp) -> int:
 
 
 def _is_large(load: Load) -> bool:
-    """Whether a loop without products loads so much in a trip that registers hold no trip ahead."""
+    """Whether a loop without products loads so much in an iteration that registers hold no iteration ahead."""
     loop = load.parent_op()
-    if not isinstance(load, LoadOp) or not isinstance(loop, ForOp) or words_of(load) <= tuning.WORDS_AHEAD:
+    if not isinstance(load, LoadOp) or not isinstance(loop, ForOp) or words_of(load) <= tuning.DOUBLE_BUFFER_WORDS:
         return False
     return not any(isinstance(op, DotOp | WarpGroupDotOp) for op in walk(loop))
 
@@ -173,7 +176,7 @@ def may_write(op: Operation) -> bool:
     return isinstance(op, BarrierOp) or not (internal or is_without_effects(op))
 
 
-def _reaches_product(load: Load) -> bool:
+def _reaches_dot(load: Load) -> bool:
     body, seen, todo = load.parent_block(), set[Operation](), [load.result]
     while todo:
         for use in todo.pop().uses:
@@ -191,7 +194,7 @@ def _reaches_product(load: Load) -> bool:
 
 
 def _movable(load: Load, body: Block) -> No | None:
-    """Why a load cannot be made some trips ahead: its address is not known then, or what is off is not zero."""
+    """Why a load cannot be made some iterations ahead: its address is not known then, or what is off is not zero."""
     other = load.other if isinstance(load, LoadOp) else None
     if other is not None and not (isinstance(other.owner, ConstantOp) and other.owner.splat_value == 0):
         return No("a copy puts zeros where the mask is off", other.owner, "other=0")
@@ -202,15 +205,15 @@ def _movable(load: Load, body: Block) -> No | None:
 def address_slice(
     values: Iterable[SSAValue], body: Block, given: Collection[SSAValue] = ()
 ) -> tuple[set[Operation], set[int]] | No:
-    """What of a loop's body computes some values, now and in later trips.
+    """What of a loop's body computes some values, now and in later iterations.
 
     Args:
         values: of the body.
         body: of the loop.
-        given: values that are at hand for every trip.
+        given: values that are at hand for every iteration.
 
     Returns:
-        Operations of the body, and numbers of the carried values; no if one of them is dear or reads memory.
+        Operations of the body, and numbers of the carried values; no if one of them is costly or reads memory.
     """
     end = body.last_op
     assert end is not None
@@ -229,19 +232,22 @@ def address_slice(
                 todo.append(end.operands[index - 1])
         elif isinstance(owner, Operation) and owner.parent_block() is body and owner not in ops:
             parts = list(walk(owner))
-            dear = next((part for part in parts if _is_dear(part)), None)
-            if dear is not None:
-                return No(f"its address or mask needs {spoken(dear)}, too dear to be done for a trip ahead", dear)
+            costly = next((part for part in parts if _is_costly(part)), None)
+            if costly is not None:
+                return No(
+                    f"its address or mask needs {describe_op(costly)}, too costly to be done for an iteration ahead",
+                    costly,
+                )
             ops.add(owner)
             todo += [operand for part in parts for operand in part.operands]
     return ops, carried
 
 
-def _is_dear(op: Operation) -> bool:
-    """Whether an operation is not to be done once more in every trip; a branch is as dear as what it holds."""
+def _is_costly(op: Operation) -> bool:
+    """Whether an operation is not to be done once more in every iteration; a branch is as costly as what it holds."""
     if isinstance(op, IfOp | YieldOp):
         return False
-    return bool(op.regions) or isinstance(op, _DEAR) or not is_without_effects(op)
+    return bool(op.regions) or isinstance(op, _COSTLY) or not is_without_effects(op)
 
 
 # --- buffers ------------------------------------------------------------------------------------------------------

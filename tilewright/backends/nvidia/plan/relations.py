@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
-from tilewright.ir.effects import access_of
+from tilewright.ir.effect_traits import access_of
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile
@@ -44,7 +44,7 @@ _sliced = functools.lru_cache(maxsize=4096)(sliced)
 _narrow = functools.lru_cache(maxsize=4096)(tile.narrow_tile)
 _expand = functools.lru_cache(maxsize=4096)(tile.expand_tile)
 _transpose = functools.lru_cache(maxsize=4096)(tile.transpose_tile)
-_reshape = functools.lru_cache(maxsize=4096)(tile.reshape_tile)
+_reshape = tile.reshape_tile
 _join = functools.lru_cache(maxsize=4096)(tile.join_tiles)
 
 
@@ -57,6 +57,23 @@ def is_uniform(op: Operation) -> bool:
     """Whether all tiles among operands and results of `op` have one layout."""
     spec = REGISTRY.get(op.name)
     return (spec is not None and bool(spec.elementwise)) or isinstance(op, _ALSO_UNIFORM) or is_access(op)
+
+
+def is_only_multiplied(values: Sequence[SSAValue]) -> bool:
+    """Whether what is loaded goes to products alone: it is converted anyway, and need not suit other accesses.
+
+    It may be transposed before, or become another type.
+    """
+    users = [(use.operation, use.index) for value in values for use in value.uses]
+    return bool(users) and all(
+        is_only_multiplied(user.results) if _hands_on(user) else isinstance(user, DotOp) and index < 2
+        for user, index in users
+    )
+
+
+def _hands_on(op: Operation) -> bool:
+    """Whether an operation makes a tile of one other alone, element by element."""
+    return isinstance(op, TransOp) or (len(op.operands) == len(op.results) == 1 and follows_result(op))
 
 
 def follows_result(op: Operation) -> bool:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.passes.subjects import EITHER_WAY, HANDED_ON, ROLLED
+from tilewright.passes.subjects import IF_CONVERTED, REROLLED, SUNK_LOADS
 
-TENSOR_CORES = Subject("tensor cores", "a product is made by tensor cores instead of multiply-adds of single elements")
-WGMMA = Subject("wgmma", "a product is made by whole groups of four warps, with operands from shared memory (Hopper)")
+TENSOR_CORES = Subject("tensor cores", "a dot is made by tensor cores instead of multiply-adds of single elements")
+WGMMA = Subject("wgmma", "a dot is made by whole groups of four warps, with operands from shared memory (Hopper)")
 COPY_ENGINE = Subject("copy engine", "blocks of a descriptor are moved by the copy engine (TMA) instead of by threads")
-RING = Subject("ring buffer", "a load of a loop is copied to shared memory some trips before a product needs it")
-AHEAD = Subject("trips ahead", "a load of a loop over rows is made a trip before it is used, in registers")
-REDUCED_BEHIND = Subject("reduced behind", "what a loop gathers by reductions is reduced once, behind the loop")
-ASYNC_PRODUCT = Subject("asynchronous product", "a product of one trip goes on while that of the next is started")
+RING = Subject("ring buffer", "a load of a loop is copied to shared memory some iterations before a dot needs it")
+DOUBLE_BUFFERED = Subject(
+    "double buffering", "a load of a loop over rows is made an iteration before it is used, in registers"
+)
+REDUCED_AFTER = Subject("reduction after the loop", "what a loop gathers by reductions is reduced once, after the loop")
+STRIPS = Subject("strips", "a tile larger than the registers of a block is computed strip by strip, in loops")
+ASYNC_DOT = Subject("asynchronous dot", "a dot of one iteration goes on while that of the next is started")
 IN_WARP = Subject("conversion in warps", "a tile gets to another layout without shared memory")
+OWN_SLICES = Subject("slices of a warp", "the result of a product leaves each warp without waiting for the others")
 NO_BARRIER = Subject("no barrier", "the threads of a block need not wait for each other")
 UNORDERED = Subject("no barrier for memory", "accesses of a program to global memory need not wait for each other")
 CLUSTER = Subject("cluster", "a program is shared out to the blocks of a cluster (num_ctas)")
+WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
-    EITHER_WAY, HANDED_ON, ROLLED, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, AHEAD, REDUCED_BEHIND, ASYNC_PRODUCT,
-    IN_WARP, NO_BARRIER, UNORDERED, CLUSTER,
+    IF_CONVERTED, SUNK_LOADS, REROLLED, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
+    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, WHOLE,
 )  # fmt: skip

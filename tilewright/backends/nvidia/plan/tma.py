@@ -107,6 +107,59 @@ def _block(type_: Attribute) -> TensorType[Attribute]:
     return type_.block
 
 
+@dataclass(frozen=True, slots=True)
+class SlicePlan:
+    """How each warp stores its part of a tile, a slice after the other.
+
+    Args:
+        slice: layout of one slice over the registers and lanes of a warp.
+        registers: of every slice the registers that it has, in the order of the layout.
+        places: of every slice where it begins, beside where the part of its warp does.
+        warps: where the part of each bit of the warp's number begins.
+    """
+
+    slice: LinearLayout
+    registers: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[int, ...], ...]
+    warps: tuple[tuple[int, ...], ...]
+
+
+@functools.lru_cache(maxsize=256)
+def slices_of(layout: LinearLayout, plan: CopyPlan) -> SlicePlan | None:
+    """The slices of a tile, blocks of a plan of one box; None if a warp does not have whole ones to itself.
+
+    Args:
+        layout: of the tile.
+        plan: how slices are copied.
+    """
+    bases, box = layout.bases(), plan.box
+    columns = [*bases["register"], *bases["lane"], *bases["warp"]]
+    if len(box) != len(layout.outs) or plan.boxes != 1 or len(set(columns)) < len(columns):
+        return None
+    if any(len([c for c in column if c]) != 1 for column in columns) or any(bases.get("block", ())):
+        return None
+
+    def within(column: tuple[int, ...]) -> bool:
+        return all(c < size for c, size in zip(column, box, strict=True))
+
+    own = [column for column in bases["register"] if within(column)]
+    if not all(map(within, bases["lane"])) or any(map(within, bases["warp"])):
+        return None
+    bits = sum(size.bit_length() - 1 for size in box)
+    if len(own) + len(bases["lane"]) != bits:
+        return None
+    inner = {"register": own, "lane": bases["lane"], "warp": [], "block": []}
+    sizes = dict(zip(layout.out_sizes, box, strict=True))
+    numbers: dict[tuple[int, ...], list[int]] = {}
+    for register in range(layout.in_sizes["register"]):
+        steps = [column for bit, column in enumerate(bases["register"]) if register >> bit & 1]
+        place = tuple(sum(column[dim] for column in steps if not within(column)) for dim in range(len(box)))
+        numbers.setdefault(place, []).append(register)
+    return SlicePlan(
+        LinearLayout.from_bases(inner, sizes), tuple(map(tuple, numbers.values())), tuple(numbers), tuple(bases["warp"])
+    )
+
+
 def _element_name(type_: Attribute) -> str:
     """Signature type of the elements of a descriptor type, as the engine sees them: it moves others as integers."""
     element = element_type(_block(type_))
@@ -144,4 +197,14 @@ def _source(value: SSAValue) -> list[int | None]:
     return [None, int(number)]
 
 
-__all__ = ["CopyPlan", "buffer_type", "made_plan", "plan_blocks", "plan_copy", "plan_of", "recipe_of"]
+__all__ = [
+    "CopyPlan",
+    "SlicePlan",
+    "buffer_type",
+    "made_plan",
+    "plan_blocks",
+    "plan_copy",
+    "plan_of",
+    "recipe_of",
+    "slices_of",
+]

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.backends.nvidia.plan.relations import follows_result, is_ragged, operand_layouts, result_layout
-from tilewright.backends.nvidia.plan.tma import plan_of
+from tilewright.backends.nvidia.plan.tma import plan_of, slices_of
 from tilewright.backends.nvidia.tgir.ops import (
     OPS,
     AsyncCopyOp,
@@ -24,6 +24,7 @@ from tilewright.backends.nvidia.tgir.ops import (
     MemDescIndexOp,
     TmaLoadOp,
     TmaStoreOp,
+    TmaStoreSlicesOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
@@ -170,6 +171,9 @@ def _check_movement(op: TileOp) -> None:
     elif isinstance(op, (TmaLoadOp, TmaStoreOp)):
         plan, buffer = plan_of(op.desc.type), op.dst if isinstance(op, TmaLoadOp) else op.src
         _require(op, isinstance(plan, Yes) and sorted(_extent(buffer)) == sorted(plan.plan.shape))
+    elif isinstance(op, TmaStoreSlicesOp):
+        plan = plan_of(op.desc.type)
+        _require(op, isinstance(plan, Yes) and slices_of(layout_of(op.src), plan.plan) is not None)
     elif isinstance(op, WarpGroupDotWaitOp):
         _require(op, list(op.operand_types) == list(op.result_types))
     num = op.properties.get("num") or op.properties.get("pendings")

@@ -203,6 +203,21 @@ class TmaStoreOp(LaidOutOp):
 
 
 @irdl_op_definition
+class TmaStoreSlicesOp(LaidOutOp):
+    """Copy a tile to a tensor by the copy engine, each warp its own rows, a block of the descriptor after the other.
+
+    Operands end with the indices of the tile. A warp writes a slice to its part of the scratch, and one lane starts the
+    copy of it; at the end it waits until all of them have been read.
+    """
+
+    name = "ttng.tma_copy_slices_to_global"
+    desc = operand_def()
+    src = operand_def()
+    indices = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
 class WaitBarrierOp(LaidOutOp):
     """Each thread waits until stage `stage` (i32) of a barrier has ended another phase: the buffers are filled."""
 
@@ -215,7 +230,8 @@ class WaitBarrierOp(LaidOutOp):
 
 OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
-    WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp,
+    WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp,
+    TmaStoreSlicesOp, WaitBarrierOp,
 )  # fmt: skip
 
 

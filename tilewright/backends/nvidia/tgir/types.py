@@ -20,7 +20,7 @@ from xdsl.printer import Printer
 from tilewright.base.errors import InternalError
 from tilewright.ir import text
 from tilewright.ir.types import bit_width, element_type, shape_of
-from tilewright.layouts.distributed import dim_names
+from tilewright.layouts import text as layout_text
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 
@@ -50,20 +50,10 @@ class LayoutAttr(ParametrizedAttribute):
 @functools.lru_cache(maxsize=4096)
 def layout_attr(layout: LinearLayout) -> LayoutAttr:
     """The attribute of a layout; equal layouts have equal attributes."""
-    bases = layout.bases()
-    groups = [f"{dim}={' '.join('(' + ','.join(map(str, b)) + ')' for b in bases[dim])}" for dim, _ in layout.ins]
-    return LayoutAttr(StringAttr(f"{'; '.join(groups)} : {'x'.join(map(str, layout.out_sizes.values()))}"))
+    return LayoutAttr(StringAttr(layout_text.spelled(layout)))
 
 
-@functools.lru_cache(maxsize=4096)
-def _parsed(spelled: str) -> LinearLayout:
-    groups, _, sizes = spelled.rpartition(" : ")
-    bases = {}
-    for group in groups.split(";"):
-        dim, _, columns = group.strip().partition("=")
-        bases[dim] = [tuple(map(int, column.split(","))) for column in re.findall(r"\(([^)]*)\)", columns)]
-    outs = [int(size) for size in sizes.split("x")]
-    return LinearLayout.from_bases(bases, dict(zip(dim_names(len(outs)), outs, strict=True)))
+_parsed = functools.lru_cache(maxsize=4096)(layout_text.parsed)
 
 
 @irdl_attr_definition

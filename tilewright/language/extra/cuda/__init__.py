@@ -13,7 +13,7 @@ from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast
 from tilewright.ops.functions.debug import inline_asm_elementwise
 from tilewright.ops.functions.target import is_cuda
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import constexpr, tensor, unwrap
 
 _GUARD = "guard it with `if tl.target_info.is_cuda():`"
 
@@ -85,10 +85,8 @@ globaltimer = _on_gpus(
     "globaltimer", "nanoseconds of the GPU's clock", _assembly("mov.u64 $0, %globaltimer;", dtypes.int64)
 )
 smid = _on_gpus("smid", "number of the multiprocessor", _assembly("mov.u32 $0, %smid;", dtypes.int32, pure=True))
-num_threads = _on_gpus(
-    "num_threads", "threads of a program", lambda b: b.constant(b.target.warp_size * _warps(b), dtypes.int32)
-)
-num_warps = _on_gpus("num_warps", "warps of a program", lambda b: b.constant(_warps(b), dtypes.int32))
+num_threads = _on_gpus("num_threads", "threads of a program", lambda b: constexpr(b.target.warp_size * _warps(b)))
+num_warps = _on_gpus("num_warps", "warps of a program", lambda b: constexpr(_warps(b)))
 gdc_wait = _on_gpus("gdc_wait", "wait for the kernel launched before", _effect("griddepcontrol.wait"), 90)
 gdc_launch_dependents = _on_gpus(
     "gdc_launch_dependents", "let the kernel launched next begin", _effect("griddepcontrol.launch_dependents"), 90

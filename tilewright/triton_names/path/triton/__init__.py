@@ -32,6 +32,7 @@ from tilewright import (
     set_allocator,
     testing,
 )
+from tilewright.triton_names import renaming as _renaming
 from tilewright.triton_names import switch as _switch
 
 __version__ = "3.9.0"
@@ -41,6 +42,7 @@ _switch.share()
 from . import _C, backends, errors, knobs, tools
 
 _switch.share()  # a shared module may lie in a package that has just been loaded
+_renaming.rename_all()
 
 __all__ = [
     "_C",

@@ -2,12 +2,12 @@
 
 at the start of a range:   nothing is known
 before the loop, or dot:   entry = the one whose key is the current one, else one that is given that key, empty
-trip t < span:             if t >= filled: pack into slot t of the entry; if t == filled: filled = t + 1
-trip t >= span:            pack into the spare slot
+iteration t < span:             if t >= filled: pack into slot t of the entry; if t == filled: filled = t + 1
+iteration t >= span:            pack into the spare slot
 
-Entries have as many slots, `span`, as the longest loop so far had trips. When all are taken, the next key takes the
-place of one of them: always of the same, if none was found again since, so that keys that never come again stay in few
-caches' lines and leave the others alone.
+Entries have as many slots, `span`, as the longest loop so far had iterations. When all are taken, the next key takes
+the place of one of them: always of the same, if none was found again since, so that keys that never come again stay in
+few caches' lines and leave the others alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def begin_range(low: FunctionLowering, cache: PackCache) -> None:
         low.f.store(const(I64, 0), low.f.gep(low.ev.arena, cache.state.offset + 8 * word))
 
 
-def enter(low: FunctionLowering, cache: PackCache, trips: V) -> None:
+def enter(low: FunctionLowering, cache: PackCache, iterations: V) -> None:
     """Before the loop, or the product without one: find what was packed for the current key."""
     f, ev = low.f, low.ev
     count = len(cache.keys)
@@ -36,7 +36,7 @@ def enter(low: FunctionLowering, cache: PackCache, trips: V) -> None:
     for number, key in enumerate(cache.keys):
         f.store(_word(low, ev.scalar(key)), f.gep(keys, 8 * number))
     state = f.gep(ev.arena, cache.state.offset)
-    place = f.call(_finder(f.module, cache), I64, (state, keys, trips))
+    place = f.call(_finder(f.module, cache), I64, (state, keys, iterations))
     span = f.load(I64, f.gep(state, 8 * _SPAN))
     panels = f.gep(ev.arena, cache.panels.offset)
     first = f.gep(panels, f.mul(f.mul(place, span), cache.slot_bytes))
@@ -47,21 +47,21 @@ def enter(low: FunctionLowering, cache: PackCache, trips: V) -> None:
             f.store(const(I64, 0), filled)
 
 
-def slot(low: FunctionLowering, cache: PackCache, trip: V) -> tuple[V, V]:
-    """Address of the slot of a trip, and whether it must be packed; then call `packed`."""
+def slot(low: FunctionLowering, cache: PackCache, iteration: V) -> tuple[V, V]:
+    """Address of the slot of an iteration, and whether it must be packed; then call `packed`."""
     f, entry = low.f, low.kept[cache]
-    inside = f.icmp("ult", trip, entry.span)
+    inside = f.icmp("ult", iteration, entry.span)
     spare = f.gep(low.ev.arena, cache.panels.offset + cache.slots * cache.slot_bytes)
-    address = f.select(inside, f.gep(entry.first, f.mul(trip, cache.slot_bytes)), spare)
-    known = f.icmp("slt", trip, f.load(I64, entry.filled))
+    address = f.select(inside, f.gep(entry.first, f.mul(iteration, cache.slot_bytes)), spare)
+    known = f.icmp("slt", iteration, f.load(I64, entry.filled))
     return address, f.not_(f.and_(inside, known))
 
 
-def packed(low: FunctionLowering, cache: PackCache, trip: V) -> None:
-    """Note that the slot of a trip has been packed, if those of all trips before are: some need no packed operand."""
+def packed(low: FunctionLowering, cache: PackCache, iteration: V) -> None:
+    """Note that the slot of an iteration has been packed, if those of all before are: some need no packed operand."""
     f, entry = low.f, low.kept[cache]
-    with f.if_(f.and_(f.icmp("ult", trip, entry.span), f.icmp("eq", trip, f.load(I64, entry.filled)))):
-        f.store(f.add(trip, 1), entry.filled)
+    with f.if_(f.and_(f.icmp("ult", iteration, entry.span), f.icmp("eq", iteration, f.load(I64, entry.filled)))):
+        f.store(f.add(iteration, 1), entry.filled)
 
 
 def _entry(f: Function, number: V, keys: int) -> V:
@@ -83,19 +83,19 @@ def _word(low: FunctionLowering, value: V) -> V:
 def _finder(module: Module, cache: PackCache) -> str:
     """Define (once) the search for an entry; gives its name.
 
-    Parameters of the emitted function: the state, the key, trips of the loop. It gives the number of the entry.
+    Parameters of the emitted function: the state, the key, iterations of the loop. It gives the number of the entry.
     """
     keys, slots, entries = len(cache.keys), cache.slots, cache.entries
     name = f"dot.kept.{keys}.{entries}.{slots}"
     if module.has(name):
         return name
     f = module.function(name, I64, (PTR, PTR, I64), attrs="nounwind noinline")
-    state, wanted, trips = f.args
+    state, wanted, iterations = f.args
 
     def word(number: int) -> V:
         return f.gep(state, 8 * number)
 
-    _widen(f, word, trips, slots)
+    _widen(f, word, iterations, slots)
     used = f.load(I64, word(_USED))
 
     def differs(values: list[V]) -> V:
@@ -133,10 +133,10 @@ def _finder(module: Module, cache: PackCache) -> str:
     return name
 
 
-def _widen(f: Function, word: Callable[[int], V], trips: V, slots: int) -> None:
-    """Make room in all entries for a loop of more trips than any before: they begin anew."""
+def _widen(f: Function, word: Callable[[int], V], iterations: V, slots: int) -> None:
+    """Make room in all entries for a loop of more iterations than any before: they begin anew."""
     span = f.load(I64, word(_SPAN))
-    wanted = f.intrinsic("smax", trips, const(I64, 1))
+    wanted = f.intrinsic("smax", iterations, const(I64, 1))
     with f.if_(f.and_(f.icmp("ult", span, wanted), f.icmp("ult", span, slots))):
         more = f.intrinsic("umax", wanted, f.mul(span, 2))
         f.store(f.intrinsic("umin", more, const(I64, slots)), word(_SPAN))

@@ -1,6 +1,6 @@
 """`tt.dot`: operands packed from memory or scratch, then the micro-kernels of `dot/`, for each matrix of a batch.
 
-valid extents of A and B from their masks; what is computed trip by trip fills its buffer first
+valid extents of A and B from their masks; what is computed iteration by iteration fills its buffer first
 A: in place, if every element exists and K has unit stride, else packed
 B: in place, if it is read few times and N has unit stride, else packed
 acc (+)= A * B
@@ -15,15 +15,15 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack, plan_dot
+from tilewright.backends.cpu.emit.dot.iterations import each_iteration, filled
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.emit.dot.place import choose_place
 from tilewright.backends.cpu.emit.dot.thin import emit_thin
-from tilewright.backends.cpu.emit.dot.trips import each_trip, filled
 from tilewright.backends.cpu.emit.values import Nest
+from tilewright.backends.cpu.plan.dead_rows import row_alone
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_plan, rows_exist
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
-from tilewright.backends.cpu.plan.unseen import row_alone
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
 from tilewright.ir.walk import walk
@@ -116,8 +116,8 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     """The product of one pair of matrices."""
     f, ev = low.f, low.ev
     joined = detail.joined
-    trips: V = low.joined[joined.loop].count if joined is not None else const(I64, 1)
-    k, capacity = f.mul(trips, plan.k), plan.k * (joined.factor if joined is not None else 1)
+    iterations: V = low.joined[joined.loop].count if joined is not None else const(I64, 1)
+    k, capacity = f.mul(iterations, plan.k), plan.k * (joined.factor if joined is not None else 1)
     one = const(I64, plan.k)
     ka, kb = (one if isinstance(o, ScratchOperand) else k for o in (detail.a, detail.b))
     a = _Source(low, detail.a, shape_of(a_type), [const(I64, plan.m), ka], batch)  # type: ignore[arg-type]
@@ -125,23 +125,23 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
     size = memory_bytes(detail.acc.elem)
     acc: V = f.gep(ev.arena, detail.acc.offset)
     acc_stride: V = const(I64, detail.acc.strides[-2] * size)
-    if detail.straight is not None:
-        place = low.straight[detail.straight]
+    if detail.direct is not None:
+        place = low.direct[detail.direct]
         acc, acc_stride = place.address, place.stride
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
     few, exist = plan, a.whole
-    if 0 in detail.unseen and row_alone(plan, detail.a, detail.b):  # there may be but one row that somebody looks at
+    if 0 in detail.dead and row_alone(plan, detail.a, detail.b):  # there may be but one row that somebody looks at
         few = plan_dot(f.isa, 1, plan.n, plan.k, plan.a_dtype, plan.b_dtype, plan.acc)
         exist = f.and_(f.icmp("eq", a.valid[0], 1), f.icmp("sge", a.valid[1], k))
-    if detail.straight is not None:
+    if detail.direct is not None:
         rows, columns = place.extents
         stored = f.and_(f.icmp("eq", rows, few.m), f.icmp("eq", columns, few.n))
-        exist = f.and_(exist, f.or_(f.not_(place.straight), stored))
+        exist = f.and_(exist, f.or_(f.not_(place.direct), stored))
     thin = _thin_order(few, a, b)
 
     def packed() -> None:
-        _Packed(low, plan, detail, a, b, trips, capacity).emit(acc, acc_stride)
+        _Packed(low, plan, detail, a, b, iterations, capacity).emit(acc, acc_stride)
 
     if thin is None:
         packed()
@@ -190,24 +190,31 @@ class _Packed:
         low: where to emit.
         plan, detail: of the product.
         a, b: its operands.
-        trips: that it joins.
+        iterations: that it joins.
         capacity: elements of K for which packed operands have room.
     """
 
     def __init__(
-        self, low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, b: _Source, trips: V, capacity: int
+        self,
+        low: FunctionLowering,
+        plan: DotPlan,
+        detail: DotDetail,
+        a: _Source,
+        b: _Source,
+        iterations: V,
+        capacity: int,
     ) -> None:
         self.low, self.plan, self.detail, self.capacity = low, plan, detail, capacity
         self.fresh = _fresh(low, detail)
         self.sources = {"a": a, "b": b}
         self.steps = plan.steps(plan.k)
-        self.all_words = low.f.mul(trips, self.steps)
+        self.all_words = low.f.mul(iterations, self.steps)
         self.words = _words(low, plan, detail, a, b, self.all_words)
-        rows = a.valid[0] if 0 in detail.unseen else const(I64, plan.m)
-        columns = b.valid[1] if 1 in detail.unseen else const(I64, plan.n)
-        self.part: tuple[V, V] | None = (rows, columns) if detail.unseen and not plan.is_amx else None
-        if detail.straight is not None and detail.straight.parts:
-            self.part = low.straight[detail.straight].extents
+        rows = a.valid[0] if 0 in detail.dead else const(I64, plan.m)
+        columns = b.valid[1] if 1 in detail.dead else const(I64, plan.n)
+        self.part: tuple[V, V] | None = (rows, columns) if detail.dead and not plan.is_amx else None
+        if detail.direct is not None and detail.direct.parts:
+            self.part = low.direct[detail.direct].extents
 
     def emit(self, acc: V, acc_stride: V) -> None:
         """Pack what has to be packed, and multiply."""
@@ -265,7 +272,7 @@ class _Packed:
             return
         a = self.sources["a"]
         # Of a part of the tile, rows that do not exist are not asked for.
-        rows = const(I1, 1) if self.part and 0 in self.detail.unseen else a.rows_whole
+        rows = const(I1, 1) if self.part and 0 in self.detail.dead else a.rows_whole
         exists = f.and_(rows, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
         f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
 
@@ -276,26 +283,26 @@ class _Packed:
             target = low.f.gep(low.ev.arena, self.detail.packed[name].offset)
             self._pack(name, target, stride, plane)
             return target
-        trip = low.trips.get(cache.place)
-        if trip is None:
-            trip = const(I64, 0)
+        iteration = low.iterations.get(cache.place)
+        if iteration is None:
+            iteration = const(I64, 0)
             kept.enter(low, cache, const(I64, 1))
-        target, missing = kept.slot(low, cache, trip)
+        target, missing = kept.slot(low, cache, iteration)
         with low.f.if_(missing):
             self._pack(name, target, stride, plane)
-            kept.packed(low, cache, trip)
+            kept.packed(low, cache, iteration)
         return target
 
     def _pack(self, name: Literal["a", "b"], target: V, stride: int, plane: int) -> None:
-        """All words of an operand: at once, or trip by trip if each trip's have to be computed first."""
+        """All words of an operand: at once, or iteration by iteration if each iteration's have to be computed first."""
         low, detail, source = self.low, self.detail, self.sources[name]
         operand, dims = (detail.a, (0, 1)) if name == "a" else (detail.b, (1, 0))
         order, strides, valid = source.along(*dims)
         args = (low.f, self.plan, name, order, target, stride, source.address, strides, valid)
         fill = operand.fill if isinstance(operand, ScratchOperand) else None
         if fill is not None and detail.joined is not None:
-            with each_trip(low, low.joined[detail.joined.loop], fill) as trip:
-                pack(*args, self.steps, first=low.f.mul(trip, self.steps), plane_bytes=plane)
+            with each_iteration(low, low.joined[detail.joined.loop], fill) as iteration:
+                pack(*args, self.steps, first=low.f.mul(iteration, self.steps), plane_bytes=plane)
         elif fill is not None:
             with filled(low, fill):
                 pack(*args, self.all_words, plane_bytes=plane)

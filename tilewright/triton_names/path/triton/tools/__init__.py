@@ -1,6 +1,7 @@
 """`triton.tools`: what Tilewright has of it lies below; what it has not says what to use instead."""
 
 from tilewright.base.refusal import Refusal
+from tilewright.layouts.linear_face import LinearLayout as LinearLayout
 
 _OBJECTS = "`tilewright compile` writes objects, a C header and a launch function for several variants"
 compile = Refusal("tools.compile", _OBJECTS)

@@ -1,0 +1,83 @@
+"""Random kernels: their gradients against autograd through the tiled reference, which runs them as plain Python.
+
+`python -m tests.hl.gradients.fuzz --count 2000 [--first 0]` prints how many are right, and how many are refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Any
+
+import torch
+
+from tests.hl.fuzz.programs import program
+from tests.hl.gradients.compare import leaves
+from tilewright import hl
+from tilewright.hl.runtime.gradient_slot import wants
+
+
+def check(seed: int) -> str:
+    """Compare the gradients of one kernel: "right", "refused" or "nothing" where none flows.
+
+    Raises:
+        AssertionError: they differ; with the kernel and the seed.
+    """
+    made = program(seed)
+    bound = made.kernel.bind(made.args)
+    bound.set_config(bound.default_config())
+    mine, theirs = leaves(made.args[:-2]), leaves(made.args[:-2])
+    try:
+        ours = _gradients(made.kernel, mine, made.args[-2:], seed)
+    except hl.exc.NotDifferentiable as error:
+        assert error.location is not None, seed
+        return "refused"
+
+    def reference(*args: Any) -> Any:
+        return bound.run_ref(*args, mode=hl.RefMode.TILED, gradients=True)
+
+    try:
+        expected = _gradients(reference, theirs, made.args[-2:], seed)
+    except RuntimeError:
+        return "no reference"  # PyTorch has no derivative of what the reference does in place
+    ours, expected = (one or [torch.zeros_like(arg) for arg in mine if wants(arg)] for one in (ours, expected))
+    for one, other in zip(ours, expected, strict=True):
+        scale = float(other.abs().max()) if other.numel() else 0.0
+        try:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * max(scale, 1.0), equal_nan=True)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}\n{made.text}") from None
+    return "right"
+
+
+def _gradients(run: Any, args: tuple[Any, ...], forms: tuple[Any, ...], seed: int) -> list[Any] | None:
+    outs = [torch.zeros_like(form) for form in forms]
+    run(*args, *outs)
+    outs = [one for one in outs if one.requires_grad]
+    if not outs:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    ups = [torch.randn(one.shape, generator=generator).to(one.dtype) for one in outs]
+    wanted = [arg for arg in args if wants(arg)]
+    found = torch.autograd.grad(outs, wanted, ups, allow_unused=True)
+    return [torch.zeros_like(arg) if one is None else one for arg, one in zip(wanted, found, strict=True)]
+
+
+def main() -> None:
+    """Check many."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    found: Counter[str] = Counter()
+    for seed in range(given.first, given.first + given.count):
+        try:
+            found[check(seed)] += 1
+        except AssertionError as error:
+            found["wrong"] += 1
+            print(error, flush=True)
+    print(dict(found))
+
+
+if __name__ == "__main__":
+    main()

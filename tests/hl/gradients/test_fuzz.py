@@ -1,0 +1,12 @@
+"""A few random kernels; `python -m tests.hl.gradients.fuzz --count 2000` runs many."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hl.gradients.fuzz import check
+
+
+@pytest.mark.parametrize("first", range(0, 12, 4))
+def test_random_kernels(first):
+    assert {check(seed) for seed in range(first, first + 4)} <= {"right", "refused", "no reference"}

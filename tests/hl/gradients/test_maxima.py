@@ -1,0 +1,115 @@
+"""Running maxima: results that do not depend on them have gradients, all others are refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.hl.gradients.compare import check, leaves
+from tests.hl.gradients.texts import kernel_of, online
+from tilewright import hl
+
+X = torch.randn(11, 150, generator=torch.Generator().manual_seed(0))
+
+INVARIANT = {
+    "a logarithm": (online("largest + torch.log(total)"), lambda x: x.logsumexp(1)),
+    "a mean": (online("acc / total"), lambda x: (x.softmax(1) * x).sum(1)),
+    "both": (
+        online("acc / total - (largest + torch.log(total))"),
+        lambda x: (x.softmax(1) * x).sum(1) - x.logsumexp(1),
+    ),
+    "a function of a quotient": (online("torch.tanh(acc / total)"), lambda x: torch.tanh((x.softmax(1) * x).sum(1))),
+    "powers of two": (
+        online(
+            "largest * 2.0 + torch.log2(total)",
+            "total = total * torch.exp2((largest - new) * 2.0) + torch.exp2(v * 2.0 - new[:, None] * 2.0).sum(1)",
+        ),
+        lambda x: torch.log2(torch.exp2(2 * x).sum(1)),
+    ),
+    "a finite first value": (online("largest + torch.log(total)", start="-3.0"), lambda x: x.logsumexp(1)),
+    "a sum beside it": (
+        online("acc + largest + torch.log(total)", acc="acc = acc + v.sum(1)"),
+        lambda x: x.sum(1) + x.logsumexp(1),
+    ),
+    "squares of weights": (
+        online("acc / (total * total)", acc="acc = acc * shrink * shrink + (weights * weights).sum(1)"),
+        lambda x: (x.softmax(1) ** 2).sum(1),
+    ),
+    "a maximum that nothing reads": (online("acc", acc="acc = acc + v.sum(1)"), lambda x: x.sum(1)),
+}
+DEPENDENT = {
+    "the maximum": online("largest"),
+    "its product": online("largest * total"),
+    "its double": online("2.0 * largest + torch.log(total)"),
+    "a function of it": online("torch.tanh(largest) + torch.log(total)"),
+    "a sum that is relative to it": online("total"),
+    "one too many": online("acc / (total * total)"),
+    "not rescaled": online("largest + torch.log(total)", "total = total + weights.sum(1)"),
+    "rescaled by another base": online(
+        "largest + torch.log(total)", "total = total * torch.exp2(largest - new) + weights.sum(1)"
+    ),
+    "rescaled backwards": online(
+        "largest + torch.log(total)", "total = total * torch.exp(new - largest) + weights.sum(1)"
+    ),
+    "rescaled twice": online("largest + torch.log(total)", "total = total * shrink * shrink + weights.sum(1)"),
+    "relative to the one before": online(
+        "largest + torch.log(total)", "total = total * shrink + torch.exp(v - largest[:, None]).sum(1)", start="-3.0"
+    ),
+    "a first sum that is not 0": online("largest + torch.log(total)", first="1.0", start="-3.0"),
+    "stored by a branch": online("torch.where(largest > 0, total, acc)"),
+}
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_what_does_not_depend_on_a_maximum_has_a_gradient(name):
+    kernel, reference = INVARIANT[name]
+    check(kernel, reference, X)
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_what_depends_on_a_maximum_is_refused(name):
+    with pytest.raises(hl.exc.DependsOnMaximum) as caught:
+        DEPENDENT[name](*leaves((X,)))
+    assert caught.value.location is not None
+
+
+RECURRENCE = """
+import torch
+from tilewright import hl
+
+
+@hl.kernel
+def recurrence(x: torch.Tensor) -> torch.Tensor:
+    m, n = x.size()
+    out = torch.empty([m], dtype=x.dtype)
+    for rows in hl.tile(m):
+        s = hl.zeros([rows], dtype=torch.float32)
+        t = hl.zeros([rows], dtype=torch.float32)
+        for columns in hl.tile(n):
+            v = x[rows, columns].sum(1)
+            {body}
+        out[rows] = s
+    return out
+"""
+BODIES = {
+    "a function of the sum": "s = torch.tanh(s + v)",
+    "a decay": "s = 0.9 * s + v",
+    "the last pass": "s = v",
+    "a product": "s = s * v",
+    "two that change places": "s, t = t + v, s",
+    "one through another": "t = t + v; s = s + t",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_needs_an_order_of_passes_is_refused(name):
+    kernel = kernel_of(RECURRENCE.format(body=BODIES[name]))
+    with pytest.raises(hl.exc.HistoryNeeded, match="not a plain sum|was in every pass"):
+        kernel(*leaves((X,)))
+
+
+def test_sums_of_sums_have_gradients():
+    kernel = kernel_of(RECURRENCE.format(body="s = s + v * v; t = t + v"))
+    blocks = kernel.bind((X,)).default_config().block_sizes[-1]
+    parts = [slice(at, at + blocks) for at in range(0, 150, blocks)]
+    check(kernel, lambda x: sum(x[:, part].sum(1) ** 2 for part in parts), X)

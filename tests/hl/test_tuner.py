@@ -1,0 +1,369 @@
+"""Searches whose candidates crash, hang, are killed or are wrong; what is kept of them, and how strategies choose.
+
+The kernels are plain functions, so that nothing is compiled; times are those of a formula where they matter.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import math
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+
+from tilewright import hl, testing
+from tilewright.hl.tune import journal, strategies
+from tilewright.hl.tune.driver import Driver, is_faster
+from tilewright.hl.tune.journal import Journal
+from tilewright.hl.tune.outcomes import Compiled, Failed, Timed
+from tilewright.hl.tune.strategies import Space
+
+forks = pytest.mark.skipif(not testing.can_fork(), reason="workers are forked off")
+
+
+def scaled(x, factor):
+    out = torch.empty_like(x)
+    for rows, columns in hl.tile([x.size(0), x.size(1)]):
+        out[rows, columns] = x[rows, columns] * factor
+    return out
+
+
+X = torch.randn(64, 64)
+SPEC = hl.kernel(scaled).bind((X, 2)).config_spec
+BLOCKS = [SPEC.normalize({"block_sizes": [rows, 64]}) for rows in (1, 2, 4, 8, 16, 32)]
+QUIET = {"autotune_log_level": 0, "autotune_precompile_jobs": 2}
+
+
+class Plain:
+    """A kernel whose configurations are plain functions.
+
+    Args:
+        does: by number of rows, what happens ahead of the result in the process that runs it.
+        compiles: the same for compiling.
+    """
+
+    name = "plain"
+
+    def __init__(self, does=(), compiles=(), **settings):
+        self.does, self.compiles = dict(does), dict(compiles)
+        self.settings, self.config_spec = hl.Settings(**{**QUIET, **settings}), SPEC
+
+    def precompile(self, config, args):
+        self.compiles.get(config["block_sizes"][0], lambda: None)()
+
+    def compile_config(self, config):
+        def run(x, factor):
+            self.does.get(config["block_sizes"][0], lambda: None)()
+            return x * factor
+
+        return run
+
+
+def hang():
+    time.sleep(100)
+
+
+def crash():
+    faulthandler.disable()  # pytest would print where
+    os.abort()
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave():
+    os._exit(0)
+
+
+def refuse():
+    raise ValueError("no such thing")
+
+
+@forks
+@pytest.mark.parametrize("compiling", [False, True], ids=["running", "compiling"])
+def test_a_crash_a_hang_and_a_kill_lose_their_candidates_alone(compiling):
+    faults = {2: hang, 4: crash, 8: kill, 16: leave, 32: refuse}
+    limits = {"autotune_benchmark_timeout": 2.0, "autotune_compile_timeout": 2.0}
+    bound = Plain({} if compiling else faults, faults if compiling else {}, **limits)
+    driver = Driver(bound, (X, 2))
+    best = driver.among(BLOCKS)
+    assert best == BLOCKS[0] and set(driver.times) == {BLOCKS[0]}
+    said = {config["block_sizes"][0]: why.split(":")[0] for config, why in driver.failures.items()}
+    assert said == {2: "timeout", 4: "crash", 8: "crash", 16: "crash", 32: "compile error" if compiling else "error"}
+    assert "signal 9" in driver.failures[BLOCKS[3]] and "no such thing" in driver.failures[BLOCKS[5]]
+
+
+@forks
+def test_what_the_user_owns_is_as_it_was():
+    x = X.clone()
+
+    class Changing(Plain):
+        def compile_config(self, config):
+            return lambda x, factor: x.mul_(factor)
+
+    assert Driver(Changing(), (x, 2)).among(BLOCKS[:2]) in BLOCKS and torch.equal(x, X)
+
+
+@forks
+def test_wrong_results_are_refused_with_the_place_of_the_first_difference():
+    class Wrong(Plain):
+        def compile_config(self, config):
+            def run(x, factor):
+                out = x * factor
+                if config["block_sizes"][0] == 2:
+                    out[3, 17] += 100
+                return out
+
+            return run
+
+    driver = Driver(Wrong(), (X, 2))
+    driver.among(BLOCKS[:3])
+    (why,) = driver.failures.values()
+    assert why.startswith("wrong result: ") and "result 0 differs first at [3, 17]" in why and "1 of 4096" in why
+
+
+@forks
+@pytest.mark.parametrize("where", ["does", "compiles"])
+def test_a_deadline_holds_inside_compiles_and_runs(where):
+    slow = dict.fromkeys((1, 2, 4, 8, 16, 32, 64), hang)
+    bound = Plain(**{where: slow}, autotune_budget_seconds=1.5, autotune_seed_configs=BLOCKS)
+    Driver(Plain(), (X, 2)).among(BLOCKS[:1])  # loads the compiler
+    begin = time.monotonic()
+    found = Driver(bound, (X, 2)).search("quick")
+    assert time.monotonic() - begin < 10 and found == SPEC.default_config()
+
+
+# --- searches whose times are a formula -------------------------------------------------------------------
+
+
+class Formula:
+    """Workers for whom a configuration takes as long as a function says, and time goes on by a second for each.
+
+    Args:
+        ms: milliseconds of a configuration; an exception is a failure.
+        noise: relative, of each round.
+        stop: after so many candidates Ctrl-C is pressed.
+    """
+
+    together, devices = False, 1
+
+    def __init__(self, ms, noise=0.0, stop=math.inf):
+        self.ms, self.noise, self.stop, self.rng = ms, noise, stop, random.Random(7)
+        self.jobs, self.now, self.tried = [], 0.0, []
+
+    def submit(self, job):
+        self.jobs.append(job)
+
+    def outcomes(self, deadline=math.inf):
+        while self.jobs:
+            job = self.jobs.pop(0)
+            reference = None
+            for number, config in job.items:
+                if job.plan is None:
+                    yield number, Compiled(0.25, 40, 8)
+                    continue
+                if len(self.tried) >= self.stop:
+                    raise KeyboardInterrupt
+                self.now += 0.02
+                outcome = self.outcome(config, reference)
+                reference = reference or getattr(outcome, "rounds", None)
+                self.tried.append(config)
+                yield number, outcome
+
+    def outcome(self, config, reference):
+        try:
+            ms = self.ms(config)
+        except ValueError as error:
+            return Failed("error", str(error))
+        rounds = tuple(ms * (1 + self.rng.uniform(-self.noise, self.noise)) for _ in range(30))
+        return Timed(rounds, reference or rounds)
+
+    def close(self):
+        self.jobs.clear()
+
+
+def bowl(config):
+    """The smallest time is that of 8 rows by 32 columns, in one order."""
+    rows, columns = (math.log2(size) for size in config["block_sizes"])
+    return 1 + (rows - 3) ** 2 + (columns - 5) ** 2 + (config["loop_orders"] != [[0, 1]])
+
+
+def searched(workers, effort="quick", journal=None, starts=(), **settings):
+    driver = Driver(
+        Plain(**settings), (X, 2), journal, starts, (workers, lambda config: config), clock=lambda: workers.now
+    )
+    return driver, driver.search(effort)
+
+
+@pytest.mark.parametrize("strategy", ["pattern", "differential_evolution", "random", "surrogate"])
+def test_every_strategy_finds_what_is_much_better_than_the_default_and_a_seed_gives_its_candidates(strategy):
+    if strategy == "surrogate":
+        pytest.importorskip("sklearn")
+    runs = [Formula(bowl), Formula(bowl)]
+    for run in runs:
+        _, best = searched(run, autotuner_fn=strategy, autotune_budget_seconds=3)
+        assert bowl(best) < 0.5 * bowl(SPEC.default_config())
+    assert runs[0].tried == runs[1].tried
+    other = Formula(bowl)
+    searched(other, autotuner_fn=strategy, autotune_random_seed=5, autotune_budget_seconds=1)
+    assert other.tried != runs[0].tried
+
+
+class Tree:
+    """A model of one tree: the time of the nearest configuration."""
+
+    def fit(self, rows, values):
+        self.known, self.estimators_ = list(zip(rows, values)), [self]
+        return self
+
+    def predict(self, rows):
+        return [min(self.known, key=lambda pair: math.dist(pair[0], row))[1] for row in rows]
+
+
+def test_a_surrogate_is_asked_what_is_promising():
+    """A model that is right beats chance: of its own proposals most are among the better half of all."""
+    space = Space(SPEC, random.Random(0))
+    times = {config: bowl(config) for config in (space.random() for _ in range(24))}
+    proposed = strategies.Surrogate(lambda seed: Tree(), pool=128).propose(space, times, 8)
+    usual = sorted(bowl(space.random()) for _ in range(101))[50]
+    assert len(proposed) == 8 and sum(bowl(config) < usual for config in proposed) >= 6
+
+
+def test_a_strategy_of_ones_own():
+    class Rows:
+        def __init__(self, bound, args):
+            assert args[1] == 2
+            self.left = list(BLOCKS)
+
+        def propose(self, space, times, count):
+            taken, self.left = self.left[:2], self.left[2:]
+            return taken
+
+    driver, _ = searched(Formula(lambda config: config["block_sizes"][0] % 64 + 1), autotuner_fn=Rows)
+    assert set(BLOCKS) <= set(driver.times) and driver.ended == "complete"
+    with pytest.raises(hl.exc.InvalidAPIUsage, match="strategies are random"):
+        searched(Formula(bowl), autotuner_fn="clever")
+
+
+def test_without_scikit_learn_a_full_search_says_what_it_does(monkeypatch, capsys):
+    monkeypatch.setattr(strategies, "has_trees", lambda: False)
+    driver, best = searched(Formula(bowl), "full", autotune_budget_seconds=6, autotune_log_level=1)
+    driver.report(best)
+    assert "tilewright[tuning]" in capsys.readouterr().err
+
+
+def test_a_full_search_says_what_each_key_of_the_winner_is_worth(capsys):
+    settings = {"autotuner_fn": "pattern", "autotune_budget_seconds": 60, "autotune_log_level": 1}
+    driver, best = searched(Formula(bowl), "full", **settings)
+    default = SPEC.default_config()
+    assert driver.worth["block_sizes"] > 2
+    assert set(driver.worth) == {key for key in best if best[key] != default[key]}
+    driver.report(best)
+    said = capsys.readouterr().err
+    assert "times as long with the default's" in said and "@hl.kernel(config=" in said
+
+
+def test_the_default_stays_unless_something_is_surely_faster():
+    default = SPEC.default_config()
+    _, best = searched(Formula(lambda config: 1.0, noise=0.2), autotune_budget_seconds=4)
+    assert best == default
+    _, best = searched(Formula(lambda config: 1.0 if config == default else 0.8, noise=0.2))
+    assert best != default
+    level = tuple(1 + 0.01 * (at % 3) for at in range(20))
+    assert not is_faster(Timed(level, level[::-1])) and is_faster(Timed(tuple(0.9 * ms for ms in level), level))
+    assert not is_faster(Timed((0.5, 1.1), (1.0, 1.0)))
+
+
+def test_where_the_default_fails_others_win():
+    default = SPEC.default_config()
+
+    def ms(config):
+        if config == default:
+            raise ValueError("no memory")
+        return bowl(config)
+
+    driver, best = searched(Formula(ms))
+    assert best != default and driver.failures == {default: "error: no memory"}
+
+    def nothing(config):
+        raise ValueError("no memory")
+
+    with pytest.raises(hl.exc.NoConfigFound, match="no memory"):
+        searched(Formula(nothing))
+
+
+def test_a_search_that_is_interrupted_installs_the_best_and_goes_on(tmp_path, capsys):
+    path, head = tmp_path / "a.search.jsonl", {"kernel": "plain", "seed": "0"}
+    whole = Formula(bowl)
+    searched(whole, autotune_budget_seconds=5)
+
+    first = Formula(bowl, stop=11)
+    driver, best = searched(first, journal=Journal(path, head), autotune_budget_seconds=5, autotune_log_level=1)
+    assert driver.ended == "interrupted" and bowl(best) == min(bowl(config) for config in first.tried)
+    driver.report(best)
+    assert "the next start goes on" in capsys.readouterr().err
+    with path.open("a") as file:
+        file.write('{"config": {"block_si')  # the machine went down
+
+    second = Formula(bowl)
+    journal_again = Journal(path, head)
+    assert len(journal_again.known) == len(set(first.tried)) and journal_again.spent > 0
+    searched(second, journal=journal_again, autotune_budget_seconds=5)
+    default = SPEC.default_config()
+    searching = [config for config in second.tried if config != default]
+    assert not set(first.tried) & set(searching[: len(searching) // 2])  # nothing was measured twice
+    assert set(first.tried) | set(second.tried) <= set(whole.tried)  # the search is the one that it would have been
+    (search,) = journal.read(path)
+    assert search.end["end"] in ("complete", "deadline") and not search.goes_on
+    assert Journal(path, head).known == {}  # the next one begins anew
+
+
+def test_ctrl_c_before_anything_was_timed_is_the_callers(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        searched(Formula(bowl, stop=0))
+
+
+def test_a_line_per_measurement_says_what_was_measured(tmp_path):
+    path = tmp_path / "a.search.jsonl"
+
+    def ms(config):
+        if config["block_sizes"][0] == 2:
+            raise ValueError("no")
+        return bowl(config)
+
+    driver, best = searched(Formula(ms), journal=Journal(path, {"kernel": "plain"}), autotune_seed_configs=BLOCKS)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows[0].keys() == {"search", "kernel", "when"} and rows[-1]["best"] == best.config
+    timed = [row for row in rows if "ms" in row and "config" in row and "part" not in row]
+    assert {hl.Config(**row["config"]) for row in timed} == set(driver.times)
+    assert all({"low", "high", "rounds", "compile", "registers", "spills", "at"} <= row.keys() for row in timed)
+    assert [row["failed"] for row in rows if "failed" in row] == ["error"] * len(driver.failures)
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is an exception; it is ignored in what a shell has put into the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@forks
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_in_a_real_search():
+    """The interrupt reaches the driver while workers work; they end with it, and what they had measured is kept."""
+
+    def press():
+        os.kill(os.getppid(), signal.SIGINT)
+        hang()
+
+    bound = Plain({32: press}, autotune_budget_seconds=60, autotune_seed_configs=BLOCKS)
+    driver = Driver(bound, (X, 2))
+    driver.race(BLOCKS[:2])
+    assert driver.search("quick") in driver.times and driver.ended == "interrupted"

@@ -1,0 +1,150 @@
+"""Models with kernels of their own, packed by AOTInductor and run by a program in C++, in which there is no Python.
+
+python -m tilewright.as_triton -m tests.triton_names.exported_models FOLDER
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+from torch.library import triton_op, wrap_triton
+
+import tilewright.torch
+from tilewright import hl
+
+# Runs a package on inputs that are saved, and compares with outputs that are.
+HOST = """
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/script.h>
+#include <cstdio>
+
+int main(int count, char **argv) {
+    c10::InferenceMode mode;
+    torch::inductor::AOTIModelPackageLoader model(argv[1]);
+    for (int at = 2; at < count; ++at) {
+        auto saved = torch::jit::load(argv[at]);
+        auto inputs = saved.attr("inputs").toTensorVector();
+        auto found = model.run(inputs)[0];
+        auto wanted = saved.attr("wanted").toTensor();
+        if (!torch::allclose(found, wanted, 1e-5, 1e-6)) return std::printf("%s differs\\n", argv[at]), 1;
+    }
+    std::printf("%d inputs agree\\n", count - 2);
+}
+"""
+
+
+@triton.autotune([triton.Config({"B": 128}), triton.Config({"B": 256})], key=["n"])
+@triton.jit
+def scale_rows(x_ptr, s_ptr, out_ptr, n, power: tl.constexpr, eps, B: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, B)
+    x = tl.load(x_ptr + row * n + i, i < n, 0.0)
+    norm = tl.sum(x * x, 0) + eps
+    tl.store(out_ptr + row * n + i, x * tl.load(s_ptr + row) * power / norm, i < n)
+
+
+@triton.jit
+def sorted_blocks(x_ptr, out_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out_ptr + i, tl.sort(tl.load(x_ptr + i, i < n, float("inf"))), i < n)
+
+
+@triton_op("exported::scaled", mutates_args={})
+def scaled(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(scale_rows)[(x.shape[0],)](x, s, out, x.shape[1], 3, 1e-6)
+    return out
+
+
+@triton_op("exported::ordered", mutates_args={})
+def ordered(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(sorted_blocks)[lambda meta: (triton.cdiv(x.numel(), meta["B"]),)](x, out, x.numel(), B=64)
+    return out
+
+
+@tilewright.torch.triton_op("exported::doubled", mutates_args={})
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    twice[triton.cdiv(x.numel(), 256),](x, out, x.numel(), 256)
+    return out
+
+
+@triton.jit
+def twice(x_ptr, out_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) * 2, i < n)
+
+
+@hl.kernel(static_shapes=False)
+def softmax(x: torch.Tensor, scale: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        e = torch.exp((x[rows, :] - x[rows, :].amax(-1, keepdim=True)) * scale)
+        out[rows, :] = e / e.sum(-1, keepdim=True)
+    return out
+
+
+class Model(torch.nn.Module):
+    """Kernels of four kinds, between graphs of PyTorch's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(48, 96)
+
+    def forward(self, x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        return softmax(doubled(ordered(scaled(self.linear(x).relu(), s).sin())), 3.0).cos()
+
+
+class Saved(torch.nn.Module):
+    """Inputs and what is to come of them, for a program in C++."""
+
+    def __init__(self, inputs: list[torch.Tensor], wanted: torch.Tensor) -> None:
+        super().__init__()
+        self.inputs, self.wanted = inputs, wanted
+
+    def forward(self) -> list[torch.Tensor]:
+        return self.inputs
+
+
+def save(folder: Path) -> list[str]:
+    """Export the model with a dynamic number of rows, and save inputs of several sizes; returns the files."""
+    torch.manual_seed(0)
+    model = Model().eval()
+    inputs = [(torch.randn(rows, 48), torch.randn(rows)) for rows in (100, 2, 37)]
+    rows = torch.export.Dim("rows", min=2)
+    with torch.no_grad():
+        exported = torch.export.export(model, inputs[0], dynamic_shapes={"x": {0: rows}, "s": {0: rows}})
+        files = [torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "model.pt2"))]
+        for number, given in enumerate(inputs):
+            files.append(str(folder / f"{number}.pt"))
+            torch.jit.script(Saved(list(given), model(*given))).save(files[-1])
+    return files
+
+
+def build(folder: Path) -> Path:
+    """Compile the program; returns its path."""
+    home = Path(torch.__file__).parent
+    (folder / "host.cpp").write_text(HOST)
+    where = [f"-I{home}/include", f"-I{home}/include/torch/csrc/api/include", f"-L{home}/lib", f"-Wl,-rpath,{home}/lib"]
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    libraries = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10"]
+    command = ["c++", "-std=c++20", "-O0", abi, *where, "host.cpp", "-o", "host", *libraries]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "host"
+
+
+def main(folder: Path) -> None:
+    """Export, build and run."""
+    program, files = build(folder), save(folder)
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    assert "libpython" not in needed and "libtorch_python" not in needed, needed
+    subprocess.run([program, *files], check=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,70 @@
+"""Integers that depend on one coordinate only, and are known: masks that a kernel makes of `arange`.
+
+arange(0, 2)[None, :, None]          along dim 1:   0, 1
+1 - arange(0, 2)[None, :, None]                     1, 0
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.ir.types import bit_width, element_type, shape_of
+from tilewright.ir.values import defining_op, property_int
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
+from tilewright.ops.casts import ExtSIOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddIOp, MulIOp, SubIOp, XOrIOp
+
+_KNOWN: Mapping[type[Operation], Callable[[int, int], int]] = {
+    AddIOp: operator.add, SubIOp: operator.sub, MulIOp: operator.mul, XOrIOp: operator.xor,
+}  # fmt: skip
+
+
+def values_along(value: SSAValue, axis: int) -> Sequence[int] | None:
+    """The elements of a tile by their coordinate along a dim; None if that alone does not tell them.
+
+    Args:
+        value: integers.
+        axis: the dim.
+    """
+    shape, number, op = shape_of(value.type), constant_of(value), defining_op(value)
+    if isinstance(number, int):
+        return [int(number)] * shape[axis]
+    if isinstance(op, MakeRangeOp):
+        return range(property_int(op, "start"), property_int(op, "end"))
+    if isinstance(op, BroadcastOp):
+        source = op.operands[0]
+        found = values_along(source, axis)
+        return None if found is None else list(found) * (shape[axis] // shape_of(source.type)[axis])
+    if isinstance(op, ExpandDimsOp):
+        at = property_int(op, "axis")
+        return None if at == axis else values_along(op.operands[0], axis - (at < axis))
+    if isinstance(op, ExtSIOp):
+        return values_along(op.operands[0], axis)
+    if type(op) not in _KNOWN or op is None:
+        return None
+    sides = [values_along(operand, axis) for operand in op.operands]
+    if sides[0] is None or sides[1] is None:
+        return None
+    made = [_KNOWN[type(op)](a, b) for a, b in zip(sides[0], sides[1], strict=True)]
+    return made if all(abs(v) < 1 << bit_width(element_type(value.type)) - 1 for v in made) else None
+
+
+def chosen_of_two(total: Operation) -> tuple[SSAValue, int] | None:
+    """The tile, and the number of its element, that is the sum of two of which one is multiplied by zero.
+
+    Args:
+        total: a `tt.reduce` that adds up one tile of integers.
+    """
+    axis, product = property_int(total, "axis"), defining_op(total.operands[0])
+    if not isinstance(product, MulIOp) or shape_of(total.operands[0].type)[axis] != 2:
+        return None
+    for tile, mask in (product.operands, product.operands[::-1]):
+        values = values_along(mask, axis)
+        if values is not None and sorted(values) == [0, 1]:
+            return tile, list(values).index(1)
+    return None

@@ -1,0 +1,133 @@
+"""Scalar evolution: what scalars gain from one iteration of a loop to the next, as polynomials.
+
+for i = lb .. ub by s: iter_args(%k = 0)       gain(k) = BLOCK, gain(i) = s
+  yield %k + BLOCK
+"""
+
+from __future__ import annotations
+
+import functools
+
+from xdsl.ir import SSAValue
+
+from tilewright.analysis.affine import Poly
+from tilewright.analysis.constants import constant_of
+from tilewright.ir.types import is_integer
+from tilewright.ir.values import defining_op, is_tile
+from tilewright.ops.casts import ExtSIOp
+from tilewright.ops.control import ForOp
+from tilewright.ops.elementwise import AddIOp, MulIOp, SubIOp
+
+_ARITHMETIC = (AddIOp, SubIOp, MulIOp, ExtSIOp)
+
+
+class ScalarEvolution:
+    """What scalars gain from one iteration of a loop to the next."""
+
+    def __init__(self, loop: ForOp) -> None:
+        self.loop = loop
+        self.body = loop.body.block
+        self._known: dict[SSAValue, Poly] = {}
+
+    def gain(self, poly: Poly) -> Poly | None:
+        """How much a polynomial grows from one iteration to the next; None if iterations differ."""
+        here = self._substituted(poly, {})
+        if here is None:
+            return None
+        following = self._next
+        there = None if following is None else self._substituted(poly, following)
+        if there is None:
+            return None
+        difference = there + -here
+        return None if any(self._inside(atom) for atom in difference.atoms()) else difference
+
+    def expanded(self, poly: Poly) -> Poly | None:
+        """A polynomial in the same terms as gains."""
+        return self._substituted(poly, {})
+
+    def before(self, poly: Poly) -> Poly | None:
+        """A polynomial as it was an iteration before, in the loop's arguments and in scalars that it does not
+        change."""
+        here, gain = self.expanded(poly), self.gain(poly)
+        return None if here is None or gain is None else here + -gain
+
+    def at_first(self, poly: Poly) -> Poly:
+        """One of the loop's arguments as it is in the first iteration."""
+        firsts = zip(self.body.args, (self.loop.lb, *self.loop.iter_args), strict=True)
+        return self.replaced(poly, {a: self._expanded(v) or Poly.atom(v) for a, v in firsts if not is_tile(a)})
+
+    def carried_steps(self) -> list[Poly] | None:
+        """Gain of each carried scalar."""
+        scalars = [arg for arg in self.body.args[1:] if not is_tile(arg)]
+        gains = [self.gain(Poly.atom(arg)) if is_integer(arg.type) else None for arg in scalars]
+        found = [gain for gain in gains if gain is not None]
+        return found if len(found) == len(gains) else None
+
+    def _inside(self, value: SSAValue) -> bool:
+        op = defining_op(value)
+        return value.owner is self.body or (op is not None and op.parent is self.body)
+
+    @functools.cached_property
+    def _next(self) -> dict[SSAValue, Poly] | None:
+        """The loop's scalars in the next iteration, in terms of those of this one."""
+        last = self.body.last_op
+        assert last is not None
+        counter = self.body.args[0]
+        out: dict[SSAValue, Poly] = {counter: Poly.atom(counter) + self._scalar(self.loop.step)}
+        for argument, value in zip(self.body.args[1:], last.operands, strict=True):
+            if not is_tile(argument):
+                advanced = self._expanded(value)
+                if advanced is None:
+                    return None
+                out[argument] = advanced
+        return out
+
+    def _scalar(self, value: SSAValue) -> Poly:
+        known = constant_of(value)
+        return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
+
+    def _expanded(self, value: SSAValue) -> Poly | None:
+        """A scalar as a polynomial in the loop's arguments and in scalars that no arithmetic here computes."""
+        found = self._known.get(value)
+        if found is not None:
+            return found
+        op = defining_op(value)
+        if op is None or constant_of(value) is not None:
+            return self._scalar(value)
+        parts = [self._expanded(operand) for operand in op.operands] if isinstance(op, _ARITHMETIC) else [None]
+        if None in parts:  # opaque: fine if it is computed before the loop
+            return None if self._inside(value) else self._scalar(value)
+        known = [part for part in parts if part is not None]
+        if isinstance(op, ExtSIOp):
+            made = known[0]
+        elif isinstance(op, MulIOp):
+            made = known[0] * known[1]
+        else:
+            made = known[0] + (known[1] if isinstance(op, AddIOp) else -known[1])
+        self._known[value] = made
+        return made
+
+    def _substituted(self, poly: Poly, values: dict[SSAValue, Poly]) -> Poly | None:
+        """A polynomial with in-loop scalars expanded and the loop's arguments replaced by `values`."""
+        total = Poly({})
+        for monomial, coefficient in poly.terms.items():
+            term = Poly.of(coefficient)
+            for atom in monomial:
+                factor = self._expanded(atom.value)
+                if factor is None or (atom.unsigned and self._inside(atom.value)):
+                    return None
+                if values:
+                    factor = self.replaced(factor, values)
+                term = term * factor
+            total = total + term
+        return total
+
+    def replaced(self, poly: Poly, values: dict[SSAValue, Poly]) -> Poly:
+        """A polynomial with other values in the places of some scalars."""
+        total = Poly({})
+        for monomial, coefficient in poly.terms.items():
+            term = Poly.of(coefficient)
+            for atom in monomial:
+                term = term * values.get(atom.value, Poly({(atom,): 1}))
+            total = total + term
+        return total

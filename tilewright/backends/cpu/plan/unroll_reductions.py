@@ -1,0 +1,160 @@
+"""Unrolled reductions: a reduction over a dim of a few elements combines slices, element by element.
+
+    %s = tt.reduce(%v : 1024x8) axis 1         ->      %0, %1, .. = slices of %v along dim 1 : 1024
+                                                       %s = %0 + %1 + ..
+
+A reduction keeps its results in scratch, and its loop goes over the dim inside of every chunk of lanes. Slices are
+views: whoever wants the sums computes them in its own pass, in registers. Windows and small filters are written like
+this, with the next power of two for their width; of a sum, slices that a mask makes zeros are left out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.builtin import DenseArrayBase, i32
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.axis import ElementFacts
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import CONST, Index, identity, is_power_of_two
+from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
+from tilewright.backends.cpu.plan.subjects import UNROLLED_REDUCTION
+from tilewright.backends.cpu.plan.zero_terms import first_zero
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions, describe_op
+from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
+from tilewright.ir.values import defining_op, is_tile, property_int
+from tilewright.ir.walk import walk
+from tilewright.ops.broadcast import BroadcastOp
+from tilewright.ops.elementwise import AddFOp, AddIOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.reduce import ReduceOp, single_operation
+from tilewright.ops.shape import ReshapeOp, SplitOp, TransOp
+from tilewright.ops.spec import spec_of
+from tilewright.passes.rewriting import insert_before, replace, value_before
+
+
+def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
+    """Rewrite all such reductions of a function; says whether there were any."""
+    found = [op for op in walk(function) if isinstance(op, ReduceOp) and _is_short(op)]
+    if not found:
+        return False
+    analysis, changed = AffineAnalysis(lambda value: False, ElementFacts(function)), False
+    for op in found:
+        count = decisions.note(UNROLLED_REDUCTION, op, _slices(op, analysis))
+        if count is not None:
+            _rewrite(op, count)
+            changed = True
+    return changed
+
+
+def _is_short(op: ReduceOp) -> bool:
+    """Whether a reduction combines a few elements of one tile, that nobody else wants, by one operation, many times."""
+    shape = shape_of(op.operands[0].type)
+    extent = shape[property_int(op, "axis")]
+    few = 1 < extent <= tuning.UNROLLED_ITERATIONS and is_power_of_two(extent)
+    many = math.prod(shape) // extent >= tuning.UNROLLED_ROWS
+    return few and many and len(op.operands) == 1 and op.operands[0].has_one_use() and _combined(op) is not None
+
+
+def _combined(op: ReduceOp) -> Operation | None:
+    """The one operation by which elements are combined, if it may be done in any order."""
+    body = single_operation(op.regions[0].block)
+    return body if body is not None and spec_of(body).monoid is not None else None
+
+
+def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
+    """How many slices are combined, if each is as good to compute as the whole."""
+    value, axis = op.operands[0], property_int(op, "axis")
+    extent = shape_of(value.type)[axis]
+    seen: set[tuple[SSAValue, Index]] = set()
+    loads, costly, stack = 0, 0.0, [(value, identity(shape_of(value.type)))]
+    while stack:
+        key = stack.pop()
+        if key in seen or not is_tile(key[0]):
+            continue
+        seen.add(key)
+        maker = defining_op(key[0])
+        if maker is None or not is_lazy(maker) or "isVolatile" in maker.properties:
+            return No(
+                f"it needs {describe_op(maker)} as a whole" if maker is not None else "a loop carries what it needs"
+            )
+        costly = max(costly, cost_of(maker))
+        parts = operand_indices(*key)
+        if isinstance(maker, LoadOp):
+            loads += 1
+            if not _along_others(*parts[0], axis, analysis):
+                return No("what it loads lies along the dim that is reduced", maker)
+            parts = parts[1:]
+        stack += parts
+    if not loads:
+        return No("it loads nothing")
+    if len(seen) * extent > tuning.UNROLLED_OPERATIONS:
+        return No(f"that would be more than {tuning.UNROLLED_OPERATIONS} operations")
+    if costly > tuning.SHARED_COST and _is_broadcast(op.results[0]):
+        return No("every row would compute it again")
+    sums = isinstance(_combined(op), AddFOp | AddIOp)
+    end = max(1, first_zero(value, axis, analysis)) if sums else extent
+    return Yes(end, f"{end} slices, element by element")
+
+
+def _is_broadcast(value: SSAValue) -> bool:
+    """Whether somebody who computes a value in its own pass wants an element of it several times."""
+    seen, stack = {value}, [value]
+    while stack:
+        users = [use.operation for use in stack.pop().uses]
+        if any(isinstance(user, BroadcastOp) for user in users):
+            return True
+        further = {result for user in users if is_lazy(user) for result in user.results} - seen
+        seen |= further
+        stack += further
+    return False
+
+
+def _along_others(pointer: SSAValue, index: Index, axis: int, analysis: AffineAnalysis) -> bool:
+    """Whether what a load reads lies side by side along another dim than `axis`, or is the same along the others."""
+    form, size = analysis.pointer(pointer, index), pointee_bytes(pointer.type)
+    if form.base is None or form.offset.residual:
+        return False
+    steps = [
+        stride.constant << field.pos if stride.constant is not None else None
+        for coord, stride in form.offset.coords.items()
+        for field in coord
+        if field.src not in (axis, CONST) and not field.lo
+    ]
+    return not steps or size in steps
+
+
+def _rewrite(op: ReduceOp, count: int) -> None:
+    body, result = _combined(op), op.results[0]
+    assert body is not None
+    value, axis = op.operands[0], property_int(op, "axis")
+    shape, element = shape_of(value.type), element_type(value.type)
+    order = [dim for dim in range(len(shape)) if dim != axis] + [axis]
+    if order[axis] != axis:
+        properties = {"order": DenseArrayBase.from_list(i32, order)}
+        kind = tile_type(tuple(shape[dim] for dim in order), element)
+        value = value_before(TransOp.create(operands=[value], result_types=[kind], properties=properties), op)
+    first, *rest = _sliced(value, op)[:count]
+    for part in rest:
+        made = type(body).create(operands=[first, part], result_types=[result.type], properties=dict(body.properties))
+        first = value_before(made, op)
+    replace(op, [first])
+
+
+def _sliced(value: SSAValue, anchor: Operation) -> list[SSAValue]:
+    """The slices of a tile along its last dim, in their order."""
+    *rest, extent = shape_of(value.type)
+    if extent == 1:
+        kind = tile_type(tuple(rest), element_type(value.type))
+        return [value_before(ReshapeOp.build_op([value], [kind]), anchor)]
+    pairs = tile_type((*rest, extent // 2, 2), element_type(value.type))
+    half = tile_type((*rest, extent // 2), element_type(value.type))
+    split = SplitOp.build_op([value_before(ReshapeOp.build_op([value], [pairs]), anchor)], [half, half])
+    insert_before(split, anchor)
+    even, odd = (_sliced(part, anchor) for part in split.results)
+    return [part for pair in zip(even, odd, strict=True) for part in pair]

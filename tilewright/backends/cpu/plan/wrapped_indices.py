@@ -1,0 +1,188 @@
+"""Wrapped and clamped indices at the end of a tensor, where nobody asks for what they read there.
+
+    %r = arith.remsi %m, %M                     %keep = arith.cmpi slt, %m, %M
+    %x = tt.load (.. %r ..)              ->     %x = tt.load (.. %m ..), %keep
+    ... tt.store ..., mask %m < %M              ... tt.store ..., mask %m < %M
+
+Kernels write `m % M`, `tl.minimum(m, M - 1)` or `tl.where(m < M, m, 0)` to stay inside of a tensor without a mask.
+Below `M` these are `m` itself, and the rows from `M` on are not stored. So the loads leave those rows out, and their
+addresses are affine in `m`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
+from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import ZERO, Index, identity, whole
+from tilewright.analysis.slices import Slices, slices_of
+from tilewright.backends.cpu.plan.subjects import WRAPPED
+from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_element
+from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.walk import walk
+from tilewright.ops.broadcast import BroadcastOp, SplatOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp, MinSIOp, RemSIOp, SelectOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import ReshapeOp
+from tilewright.ops.signs import never_negative
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An index that is `plain` where a comparison holds.
+
+    Args:
+        op: that makes it.
+        plain: the index before.
+        predicate, left, right: the comparison.
+        dim: its only dim of several elements.
+    """
+
+    op: Operation
+    plain: SSAValue
+    predicate: str
+    left: SSAValue
+    right: SSAValue
+    dim: int
+
+
+def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
+    """Rewrite all such indices of a function; says whether anything changed."""
+    changed = False
+    analysis = AffineAnalysis(lambda value: False)
+    for op in list(walk(function)):
+        held = _recognise(op)
+        if held is None:
+            continue
+        slices = slices_of(op.results[0], held.dim)
+        if not slices.loads:  # no address is made of it
+            continue
+        if decisions.note(WRAPPED, op, _unread(held, slices, analysis)) is not None:
+            _rewrite(held, slices)
+            analysis.forget()
+            changed = True
+    return changed
+
+
+def _recognise(op: Operation) -> _Held | None:
+    if not isinstance(op, RemSIOp | MinSIOp | SelectOp) or element_type(op.results[0].type) == i1:
+        return None
+    shape = shape_of(op.results[0].type)
+    dims = [dim for dim, extent in enumerate(shape) if extent > 1]
+    if len(dims) != 1:
+        return None
+    if isinstance(op, SelectOp):
+        condition, plain, _ = op.operands
+        test = defining_op(condition)
+        if not isinstance(test, CmpIOp) or not is_tile(condition) or plain not in test.operands:
+            return None
+        return _Held(op, plain, test.attr_values()["predicate"], test.lhs, test.rhs, dims[0])
+    plain, bound = op.operands
+    if isinstance(op, MinSIOp):
+        if isinstance(defining_op(plain), (SplatOp, ConstantOp)):
+            plain, bound = bound, plain
+        return _Held(op, plain, "sle", plain, bound, dims[0])
+    return _Held(op, plain, "slt", plain, bound, dims[0])
+
+
+def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_Held]:
+    """Whether the comparison of `held` is part of the mask of every store that its rows come to."""
+    if slices.mixed is not None:
+        return No("the rows are summed, or are moved in the tile", slices.mixed)
+    if isinstance(held.op, RemSIOp) and not (never_negative(held.plain) and holds(POSITIVE_DIVISORS)):
+        return No("the index may be negative", held.op)
+    wanted = _form(held, analysis)
+    if wanted is None:
+        return No("the index is not affine, or its bound is not one number", held.op)
+    for store, dim in slices.stores.items():
+        mask = store.operands[2] if len(store.operands) > 2 else None
+        if mask is None or not implies(mask, dim, wanted, analysis):
+            return No("rows past the end are stored", store, "tl.store(..., mask=m < M)")
+    return Yes(held, "rows past the end are not read, as they are not stored")
+
+
+def _along(shape: tuple[int, ...], dim: int) -> Index:
+    return tuple([whole(0, extent) if d == dim else ZERO for d, extent in enumerate(shape)])
+
+
+def _form(held: _Held, analysis: AffineAnalysis) -> Form | None:
+    """The form in the rows' coordinate that is negative where the comparison holds."""
+    index = _along(shape_of(held.plain.type), held.dim)
+    small, large = (analysis.integer(value, index) for value in (held.left, held.right))
+    if held.predicate in ("sgt", "sge"):
+        small, large = large, small
+    elif held.predicate not in ("slt", "sle"):
+        return None
+    form = small.plus(large, Poly.of(-1))
+    if held.predicate in ("sle", "sge"):
+        form = form.plus(Form(Poly.of(-1)))
+    return None if form.residual or not form.coords else form
+
+
+def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) -> bool:
+    """Whether a mask is false where `wanted` is not negative, `wanted` being a form in the coordinate of `dim`."""
+    shape = shape_of(mask.type)
+    if not shape:
+        return False
+    todo = [(mask, identity(shape))]
+    rows = whole(dim, shape[dim])
+    (stride,) = wanted.coords.values()
+    moved = Form(wanted.constant, {rows: stride})
+    while todo:
+        value, index = todo.pop()
+        op = defining_op(value)
+        if op is None or not is_tile(value):
+            continue
+        if is_conjunction(op):
+            todo += operand_indices(value, index)
+        elif isinstance(op, CmpIOp):
+            answer = below_zero(value, index, analysis, "")
+            if isinstance(answer, Yes):
+                more = answer.plan.plus(moved, Poly.of(-1))
+                if more.uniform and expanded(more.constant).never_negative:
+                    return True
+    return False
+
+
+# --- rewriting ----------------------------------------------------------------------------------------------
+
+
+def _rewrite(held: _Held, slices: Slices) -> None:
+    block, op = held.op.parent_block(), held.op
+    assert block is not None
+    test = CmpIOp.create(
+        operands=[held.left, held.right],
+        result_types=[with_element(held.plain.type, i1)],
+        properties={"predicate": CmpIOp.PREDICATES[held.predicate]},
+    )
+    block.insert_op_before(test, op)
+    keep = test.results[0]
+    for load, dim in slices.loads.items():
+        _mask(load, keep, dim)
+    op.results[0].replace_all_uses_with(held.plain)
+    block.erase_op(op)
+
+
+def _mask(load: LoadOp, keep: SSAValue, dim: int) -> None:
+    """Have a load leave out the rows, along its `dim`, of which `keep` is not true."""
+    block, shape = load.parent_block(), shape_of(load.results[0].type)
+    assert block is not None
+    thin = tuple(extent if d == dim else 1 for d, extent in enumerate(shape))
+    column = ReshapeOp.create(operands=[keep], result_types=[tile_type(thin, i1)])
+    mask = BroadcastOp.create(operands=[column.results[0]], result_types=[tile_type(shape, i1)])
+    block.insert_ops_before([column, mask], load)
+    kept, other = mask.results[0], [load.other] if load.other is not None else []
+    if load.mask is not None:
+        both = AndIOp.create(operands=[load.mask, kept], result_types=[kept.type])
+        block.insert_op_before(both, load)
+        kept = both.results[0]
+    load.operands = [load.ptr, kept, *other]

@@ -1,0 +1,155 @@
+"""One tile of a strip-mined loop: what stands for values of large tiles, a strip of one dim at a time.
+
+    %i = tt.make_range 0..65536              %i = splat %offset + tt.make_range 0..4096
+    %p = tt.addptr (tt.splat %x), %i    ->   %p = tt.addptr (tt.splat %x), %i
+    %v = tt.load %p                          %v = tt.load %p
+
+Values are made anew from what they are computed from, loads included; those without the dim stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.base.errors import InternalError
+from tilewright.ir.attrs import I32
+from tilewright.ir.types import element_type, i32, shape_of, tile_type
+from tilewright.ir.values import defining_op, is_tile, property_int
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddIOp
+from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.shape import TransOp
+from tilewright.ops.spec import REGISTRY
+from tilewright.passes.dce import is_removable
+from tilewright.passes.rewriting import insert_before
+
+Part = tuple[SSAValue, int]
+"""A tile and the dim of which a strip is taken."""
+
+
+def parts_of(value: SSAValue, axis: int) -> Sequence[int | None] | None:
+    """Of every operand of the operation that makes a tile the dim of which a strip of the tile takes a strip.
+
+    Args:
+        value: the tile.
+        axis: its dim.
+
+    Returns:
+        None for operands that are taken whole; None in all if it is not known how to make a strip.
+    """
+    op = defining_op(value)
+    if op is None or not is_removable(op):
+        return None
+    if isinstance(op, ConstantOp):
+        return () if op.splat_value is not None else None
+    if isinstance(op, MakeRangeOp):
+        return ()
+    if isinstance(op, SplatOp):
+        return (None,)
+    if isinstance(op, ExpandDimsOp):
+        at = property_int(op, "axis")
+        return None if at == axis else (axis - (at < axis),)
+    if isinstance(op, BroadcastOp):
+        return (axis if shape_of(op.operands[0].type)[axis] == shape_of(value.type)[axis] else None,)
+    if isinstance(op, TransOp):
+        return (op.attr_values()["order"][axis],)
+    if isinstance(op, ReduceOp):
+        return (axis + (axis >= property_int(op, "axis")),) * len(op.operands)
+    if isinstance(op, LoadOp | AddPtrOp) or (op.name in REGISTRY and REGISTRY[op.name].elementwise and not op.regions):
+        volatile = isinstance(op, LoadOp) and op.isVolatile is not None
+        return None if volatile else tuple(axis if is_tile(operand) else None for operand in op.operands)
+    return None
+
+
+@dataclass(slots=True)
+class Strip:
+    """Makes strips in front of an operation.
+
+    Args:
+        start: the first coordinate of the strip (i32).
+        width: its coordinates.
+        anchor: operations are put in front of this one.
+        known: the strips that are there.
+    """
+
+    start: SSAValue
+    width: int
+    anchor: Operation
+    known: dict[Part, SSAValue]
+
+    def of(self, value: SSAValue, axis: int) -> SSAValue:
+        """The strip of a tile along a dim, of which `parts_of` knows all that it is made of."""
+        todo: list[Part] = [(value, axis)]
+        while todo:
+            part = todo[-1]
+            missing = [] if part in self.known else [p for p in _made_of(part) if p not in self.known]
+            todo += missing
+            if not missing:
+                todo.pop()
+                self.known.setdefault(part, self._made(part) if part not in self.known else self.known[part])
+        return self.known[value, axis]
+
+    def _made(self, part: Part) -> SSAValue:
+        value, axis = part
+        op, shape, constant = defining_op(value), list(shape_of(value.type)), constant_of(value)
+        assert op is not None
+        shape[axis] = self.width
+        kind = tile_type(tuple(shape), element_type(value.type))
+        if constant is not None:
+            return self._put(ConstantOp.of(constant, kind), op)
+        if isinstance(op, MakeRangeOp):
+            first = property_int(op, "start")
+            made = MakeRangeOp.create(result_types=[kind], properties=dict(op.properties))
+            made.properties["end"] = _number(first + self.width)
+            here = self._put(made, op)
+            start = self._put(SplatOp.create(operands=[self.start], result_types=[tile_type(tuple(shape), i32)]), op)
+            return self._put(AddIOp.create(operands=[start, here], result_types=[kind]), op)
+        axes = parts_of(value, axis)
+        if axes is None:
+            raise InternalError(f"no strip of {op.name}")
+        operands = [v if at is None else self.known[v, at] for v, at in zip(op.operands, axes, strict=True)]
+        return self.remade(op, operands, [kind])
+
+    def remade(self, op: Operation, operands: Sequence[SSAValue], types: Sequence[Attribute]) -> SSAValue:
+        """The first result of an operation on other operands."""
+        made = type(op).create(
+            operands=list(operands),
+            result_types=list(types),
+            properties=dict(op.properties),
+            attributes=dict(op.attributes),
+            regions=[region.clone() for region in op.regions],
+        )
+        return self._put(made, op)
+
+    def effect(self, op: Operation, operands: Sequence[SSAValue]) -> None:
+        """An operation without results on other operands."""
+        made = type(op).create(operands=list(operands), properties=dict(op.properties), attributes=dict(op.attributes))
+        insert_before(made, self.anchor)
+        made.location = op.location
+
+    def _put(self, made: Operation, like: Operation) -> SSAValue:
+        insert_before(made, self.anchor)
+        made.location = like.location
+        return made.results[0]
+
+
+def _number(value: int) -> Attribute:
+    encoded = I32.encode(value)
+    assert encoded is not None
+    return encoded
+
+
+def _made_of(part: Part) -> list[Part]:
+    value, axis = part
+    op, axes = defining_op(value), parts_of(value, axis)
+    if op is None or axes is None or constant_of(value) is not None:
+        return []
+    return [(v, at) for v, at in zip(op.operands, axes) if at is not None]

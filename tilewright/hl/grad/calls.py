@@ -1,0 +1,126 @@
+"""Calls of kernels on tensors that want gradients."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.constexpr import plain
+from tilewright.hl.grad.loops import Backward, Loop
+from tilewright.hl.graph.nodes import Region, symbols, walk
+from tilewright.hl.passes.decide import Decision
+from tilewright.hl.runtime import gradient_slot
+from tilewright.hl.runtime.bound import BoundKernel
+from tilewright.hl.runtime.guard import make_holds
+from tilewright.hl.runtime.kernel import Kernel, marked
+from tilewright.hl.runtime.keys import key_of
+from tilewright.hl.runtime.loaded import Loaded
+from tilewright.hl.trace import host
+from tilewright.hl.trace.outside import namespace, reads
+
+
+class Differentiated:
+    """A kernel that takes part in autograd, for one kind of arguments.
+
+    Args:
+        kernel: it.
+        args: the arguments of a call, all by position.
+
+    Attributes:
+        bound: the kernel for these arguments.
+        loops: its top-level loops.
+    """
+
+    def __init__(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        self.kernel, self.bound = kernel, kernel.found(args)
+        arguments = dict(zip(kernel.signature.parameters, marked(kernel, args), strict=True))
+        outside = reads(kernel.fn, arguments)
+        options = SimpleNamespace(static_shapes=True, check_trace=True, index_dtype=kernel.settings.index_dtype)
+        self.traces = host.trace_whole(kernel.source, kernel.scope, arguments, options, outside)
+        self._holds = make_holds(list(arguments), self.traces[0].guards, outside, namespace(kernel.fn))
+        graphs = len(self.traces[0].graphs)
+        if graphs != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
+            raise exc.NotDifferentiable(
+                "random functions of torch in a loop have no gradient, nor has host code that runs other loops for "
+                "other sizes",
+                kernel.source.location(kernel.source.tree),
+                hint="draw with hl.rand(shape, seed), whose numbers can be drawn again",
+            )
+        given = kernel.name, self.traces
+        self.loops = [Loop(*given, at, kernel.settings, self._blocks) for at in range(graphs)]
+        self._loaded: dict[Any, Loaded] = {}
+
+    def holds(self, args: tuple[Any, ...]) -> bool:
+        """Whether what the traces assumed is true of a call."""
+        return self._holds(*map(plain, args))
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        """Run the kernel; PyTorch goes back through its loops."""
+        self.bound.ensure_config_exists(args)
+        config = self.bound.config
+        loaded = self._loaded.get(config)
+        if loaded is None:
+            names = {**self.bound.scope, **self.bound.traced.captured, "_steps": self.loops}
+            module = self.bound.module(config, around=lambda at, launch: self.loops[at].text(launch))
+            loaded = self._loaded[config] = Loaded(self.bound.name, module, names, self.bound.source.file)
+        return loaded.run(*args)
+
+    def _blocks(self) -> dict[int, int] | None:
+        """The sizes of tiles where the user gave them, or a loop ends where a tile does."""
+        bound: BoundKernel = self.bound
+        if not bound.configs and not any(_reads_tiles(graph.region) for graph in self.traces[0].graphs):
+            return None
+        decision = Decision(bound.config or bound.default_config(), list(bound.traced.axes))
+        return {axis.id: decision.block(axis) for axis in bound.traced.axes}
+
+
+def _reads_tiles(region: Region) -> bool:
+    """Whether results depend on where tiles begin and how large they are."""
+    found: list[Any] = []
+    for node in walk(region):
+        if node.op in ("sym", "compare", "loop"):
+            found += symbols((node.args, {key: node.kwargs[key] for key in ("begin", "end") if key in node.kwargs}))
+    return any(atom.kind in ("block", "begin") for symbol in found for atom in symbol.atoms())
+
+
+_known: WeakKeyDictionary[Kernel, dict[Any, list[Differentiated]]] = WeakKeyDictionary()
+
+
+def differentiated(kernel: Kernel, args: tuple[Any, ...]) -> Differentiated:
+    """The kernel as a part of autograd for arguments like these, derived when they are new."""
+    key = tuple(key_of(arg, True) for arg in args)
+    several = _known.setdefault(kernel, {}).setdefault(key, [])
+    found = next((one for one in several if one.holds(args)), None)
+    if found is None:
+        with torch.no_grad():
+            found = Differentiated(kernel, args)
+        several.append(found)
+    return found
+
+
+def call(kernel: Kernel, args: tuple[Any, ...]) -> Any:
+    """Call a kernel so that PyTorch can go back through it."""
+    return differentiated(kernel, args)(args)
+
+
+def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backward]]:
+    """For each top-level loop through which gradients flow its line, and its way back.
+
+    Args:
+        kernel: it.
+        args: arguments of a call; where none requires a gradient, all floating-point tensors do.
+    """
+    with torch.no_grad():
+        found = differentiated(kernel, args)
+    wanted = {name for name, arg in zip(kernel.signature.parameters, args, strict=True) if gradient_slot.wants(arg)}
+    made = []
+    for loop in found.loops:
+        floats = [tensor for tensor in loop.loaded.values() if tensor.dtype.is_floating_point]
+        own = [t for t in floats if not wanted or t.text not in kernel.signature.parameters or t.text in wanted]
+        if own and loop.written:
+            made.append((loop.line, loop.backward(frozenset(tensor.name for tensor in own))))
+    return made

@@ -1,0 +1,119 @@
+"""What of a loop cannot be differentiated, found before anything is derived."""
+
+from __future__ import annotations
+
+from tilewright.hl import exc
+from tilewright.hl.dims import Axis
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
+from tilewright.hl.symbols import Sym
+
+Stores = dict[str, list[tuple[Node, list[Axis], tuple[int, ...]]]]
+"""By name of the tensor: stores, the axes of the loops around each, and the arms of branches."""
+
+
+def check(region: Region) -> None:
+    """Refuse what has no gradient, or would get a wrong one.
+
+    Raises:
+        NotDifferentiable: with the line of what is refused.
+    """
+    for node in walk(region):
+        if any(dim.static == 0 for out in node.outs for dim in out.dims):
+            raise _error(node, "a tile without elements", "leave the loop out where an extent is 0")
+    loaded = {node.args[0].name for node in walk(region) if node.op == "load" and _floats(node)}
+    stores: Stores = {}
+    _collect(region, [], (), stores)
+    for name, several in stores.items():
+        for node, loops, _ in several:
+            if name in loaded:
+                raise _error(node, f"{name} is read and written in one loop", "write another tensor")
+            if node.op == "store":
+                _check_passes(node, loops)
+        _check_overlap(name, several)
+
+
+def _floats(node: Node) -> bool:
+    return bool(node.out.dtype.is_floating_point)
+
+
+def _collect(region: Region, loops: list[Axis], arms: tuple[int, ...], stores: Stores) -> None:
+    for node in region.nodes:
+        if node.kwargs.get("base") is not None:
+            raise _error(node, "tensors at addresses that are data have no gradient", "pass the tensors")
+        target = node.args[0] if node.op == "store" or node.op.startswith("atomic") else None
+        if isinstance(target, HostTensor) and target.dtype.is_floating_point:
+            stores.setdefault(target.name, []).append((node, loops, arms))
+        for at, inner in enumerate(node.regions):
+            arm = (id(node) * 2 + at,) if node.op == "if" else ()
+            _collect(inner, loops + node.kwargs.get("axes", []), arms + arm, stores)
+
+
+def _check_passes(node: Node, loops: list[Axis]) -> None:
+    """Refuse a store whose elements several passes of a loop write: only the last one counts."""
+    entries: list[Subscript] = node.args[1]
+    if any(isinstance(entry.what, Value) or isinstance(entry.offset, Value) for entry in entries):
+        return
+    ids = {entry.what for entry in entries if entry.kind == "tile"}
+    symbols = [part for entry in entries for part in (entry.what, entry.offset) if isinstance(part, Sym)]
+    keys = {atom.key for symbol in symbols for atom in symbol.atoms() if atom.kind == "begin"}
+    if any(axis.id in ids and any(isinstance(b, Value) for b in (axis.begin, axis.end)) for axis in loops):
+        return  # ranges that are data: rows of different lengths
+    for axis in loops:
+        once = type(axis.begin) is int and type(axis.end) is int and axis.end - axis.begin <= 1
+        if axis.id not in ids and axis.id not in keys and not once:
+            raise _error(
+                node,
+                f"{node.args[0].name} is stored in every pass of the loop over {axis.name}, and the last one counts",
+                "store it after the loop",
+            )
+
+
+def _check_overlap(name: str, several: list[tuple[Node, list[Axis], tuple[int, ...]]]) -> None:
+    for at, (node, _, arms) in enumerate(several):
+        for other, _, others in several[:at]:
+            if {node.op, other.op} == {"atomic_add"} or _exclusive(arms, others) or _disjoint(node, other):
+                continue
+            raise _error(
+                node, f"{name} is stored twice in one loop, and the last store counts", "store each element once"
+            )
+
+
+def _exclusive(ours: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+    """Whether two statements are in the two arms of one branch."""
+    return any(one // 2 == other // 2 and one != other for one in ours for other in theirs)
+
+
+def _disjoint(one: Node, other: Node) -> bool:
+    """Whether two accesses to a tensor touch other elements: other constant slices or indices along a dimension."""
+    for left, right in zip(one.args[1], other.args[1], strict=True):
+        spans = [_span(node, entry) for node, entry in ((one, left), (other, right))]
+        if None not in spans and not set(spans[0] or ()) & set(spans[1] or ()):
+            return True
+    return False
+
+
+def _span(node: Node, entry: Subscript) -> range | None:
+    if entry.kind == "scalar" and type(entry.what) is int:
+        return range(entry.what, entry.what + 1)
+    dims = node.kwargs["dims"] if node.op == "store" else node.out.dims
+    length = dims[entry.at].size() if entry.kind == "slice" and entry.at is not None else None
+    if type(entry.what) is int and type(length) is int:
+        return range(entry.what, entry.what + length * entry.step, entry.step)
+    return None
+
+
+def _error(node: Node, message: str, hint: str) -> exc.NotDifferentiable:
+    error = exc.NotDifferentiable(f"{message}: it has no gradient that hl can derive", hint=hint)
+    error.line = node.line
+    return error
+
+
+def history(asked: Node, reader: Node) -> exc.HistoryNeeded:
+    """The error for a pass that needs what the passes before it had computed."""
+    name = asked.kwargs["of"] or "what the loop carries"
+    error = exc.HistoryNeeded(
+        f"the gradient needs what {name} was in every pass of the loop, for {reader.op}; it is not kept",
+        hint=f"a loop has a gradient where it sums: {name} = {name} + f(tile); or call .detach()",
+    )
+    error.line = reader.line
+    return error

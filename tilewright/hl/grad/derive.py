@@ -1,0 +1,165 @@
+"""From the graph of a loop to the kernels of its backward pass."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tilewright import errors
+from tilewright.hl import exc
+from tilewright.hl.dims import Axis
+from tilewright.hl.grad import checks, degree, owners
+from tilewright.hl.grad.adjoint import Adjoint
+from tilewright.hl.grad.broadcasts import narrow
+from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges, loads
+from tilewright.hl.grad.program import Program
+from tilewright.hl.grad.simplify import histories, simplify
+from tilewright.hl.grad.text import program_text
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, clone, walk
+from tilewright.hl.trace.host import Traced
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The backward pass of one top-level loop.
+
+    Args:
+        program: the kernel.
+        text: it, as text.
+        owners: for each tensor whose gradient the kernel returns, in this order, who adds it up.
+    """
+
+    program: Program
+    text: str
+    owners: tuple[owners.Owner, ...]
+
+
+def derive(
+    traces: tuple[Traced, Traced], at: int, wanted: frozenset[str], name: str, blocks: dict[int, int] | None = None
+) -> Derived:
+    """The backward pass of a top-level loop.
+
+    Args:
+        traces: two traces of whole calls, with other samples.
+        at: number of the loop.
+        wanted: names of the tensors that want gradients.
+        name: of the kernel that is made.
+        blocks: the sizes of tiles that the user gave, by the number of the axis.
+
+    Raises:
+        NotDifferentiable: it has none, or a size that the trace invented got into it.
+    """
+    first, second = (_derived(traced, at, wanted, name, blocks) for traced in traces)
+    if first.text != second.text:
+        pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
+        ours = next((line.strip() for line, twin in pairs if line != twin), "")
+        source = traces[0].source
+        raise exc.NotDifferentiable(
+            f"PyTorch's formula for a derivative contains the size of a tile: {ours}",
+            errors.Location(source.file, traces[0].graphs[at].line, function=source.name),
+            hint="write it with sums, and divide by the size yourself: x.sum(0) / x.size(0)",
+        )
+    return first
+
+
+def _derived(traced: Traced, at: int, wanted: frozenset[str], name: str, blocks: dict[int, int] | None) -> Derived:
+    graph = traced.graphs[at]
+    region = clone(graph.region)
+    top = region.nodes[-1]
+    try:
+        narrow(region)
+        checks.check(region)
+        degree.check(region)
+        first = Adjoint(traced, wanted)
+        made = _clean(first.derive(top, region.nodes[:-1]))
+        moves = exchanges(owners.contributions(made), top)
+        if moves:
+            first, made = _exchanged(traced, wanted, top, moves, blocks or {})
+        return _settled(first, made, wanted, name, blocks)
+    except exc.Error as error:
+        if not isinstance(error, exc.NotDifferentiable):
+            error = _refused(error, error.message or "", error.line)
+        raise exc.located(error, place(traced, error.line or graph.line)) from error.__cause__
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        refused = _refused(error, str(error).splitlines()[0], 0)
+        raise exc.located(refused, place(traced, graph.line)) from error
+
+
+def _refused(error: Exception, message: str, line: int) -> exc.NotDifferentiable:
+    """The error for a derivative in which something is that hl does not have."""
+    made = exc.NotDifferentiable(
+        f"PyTorch's derivative cannot be computed on tiles: {message}",
+        hint="write the function with others, or call .detach() on what it is given",
+    )
+    made.__cause__, made.line = error, line
+    return made
+
+
+def _clean(region: Region) -> Region:
+    """A derived region without what it does in vain; needing the history of a loop is an error then."""
+    simplify(region)
+    for asked, reader in histories(region):
+        raise checks.history(asked, reader)
+    return region
+
+
+def _exchanged(
+    traced: Traced, wanted: frozenset[str], top: Node, moves: list[Exchange], blocks: dict[int, int]
+) -> tuple[Adjoint, Region]:
+    """The loops of a backward pass where loops change places."""
+    first = Keeping(traced, wanted)
+    first.exchanges, first.grid, first.kept = moves, top.kwargs["axes"], {}
+    made = first.derive(top, [])
+    others = []
+    last: Adjoint = first
+    for one in moves:
+        last = other = Exchanged(traced, wanted, last.next_number())
+        others.append(_clean(other.derive_exchanged(one, top, first.kept, blocks.get(one.axis.id))))
+    used = {name for other in others for name in loads(other)}
+    body = made.nodes[-1].regions[0]
+    body.nodes = [n for n in body.nodes if n.op != "store" or n.args[0].name in used]
+    _clean(made)
+    made.nodes += [node for other in others for node in other.nodes]
+    return last, made
+
+
+def _settled(
+    adjoint: Adjoint, region: Region, wanted: frozenset[str], name: str, blocks: dict[int, int] | None
+) -> Derived:
+    found = owners.contributions(region)
+    program = Program(name, region)
+
+    def sizes(axis: Axis) -> int:
+        return (blocks or {}).get(axis.id) or owners.part_size(region, axis)
+
+    program.given = sorted(wanted)[:1] if not program.tensors else []
+    kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}
+    for tensor in kept.values():
+        program.made.append(
+            f"{tensor.name} = torch.empty({list(tensor.shape)}, dtype={tensor.dtype}, device={{device}})"
+        )
+    decided = []
+    for several in found.values():
+        decided.append(owners.decide(several))
+        owners.settle(adjoint.trace, program, several, decided[-1], sizes)
+    simplify(region)
+    text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
+    return Derived(program, text, tuple(decided))
+
+
+def place(traced: Traced, line: int) -> errors.Location:
+    """The statement that begins at a line of a kernel's file."""
+    nodes = (node for node in ast.walk(traced.source.tree) if isinstance(node, ast.stmt) and node.lineno == line)
+    found = next(iter(nodes), None)
+    return errors.Location(traced.source.file, line) if found is None else traced.source.location(found)
+
+
+def tensors_of(traced: Traced, at: int) -> tuple[dict[str, HostTensor], dict[str, HostTensor]]:
+    """The tensors that a top-level loop loads, and those that it writes, by name."""
+    loaded: dict[str, HostTensor] = {}
+    written: dict[str, HostTensor] = {}
+    for node in walk(traced.graphs[at].region):
+        for tensor in node.args[:1]:
+            if isinstance(tensor, HostTensor):
+                (loaded if node.op == "load" else written).setdefault(tensor.name, tensor)
+    return loaded, written

@@ -1,0 +1,229 @@
+"""A top-level loop as one step of PyTorch's autograd: the launch forward, the derived kernel backward.
+
+What stands around loops on the host is PyTorch's own to differentiate: `q.reshape`, `losses.mean()`, `partial.sum(0)`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from tilewright.hl import exc
+from tilewright.hl.config import Config
+from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
+from tilewright.hl.grad.made import kernel_of
+from tilewright.hl.grad.program import Program
+from tilewright.hl.settings import Settings
+from tilewright.hl.trace.host import Traced
+
+
+class Backward:
+    """The backward pass of a loop for certain tensors.
+
+    Args:
+        derived: the kernel's program and text.
+        loaded: names of the tensors that the loop loads, in the order of its step.
+        written: the same of those that it writes.
+        settings: of the kernel that is differentiated.
+        config: of the derived kernel; None where it is chosen.
+    """
+
+    def __init__(
+        self, derived: Derived, loaded: list[str], written: list[str], settings: Settings, config: Config | None
+    ) -> None:
+        self.derived, self.loaded, self.written = derived, loaded, written
+        program = derived.program
+        self.kernel = kernel_of(derived.text, program.name, settings, config) if derived.text else None
+        self._checked = False
+        incoming = {f"grad_{name}" for name in written}
+        self.saved = [name for name in program.tensors if name not in incoming]
+        self.parameters = [*program.tensors, *program.numbers]
+        if not derived.text:
+            self.saved = self.parameters = []
+        self.results = [owner.tensor for owner in derived.owners]
+
+    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The gradients, by name of the tensor, from saved tensors, numbers, and the gradients that come in."""
+        if self.kernel is None:
+            return {}
+        made = self.kernel(*(given[name] for name in self.parameters))
+        return dict(zip(self.results, made, strict=True))
+
+    def check(self, named: Mapping[str, Any]) -> None:
+        """Bind the kernel before the loop runs: what cannot be compiled is an error of the forward call.
+
+        Raises:
+            NotDifferentiable: something in the kernel has no meaning on tiles.
+        """
+        if self._checked or self.kernel is None:
+            return
+        given = dict(named) | {f"grad_{name}": torch.empty_like(named[name]).contiguous() for name in self.written}
+        try:
+            self.kernel.bind(tuple(given[name] for name in self.parameters))
+        except exc.Error as error:
+            raise exc.NotDifferentiable(
+                f"the derivative cannot be computed on tiles: {error.message}",
+                hint="write the function with others, or call .detach() on what it is given",
+            ) from error
+        self._checked = True
+
+
+class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
+    """One loop, for PyTorch."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, backward: Backward, launch: Callable[[], None], numbers: Mapping[str, Any], *tensors: Any
+    ) -> Any:
+        """Run the loop, which writes the last of `tensors`."""
+        launch()
+        count = len(backward.loaded)
+        named = dict(zip((*backward.loaded, *backward.written), tensors, strict=True))
+        outs = tensors[count:]
+        ctx.way_back, ctx.numbers = backward, numbers
+        ctx.mark_dirty(*outs)
+        ctx.save_for_backward(*(named[name] for name in backward.saved))
+        return outs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Run the derived kernel."""
+        backward: Backward = ctx.way_back
+        given = dict(zip(backward.saved, ctx.saved_tensors, strict=True)) | ctx.numbers
+        twice = torch.is_grad_enabled()
+        with torch.no_grad():
+            given |= {f"grad_{name}": g.contiguous() for name, g in zip(backward.written, grads, strict=True)}
+            made = backward(given)
+        if twice:
+            names = list(made)
+            watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
+            made = dict(zip(names, Once.apply(backward.derived.program.name, len(made), *made.values(), *watched)))
+        return None, None, None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
+
+
+class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
+    """Gradients that have no gradient themselves: asking for one is an error, not nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
+        """The first `count` tensors."""
+        ctx.name = name
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Refuse."""
+        raise exc.DoubleBackward(
+            f"the gradient of {ctx.name}, which is itself a gradient, is not derived",
+            hint="call loss.backward() without create_graph=True, or compute this part in PyTorch",
+        )
+
+
+class Loop:
+    """A top-level loop that takes part in autograd.
+
+    Args:
+        name: of the kernel.
+        traces: of the kernel, two with other samples.
+        at: number of the loop.
+        settings: of the kernel.
+        blocks: gives the sizes of tiles that the kernel was given, by the number of the axis; None for chosen ones.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        traces: tuple[Traced, Traced],
+        at: int,
+        settings: Settings,
+        blocks: Callable[[], dict[int, int] | None],
+    ) -> None:
+        self.name, self.traces, self.at, self.settings, self.blocks = name, traces, at, settings, blocks
+        loaded, written = tensors_of(traces[0], at)
+        self.loaded = {key: tensor for key, tensor in loaded.items() if key not in written or not _floats(tensor)}
+        self.loaded |= {key: tensor for key, tensor in loaded.items() if _floats(tensor)}
+        self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
+        self.line = traces[0].graphs[at].line
+        self.numbers = Program(name, traces[0].graphs[at].region).numbers
+        self._known: dict[frozenset[str], Backward] = {}
+
+    def text(self, launch: str) -> str:
+        """What the host does in the place of the launch."""
+        loads = "".join(f"{tensor.text}, " for tensor in self.loaded.values())
+        outs = "".join(f"{tensor.text}, " for tensor in self.written.values())
+        numbers = ", ".join(f"{name!r}: {text}" for name, text in self.numbers.items())
+        return f"_steps[{self.at}](lambda: {launch}, ({loads}), ({outs}), {{{numbers}}})"
+
+    def __call__(
+        self, launch: Callable[[], None], loads: tuple[Any, ...], outs: tuple[Any, ...], numbers: dict[str, Any]
+    ) -> None:
+        """Run the loop; see `text`."""
+        wanted = frozenset(n for n, t in zip(self.loaded, loads, strict=True) if t.requires_grad)
+        changed = [name for name, out in zip(self.written, outs, strict=True) if out.requires_grad]
+        if not (wanted or changed) or not torch.is_grad_enabled():
+            launch()
+            return
+        if changed:
+            raise exc.NotDifferentiable(
+                f"{self.name} writes {changed[0]}, which wants a gradient: what it held before would have one as well",
+                self._place(),
+                hint=f"write a fresh tensor, torch.empty_like({changed[0]}), or call .detach()",
+            )
+        if not outs:
+            launch()
+            return
+        backward = self.backward(wanted)
+        self._check_order(backward)
+        named = dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers
+        try:
+            backward.check(named)
+        except exc.Error as error:
+            raise exc.located(error, self._place()) from error.__cause__
+        Step.apply(backward, launch, numbers, *loads, *outs)
+
+    def backward(self, wanted: frozenset[str]) -> Backward:
+        """The backward pass for the tensors in `wanted`, derived at the first call."""
+        found = self._known.get(wanted)
+        if found is None:
+            number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
+            blocks = self.blocks()
+            derived = derive(self.traces, self.at, wanted, f"{self.name}_backward{number}", blocks)
+            given = list(self.loaded), list(self.written)
+            config = config_of(derived.program, blocks)
+            found = self._known[wanted] = Backward(derived, *given, self.settings, config)
+        return found
+
+    def _place(self) -> Any:
+        return place(self.traces[0], self.line)
+
+    def _check_order(self, backward: Backward) -> None:
+        """Refuse, or warn of, sums in any order where the user wants the same bits every time."""
+        if not torch.are_deterministic_algorithms_enabled():
+            return
+        atomic = [owner for owner in backward.derived.owners if owner.form == "atomic"]
+        if not atomic:
+            return
+        message = f"the gradient of {atomic[0].tensor} in {self.name} is summed atomically: {atomic[0].why}"
+        if torch.is_deterministic_algorithms_warn_only_enabled():
+            warnings.warn(message, stacklevel=2)
+            return
+        raise exc.NotDifferentiable(
+            f"{message}, and torch.use_deterministic_algorithms is on",
+            place(self.traces[0], atomic[0].line),
+            hint="let the grid's tiles subscript the tensor, or call torch.use_deterministic_algorithms(False)",
+        )
+
+
+def _floats(tensor: Any) -> bool:
+    return bool(tensor.dtype.is_floating_point)
+
+
+def config_of(program: Program, blocks: dict[int, int] | None) -> Config | None:
+    """The configuration in which tiles are as large as those of the kernel that is differentiated."""
+    if blocks is None:
+        return None
+    order = [axis.id for axis in program.axes if axis.kind != "grid" and axis.block is None]
+    return Config(block_sizes=[blocks[axis] for axis in order]) if all(axis in blocks for axis in order) else None

@@ -1,0 +1,33 @@
+"""Kernels made of text."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import linecache
+from typing import Any
+
+from tilewright.hl.config import Config
+from tilewright.hl.runtime.kernel import Kernel
+from tilewright.hl.runtime.kernel import kernel as make_kernel
+from tilewright.hl.settings import Settings
+
+
+def kernel_of(text: str, name: str, settings: Settings, config: Config | None = None) -> Kernel:
+    """The kernel `name` of a module's text.
+
+    Args:
+        text: the module.
+        name: of the function.
+        settings: how the kernel is treated.
+        config: its configuration; None where it is chosen as for any kernel.
+    """
+    file = f"<hl {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    settings = copy.copy(settings)
+    settings.static_shapes = True  # the text has the sizes as numbers
+    scope: dict[str, Any] = {"__name__": file}
+    exec(compile(text, file, "exec"), scope)
+    made = make_kernel(scope[name].fn, config=config, settings=settings, backward=None)
+    assert isinstance(made, Kernel)
+    return made

@@ -1,0 +1,262 @@
+"""Who adds a contribution to a gradient: the program that owns the elements, partial sums, or atomics.
+
+owner      every axis of the grid subscripts the tensor: no other program touches these elements. One contribution
+           that covers the tensor is a plain store; several are added one after the other.
+partial    axes of the grid are missing: each program has a part of its own, and the host sums the parts.
+atomic     the subscripts are data, or change in an inner loop: programs meet in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tilewright.hl.dims import Axis
+from tilewright.hl.grad.program import Program
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
+from tilewright.hl.symbols import Sym
+from tilewright.hl.trace.state import Trace
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who adds up the gradient of one tensor.
+
+    Args:
+        tensor: its name.
+        form: "store", "add", "partial" or "atomic"; "moved" where another kernel has it.
+        why: a sentence for people.
+        line: of the first load.
+    """
+
+    tensor: str
+    form: str
+    why: str
+    line: int
+
+
+@dataclass
+class Contribution:
+    """What one load adds to the gradient of its tensor.
+
+    Args:
+        node: the contribution.
+        region: that holds it.
+        loops: axes of the loops around it.
+        grid: those of the outermost.
+        always: whether every pass of these loops comes to it.
+    """
+
+    node: Node
+    region: Region
+    loops: list[Axis] = field(default_factory=list)
+    grid: list[Axis] = field(default_factory=list)
+    always: bool = True
+
+    @property
+    def tensor(self) -> HostTensor:
+        found: HostTensor = self.node.args[0]
+        return found
+
+    @property
+    def entries(self) -> list[Subscript]:
+        return list(self.node.args[1])
+
+
+def contributions(region: Region) -> dict[str, list[Contribution]]:
+    """The contributions in a derived region, by tensor."""
+    found: dict[str, list[Contribution]] = {}
+
+    def visit(region: Region, loops: list[Axis], grid: list[Axis], always: bool) -> None:
+        for node in region.nodes:
+            if node.op == "atomic_gradient":
+                found.setdefault(node.args[0].name, []).append(Contribution(node, region, loops, grid, always))
+            for inner in node.regions:
+                axes = node.kwargs.get("axes", [])
+                visit(inner, loops + axes, grid or axes, always and node.op == "loop")
+
+    visit(region, [], [], True)
+    return found
+
+
+def place(axis: Axis, entries: Sequence[Subscript]) -> int | None:
+    """The dimension that an axis subscripts, one index of it for each of its own."""
+    for at, entry in enumerate(entries):
+        if entry.kind == "tile" and entry.what == axis.id and _is_zero(entry.offset):
+            return at
+        if entry.kind == "scalar" and isinstance(entry.what, Sym) and _is_zero(entry.what - Sym.of(axis.offset)):
+            return at if axis.kind == "grid" or axis.prime == 1 else None
+    return None
+
+
+def _is_zero(offset: Any) -> bool:
+    return type(offset) is int and offset == 0
+
+
+def _is_counted(axis: Axis) -> bool:
+    """Whether the programs along an axis can be counted now."""
+    return all(type(bound) is int for bound in (axis.begin, axis.end)) and (
+        axis.block is None or type(axis.block) is int
+    )
+
+
+def covers(one: Contribution) -> bool:
+    """Whether the loops of a contribution reach every element of the tensor."""
+    if not one.always:
+        return False
+    axes = {axis.id: axis for axis in one.loops}
+    for entry in one.entries:
+        if entry.kind == "tile":
+            axis = axes[entry.what]
+            whole = type(axis.begin) is int and axis.begin == 0 and _is_zero(entry.offset)
+            if not (whole and type(axis.end) is int and axis.end == entry.extent):
+                return False
+        elif entry.kind == "slice":
+            length = one.node.kwargs["dims"][entry.at].size()
+            if not (_is_zero(entry.what) and entry.step == 1 and type(length) is int and length == entry.extent):
+                return False
+        elif not (
+            entry.extent == 1 or any(place(axis, [entry]) == 0 and axis.end == entry.extent for axis in one.loops)
+        ):
+            return False
+    return True
+
+
+def decide(several: list[Contribution]) -> Owner:
+    """Who adds up what several loads of one tensor contribute."""
+    name, line, grid = several[0].tensor.name, several[0].node.line, several[0].grid
+    if any(entry.kind == "tensor" or _is_data(entry) for one in several for entry in one.entries):
+        return Owner(name, "atomic", "its subscripts are data", line)
+    places = [[place(axis, one.entries) for one in several] for axis in grid]
+    missing = [axis for axis, found in zip(grid, places, strict=True) if None in found or len(set(found)) > 1]
+    if missing and not any(
+        place is not None for axis, found in zip(grid, places, strict=True) if axis in missing for place in found
+    ):
+        names = ", ".join(axis.name for axis in missing)
+        if any(axis.kind == "grid" or not _is_counted(axis) for axis in missing):
+            return Owner(name, "atomic", f"programs of the same {names} meet", line)
+        if any(len(one.loops) > len(grid) for one in several):
+            return Owner(name, "atomic", f"programs along {names} meet in an inner loop", line)
+        return Owner(name, "partial", f"programs along {names} sum parts of their own", line)
+    if missing:
+        return Owner(name, "atomic", "its loads have different owners", line)
+    inner = all(all(place(axis, one.entries) is not None for axis in one.loops) for one in several)
+    if len(several) == 1 and inner:
+        return Owner(name, "store", "each element is loaded by one program, once", line)
+    return Owner(name, "add", "one program loads each element, more than once", line)
+
+
+def _is_data(entry: Subscript) -> bool:
+    return isinstance(entry.what, Value) or isinstance(entry.offset, Value)
+
+
+def part_size(region: Region, axis: Axis) -> int:
+    """How many indices of an axis the program of one part has: tiles of about 16,384 elements."""
+    widest = 1
+    for node in walk(region):
+        if node.op == "load" and any(entry.kind == "tile" and entry.what == axis.id for entry in node.args[1]):
+            sizes = [
+                _typical(entry, node) for entry in node.args[1] if not (entry.kind == "tile" and entry.what == axis.id)
+            ]
+            widest = max(widest, math.prod(sizes))
+    extent: int = axis.end - axis.begin
+    return max(1, min(1 << max(0, (16384 // widest).bit_length() - 1), extent))
+
+
+def _typical(entry: Subscript, node: Node) -> int:
+    """How many elements a subscript has, or may have."""
+    if entry.at is None:
+        return 1
+    size = node.out.dims[entry.at].size()
+    extent = entry.extent if type(entry.extent) is int else 256
+    return size if type(size) is int else min(256, extent)
+
+
+def settle(
+    trace: Trace,
+    program: Program,
+    several: list[Contribution],
+    owner: Owner,
+    blocks: Callable[[Axis], int],
+) -> None:
+    """Write the contributions to one tensor as `owner` says: nodes, and the lines of the host that make the tensor.
+
+    Args:
+        trace: where new values are counted.
+        program: the kernel.
+        several: the contributions.
+        owner: who adds them up.
+        blocks: how many indices of an axis a program has where each has a part of its own.
+    """
+    tensor, grid = several[0].tensor, several[0].grid
+    name = f"grad_{tensor.name}"
+    shape, dtype = list(tensor.shape), tensor.dtype
+    wide = torch.float32 if dtype.itemsize < 4 else dtype
+    adds = owner.form != "store"
+    parts: list[Axis] = []
+    if owner.form == "partial":
+        parts = [axis for axis in grid if any(place(axis, one.entries) is None for one in several)]
+    result = name
+    if parts:
+        name = f"parts_{tensor.name}"
+        for axis in parts:
+            axis.block = blocks(axis) if axis.block is None else axis.block
+        dims = ", ".join(map(str, [-(-(axis.end - axis.begin) // axis.block) for axis in parts] + shape))
+        result = f"{name}.sum({list(range(len(parts))) if len(parts) > 1 else 0})"
+    else:
+        dims = ", ".join(map(str, shape))
+    plain = all(covers(one) for one in several) and len(several) == 1 and _once(several[0], parts)
+    kind = "empty" if plain and owner.form in ("store", "partial") else "zeros"
+    held = dtype if owner.form == "store" else wide
+    program.made.append(f"{name} = torch.{kind}([{dims}], dtype={held}, device={{device}})")
+    program.results.append(result if held == dtype else f"{result}.to({dtype})")
+    fresh = HostTensor(name, name, (*(0 for _ in parts), *shape), (), held)
+    for one in several:
+        _write(trace, one, fresh, [_number(axis) for axis in parts], owner.form, adds and not (plain and parts != []))
+
+
+def _once(one: Contribution, parts: list[Axis]) -> bool:
+    """Whether a program contributes to an element in one pass only."""
+    return all(axis in parts or place(axis, one.entries) is not None for axis in one.loops)
+
+
+def _number(axis: Axis) -> Subscript:
+    """The number of a program's tile along an axis."""
+    return Subscript("scalar", (Sym.of(axis.offset) - axis.begin) // Sym.of(axis.size), extent=0)
+
+
+def _write(trace: Trace, one: Contribution, tensor: HostTensor, parts: list[Subscript], form: str, adds: bool) -> None:
+    """Replace a contribution by a store, an addition in memory, or an atomic one."""
+    node, region = one.node, one.region
+    entries, total = [*parts, *one.entries], node.args[2]
+    at = region.nodes.index(node)
+    made: list[Node] = []
+
+    def value(dims: Any, dtype: Any) -> Value:
+        made = trace.fresh(torch.empty((), dtype=dtype))
+        made.dims = tuple(dims)
+        return made
+
+    dims = node.kwargs["dims"]
+    if total.dtype != tensor.dtype:
+        converted = value(total.dims, tensor.dtype)
+        kwargs = {"dtype": tensor.dtype}
+        made.append(
+            Node("_to_copy", (total,), kwargs, node.line, [converted], function=torch.ops.aten._to_copy.default)
+        )
+        total = converted
+    if form == "atomic":
+        out = value(dims, tensor.dtype)
+        made.append(Node("atomic_add", (tensor, entries, total), {}, node.line, [out]))
+    else:
+        if adds:
+            old, new = value(dims, tensor.dtype), value(dims, tensor.dtype)
+            made.append(Node("load", (tensor, entries), {}, node.line, [old]))
+            made.append(Node("add", (old, total), {}, node.line, [new], function=torch.ops.aten.add.Tensor))
+            total = new
+        made.append(Node("store", (tensor, entries, total), {"dims": dims}, node.line))
+    region.nodes[at : at + 1] = made

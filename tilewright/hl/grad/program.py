@@ -1,0 +1,107 @@
+"""A derived kernel before it is text: one loop over tiles between lines of host code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.hl.dims import Axis
+from tilewright.hl.graph.nodes import HostNumber, HostTensor, Node, Region, Value, leaves, operands, symbols, walk
+from tilewright.hl.symbols import Sym
+
+
+@dataclass
+class Program:
+    """A kernel of hl with one top-level loop.
+
+    Args:
+        name: of the function.
+        region: ends with the loop; its loads and stores name the tensors of `tensors` and those that `made` makes.
+        made: lines of host code before the loop, which make the results.
+        results: expressions of what the function returns.
+        given: names of tensors that are parameters though nothing loads them.
+    """
+
+    name: str
+    region: Region
+    made: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
+
+    @property
+    def tensors(self) -> list[str]:
+        """The parameters that are tensors, in the order of their first use."""
+        own = {line.split(" = ")[0] for line in self.made}
+        found = dict.fromkeys(self.given)
+        for node in walk(self.region):
+            for tensor in node.args[:1]:
+                if isinstance(tensor, HostTensor) and tensor.name not in own:
+                    found.setdefault(tensor.name)
+        return list(found)
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """The parameters that are numbers: the host's expression of each, by name."""
+        found: dict[str, str] = {}
+        for node in walk(self.region):
+            for number in leaves((node.args, node.kwargs)):
+                if isinstance(number, HostNumber):
+                    found[number.name] = number.text
+            for symbol in symbols_of(node):
+                found.update({str(atom.key): atom.text for atom in symbol.atoms() if atom.kind == "host"})
+        return found
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The axes of the loops, in the order of the text."""
+        return [axis for node in walk(self.region) if node.op == "loop" for axis in node.kwargs["axes"]]
+
+
+def symbols_of(node: Node) -> list[Sym]:
+    """The symbols of a node, those of the sizes of what it makes included."""
+    sizes = [dim.size() for value in node.outs for dim in value.dims]
+    return [*symbols((node.args, node.kwargs)), *(size for size in sizes if isinstance(size, Sym))]
+
+
+def inner_values(region: Region) -> Iterator[Value]:
+    """The values that a region and those in it define."""
+    yield from region.params
+    for node in region.nodes:
+        yield from node.outs
+        for inner in node.regions:
+            yield from inner_values(inner)
+
+
+def captured(node: Node) -> list[Value]:
+    """The values from outside that the regions of a node use, each once."""
+    own = {value.id for region in node.regions for value in inner_values(region)}
+    found: dict[int, Value] = {}
+    for region in node.regions:
+        used = [value for inner in walk(region) for value in operands(inner)]
+        used += [result for inner in walk(region) for part in inner.regions for result in part.results]
+        for value in (*used, *region.results):
+            if value.id not in own:
+                found.setdefault(value.id, value)
+    return list(found.values())
+
+
+def uses(region: Region, found: dict[int, list[int]] | None = None) -> dict[int, list[int]]:
+    """For each value the regions that read it, by identity, once for every time."""
+    found = {} if found is None else found
+    for value in region.results:
+        found.setdefault(value.id, []).append(id(region))
+    for node in region.nodes:
+        for value in operands(node):
+            found.setdefault(value.id, []).append(id(region))
+        for inner in node.regions:
+            uses(inner, found)
+    return found
+
+
+def dims_of(axes: list[Axis], value: Value) -> list[Any]:
+    """For each dimension the axis that it is, a number, or None for what is neither."""
+    sizes = {axis.size: axis for axis in axes}
+    return [
+        sizes.get(dim.atom) if dim.atom is not None else dim.static if not dim.atoms else None for dim in value.dims
+    ]

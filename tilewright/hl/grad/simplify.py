@@ -1,0 +1,77 @@
+"""What a derived region does in vain, removed: values that a loop carries unchanged, and what nobody reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.hl.grad.program import captured
+from tilewright.hl.graph.nodes import Node, Region, Value, has_effect, operands, replace, walk
+from tilewright.hl.passes.deadcode import remove_dead
+
+
+def simplify(region: Region) -> None:
+    """Simplify a region and those in it until nothing changes."""
+    while True:
+        remove_dead(region)
+        renamed: dict[int, Value] = {}
+        for node in walk(region):
+            if node.op == "loop" and node.outs:
+                _drop_carried(node, region, renamed)
+        if not renamed:
+            return
+        rename(region, renamed)
+
+
+def _drop_carried(loop: Node, region: Region, renamed: dict[int, Value]) -> None:
+    """Drop what a loop carries unchanged, or for nobody but itself."""
+    (body,) = loop.regions
+    inits = loop.args[0]
+    read = {value.id for node in walk(region) for value in operands(node)}
+    read |= {value.id for node in walk(region) for inner in node.regions for value in inner.results}
+    kept = {at for at, out in enumerate(loop.outs) if out.id in read}
+    kept = {at for at in kept if body.results[at] is not body.params[at]}
+    while True:
+        needed = _needed(body, {body.results[at].id for at in kept})
+        more = {at for at, param in enumerate(body.params) if param.id in needed and body.results[at] is not param}
+        if more <= kept:
+            break
+        kept |= more
+    for at, (param, out) in enumerate(zip(body.params, loop.outs, strict=True)):
+        if at not in kept:
+            renamed[param.id] = renamed[out.id] = inits[at]
+    if len(kept) < len(loop.outs):
+        order = sorted(kept)
+        loop.args = ([inits[at] for at in order],)
+        body.params, body.results = [body.params[at] for at in order], [body.results[at] for at in order]
+        loop.outs = [loop.outs[at] for at in order]
+
+
+def _needed(body: Region, wanted: set[int]) -> set[int]:
+    """The values that a body reads for its effects and for the values in `wanted`."""
+    needed = set(wanted)
+    for node in reversed(body.nodes):
+        if has_effect(node) or any(out.id in needed for out in node.outs):
+            needed |= {value.id for value in operands(node)} | {value.id for value in captured(node)}
+    return needed
+
+
+def rename(region: Region, renamed: dict[int, Value]) -> None:
+    """Put other values in the place of those in `renamed`."""
+
+    def change(leaf: Any) -> Any:
+        while isinstance(leaf, Value) and leaf.id in renamed:
+            leaf = renamed[leaf.id]
+        return leaf
+
+    for node in walk(region):
+        node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)
+        for inner in node.regions:
+            inner.results = [change(result) for result in inner.results]
+        for axis in node.kwargs.get("axes", ()):
+            axis.begin, axis.end, axis.parent = change(axis.begin), change(axis.end), change(axis.parent)
+
+
+def histories(region: Region) -> list[tuple[Node, Node]]:
+    """(what a pass would need to know of the ones before it, who needs it)."""
+    asked = {node.out.id: node for node in walk(region) if node.op == "history"}
+    return [(asked[value.id], node) for node in walk(region) for value in operands(node) if value.id in asked]

@@ -1,0 +1,43 @@
+"""The slot of gradients: who makes a call of a kernel on tensors that want gradients.
+
+`tilewright.hl.grad` stands here; what it needs is above this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tilewright.hl.trace.carried import leaves
+from tilewright.hl.trace.outside import Read
+
+Call = Callable[[Any, tuple[Any, ...]], Any]
+_call: Call | None = None
+
+
+def install(found: Call) -> None:
+    """Put `found` into the slot. It is called with the kernel and the arguments of a call, all by position."""
+    global _call
+    _call = found
+
+
+def is_wanted(args: Sequence[Any], outside: Sequence[Read]) -> bool:
+    """Whether a call with these arguments, of a kernel that reads `outside`, is to be differentiated."""
+    if _call is None or not torch.is_grad_enabled():
+        return False
+    return any(wants(leaf) for _, leaf in leaves(tuple(args))) or any(wants(read.value) for read in outside)
+
+
+def wants(value: Any) -> bool:
+    """Whether a tensor, or a part of a module, requires a gradient."""
+    if isinstance(value, torch.nn.Module):
+        return any(parameter.requires_grad for parameter in value.parameters())
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def differentiated(kernel: Any, args: tuple[Any, ...]) -> Any:
+    """Make a call that PyTorch can go back through."""
+    assert _call is not None
+    return _call(kernel, args)

@@ -1,0 +1,229 @@
+"""Rounds of a tuning: configurations are compiled, checked and timed in turns by workers, and written to the journal.
+
+A time is that of a candidate relative to the default's in the same rounds, times what the default took first, so that a
+machine that gets busy, or another GPU, spoils no ranking.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tilewright.hl.config import Config
+from tilewright.hl.tune.journal import Journal
+from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Outcome, Plan, Timed
+from tilewright.hl.tune.pools import Form, Tunable, Workers, make_pool
+from tilewright.hl.tune.progress import Progress
+
+_BATCH = 4  # candidates that are measured as soon as they are compiled, where the two do not disturb each other
+_COMPILING, _SHARE = 0.6, 0.9  # of the time left: for compiling; that a worker is told of, as it is some way behind us
+_SLOW, _PATIENCE, _FEW = (
+    3.0,
+    10.0,
+    4,
+)  # seconds that all may compile; times the median of the others; how many those are
+
+
+class Rounds:
+    """Measures configurations, whoever chooses them.
+
+    Args:
+        bound: the kernel.
+        args: arguments to time it with.
+        journal: where everything measured is written.
+        workers: who compiles and measures, and what stands for a configuration in their jobs; None for what there is.
+        clock: gives seconds.
+
+    Attributes:
+        times: milliseconds of every configuration that ran.
+        failures: why the others are out.
+        deadline: by the clock, at which nothing goes on.
+    """
+
+    def __init__(
+        self,
+        bound: Tunable,
+        args: Sequence[Any],
+        journal: Journal | None = None,
+        workers: tuple[Workers, Form] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bound, self.args, self.settings, self.spec = bound, tuple(args), bound.settings, bound.config_spec
+        self.journal, self._given, self._clock = journal or Journal(None, {}), workers, clock
+        self.times: dict[Config, float] = {}
+        self.failures: dict[Config, str] = {}
+        self.began, self.deadline = clock() - self.journal.spent, math.inf
+        shown = self.settings.autotune_log_level >= 1 and bool(self.settings.autotune_progress_bar)
+        self.progress = Progress(bound.name, shown, clock)
+        self._workers: tuple[Workers, Form] | None = workers
+        self._configs: list[Config] = []
+        self._compiled: dict[Config, Compiled] = {}
+        self._usual: float | None = None  # milliseconds of the reference
+
+    def race(self, configs: Sequence[Config]) -> None:
+        """Compile, check and time configurations that were not tried before."""
+        wanted = dict.fromkeys(self._allowed(configs))
+        fresh = [config for config in wanted if config not in self.times and config not in self.failures]
+        fresh = [config for config in fresh if not self._recalled(config)]
+        if not fresh or self._over():
+            return
+        reference = self.reference()
+        if reference is None:
+            self._usual = None
+        first = [] if reference is None or reference in self._compiled or reference in fresh else [reference]
+        workers, form = self._pool()
+        self.progress.phase = "compiling"
+        for config in [*first, *fresh]:
+            try:
+                job = Job([(self._number(config), form(config))], None, self._compile_limit())
+            except Exception as error:  # there is no code for it
+                self._fail(config, Failed.of(error, compiling=True))
+                continue
+            workers.submit(job)
+        share = 1.0 if workers.together else _COMPILING
+        ready: list[Config] = []
+        for number, outcome in workers.outcomes(self._clock() + (self.deadline - self._clock()) * share):
+            config = self._configs[number]
+            if isinstance(outcome, Compiled):
+                self._compiled[config] = outcome
+                ready += [config] if config in wanted and config not in self.times else []
+                if workers.together and len(ready) >= _BATCH:
+                    ready = self._measure(ready, reference)
+            else:
+                self._take(config, outcome, reference, wanted)
+        self.progress.phase = "measuring"
+        self._measure(ready, reference)
+        for number, outcome in workers.outcomes(self.deadline):
+            self._take(self._configs[number], outcome, reference, wanted)
+
+    def _measure(self, ready: list[Config], reference: Config | None) -> list[Config]:
+        """Submit what is to be measured, in as many parts as there are devices; nothing is ready behind it."""
+        workers, form = self._pool()
+        rest = [config for config in ready if config != reference]
+        parts = max(1, min(workers.devices, len(rest)))
+        for at in range(parts):
+            part = [*([reference] if reference in self._compiled else ()), *rest[at::parts]]
+            if part and (rest or reference in ready):
+                items = [(self._number(config), form(config)) for config in part if config is not None]
+                workers.submit(Job(items, self._plan(), self._limit()))
+        return []
+
+    def timed(self, configs: Sequence[Config], plan: Plan) -> dict[Config, Timed]:
+        """Time configurations in one job; the first is the reference."""
+        workers, form = self._pool()
+        workers.submit(Job([(self._number(config), form(config)) for config in configs], plan, self._limit()))
+        found: dict[Config, Timed] = {}
+        for number, outcome in workers.outcomes(self.deadline):
+            if isinstance(outcome, Timed):
+                found[self._configs[number]] = outcome
+            elif isinstance(outcome, Failed):
+                self._fail(self._configs[number], outcome)
+        return found if configs[0] in found else {}
+
+    def _take(self, config: Config, outcome: Outcome, reference: Config | None, wanted: Mapping[Config, None]) -> None:
+        """Take in an outcome."""
+        if isinstance(outcome, Failed):
+            if config not in self.times and (config in wanted or config == reference):
+                self._fail(config, outcome)
+        elif isinstance(outcome, Timed) and config not in self.times:
+            usual = statistics.median(outcome.rounds)
+            if config == reference:
+                self._usual = self._usual or usual
+            related = self._usual is not None and reference is not None and reference not in self.failures
+            ms = outcome.ratio * self._usual if related and self._usual is not None else usual
+            if config in wanted:
+                self._note_time(config, ms)
+                self.journal.timed(config, ms, outcome, self._compiled.get(config), at=self._at())
+
+    def _note_time(self, config: Config, ms: float) -> None:
+        self.times[config] = ms
+        self.progress.tried += 1
+        self.progress.best = self._fastest()
+        self.progress.default = self._usual
+        self._say(2, f"  {ms:.4f} ms  {config!r}")
+
+    def _fail(self, config: Config, failed: Failed) -> None:
+        self.failures[config] = f"{failed.kind}: {failed.why}"
+        self.times.pop(config, None)
+        self.journal.failed(config, failed, at=self._at())
+        self.progress.tried, self.progress.out = self.progress.tried + 1, self.progress.out + 1
+        self._say(2, f"  out: {self.failures[config]}  {config!r}")
+
+    def _recalled(self, config: Config) -> bool:
+        """Whether an earlier start of this search has tried a configuration."""
+        row = self.journal.known.get(config)
+        if row is None:
+            return False
+        if "ms" in row:
+            self.times[config] = float(row["ms"])
+            if config == self.spec.default_config():
+                self._usual = self.times[config]
+        else:
+            self.failures[config] = f"{row['failed']}: {row.get('why', '')}"
+        return True
+
+    def reference(self) -> Config | None:
+        """What others are timed in turns with: the default configuration, if it works."""
+        default = self.spec.default_config()
+        return None if default in self.failures else default
+
+    def _allowed(self, configs: Sequence[Config]) -> Iterable[Config]:
+        fixed, allowed = self.settings.autotune_config_overrides or {}, self.settings.autotune_config_filter
+        for config in configs:
+            made = self.spec.normalize({**config, **fixed}) if fixed else config
+            if allowed is None or allowed(made):
+                yield made
+
+    def _pool(self) -> tuple[Workers, Form]:
+        if self._workers is None:
+            workers, form, note = make_pool(self.bound, self.args, self.progress.tick)
+            self._workers = workers, form
+            if note:
+                self._say(1, note)
+        return self._workers
+
+    def _number(self, config: Config) -> int:
+        if config not in self._configs:
+            self._configs.append(config)
+        return self._configs.index(config)
+
+    def _plan(self, drop: bool = True, rep: float = 15.0) -> Plan:
+        how = self.settings
+        given = how.autotune_accuracy_check, how.autotune_baseline_atol, how.autotune_baseline_rtol
+        return Plan(*given, rep=rep, drop=drop, seconds=_SHARE * (self.deadline - self._clock()))
+
+    def _limit(self) -> float:
+        """Seconds that a run of a candidate may take."""
+        most = self.settings.autotune_benchmark_timeout or math.inf
+        return most if self._usual is None else min(most, max(_SLOW, self._usual / 10))
+
+    def _compile_limit(self) -> float:
+        """Seconds that compiling a candidate may take; code that takes far longer than the others spills registers."""
+        most = self.settings.autotune_compile_timeout or math.inf
+        known = [compiled.seconds for compiled in self._compiled.values()]
+        return most if len(known) < _FEW else min(most, max(_SLOW, _PATIENCE * statistics.median(known)))
+
+    def close(self) -> None:
+        """Make an end of the workers; a later race has new ones."""
+        self.progress.close()
+        if self._workers is not None and self._given is None:
+            self._workers[0].close()
+            self._workers = None
+
+    def _fastest(self) -> float:
+        return min(self.times.values(), default=math.inf)
+
+    def _over(self) -> bool:
+        return self._clock() >= self.deadline
+
+    def _at(self) -> float:
+        return round(self._clock() - self.began, 3)
+
+    def _say(self, level: int, text: str) -> None:
+        if self.settings.autotune_log_level >= level:
+            self.progress.close()
+            print(f"[hl] {text}", file=sys.stderr)

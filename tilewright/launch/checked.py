@@ -1,0 +1,268 @@
+"""Launches with checks: the kernel is compiled with them for the CPU, and told what the launch knows of its arguments.
+
+    extents of storages, shadow words  ->  kernel with checks, on the host  ->  records  ->  faults
+
+Tensors on a GPU are copied to the host and back (`host_copies.py`). Races are looked for with one thread: the programs
+run one after the other, and the shadow words say which of them meet.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.checks import BOUNDS, OVERFLOW, UNINITIALISED, Checks
+from tilewright.base.knobs import knobs
+from tilewright.base.location import Location
+from tilewright.base.target import Placement
+from tilewright.compile.build import compile_request
+from tilewright.compile.checked_source import CheckedSource
+from tilewright.compile.function import KernelFunction
+from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.request import make_request
+from tilewright.compile.slots import at_path
+from tilewright.compile.specialize import Specialization, is_ranged
+from tilewright.devices.arrays import HOST, Array
+from tilewright.devices.drivers import target_at
+from tilewright.launch.bind import Call, Prepared
+from tilewright.launch.extents import Extent, extent_of
+from tilewright.launch.faults import Fault, Party, tell_faults
+from tilewright.launch.host_copies import on_host
+from tilewright.launch.meeting import pairs_that_count, shared_memory
+from tilewright.launch.proved import Proof, provable
+from tilewright.launch.shadow import shadow
+from tilewright.ops.check import COUNT, PLACE, PROGRAM, PROGRAMS, ROW, SHOWN
+
+Grid = tuple[int, int, int]
+_ANYWHERE = 1 << 62
+_kernels: weakref.WeakKeyDictionary[KernelFunction, dict[Any, CompiledKernel]] = weakref.WeakKeyDictionary()
+
+
+def prepare(
+    fn: KernelFunction, call: Call, options: Mapping[str, Any], resolve: Callable[[Call], Prepared]
+) -> Prepared:
+    """What launches a call with checks. It serves this call alone, so nothing of it is remembered.
+
+    Args:
+        fn: the kernel.
+        call: bound and specialised, with `checks`.
+        options: compile options by name.
+        resolve: compiles the kernel as it is, which runs where all that is asked for is proved.
+    """
+    plain = resolve(replace(call, checks=())) if call.place.device in (HOST, None) else None
+    compiled = (
+        compile_checked(fn, call.specialization, call.checks, options, shared=False) if plain is None else plain.kernel
+    )
+
+    def launch(gx: int, gy: int, gz: int, *values: Any) -> None:
+        grid = (gx, gy, gz)
+        with on_host(call) as staged, shadow.lock:
+            slots = slots_of(staged)
+            followed = plain is None or UNINITIALISED in call.checks
+            if plain is not None and not followed and _proof(fn, staged, slots, grid, options).holds(call.checks):
+                plain.launch(gx, gy, gz, *values)
+                return
+            kernel = _for_arguments(fn, staged, slots, _stored(compiled), call.checks, options)
+            faults = CheckedLaunch(kernel, staged, slots, grid).run()
+        tell_faults(faults, asked=not knobs.runtime.sanitize)
+
+    return Prepared(compiled, launch, frozenset(compiled.metadata["stored"]), lasting=False)
+
+
+def _stored(kernel: CompiledKernel) -> frozenset[int] | None:
+    """Slots that a kernel stores through; None for any."""
+    return None if kernel.metadata["stores_anywhere"] else frozenset(kernel.metadata["stored"])
+
+
+def prove(fn: KernelFunction, call: Call, grid: Grid, options: Mapping[str, Any]) -> Proof:
+    """What is known of a launch without making it; see `proved.py`."""
+    with on_host(call) as staged:
+        return _proof(fn, staged, slots_of(staged), grid, options)
+
+
+def _proof(fn: KernelFunction, call: Call, slots: Sequence[Slot], grid: Grid, options: Mapping[str, Any]) -> Proof:
+    extents = {
+        number: (slot.extent[0] - slot.value, slot.extent[1] - slot.value)
+        for number, slot in enumerate(slots)
+        if slot.extent is not None
+    }
+    storages: dict[Extent, int] = {}
+    where = {
+        number: storages.setdefault(slot.extent, len(storages))
+        for number, slot in enumerate(slots)
+        if slot.extent is not None
+    }
+    kinds = call.specialization.runtime_types
+    numbers = [
+        int(slot.value) if is_ranged(kind) or kind in ("u1", "i1") else None
+        for slot, kind in zip(slots, kinds, strict=True)
+    ]
+    return provable(fn, call.specialization, options).prove(numbers, extents, where, grid)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A run-time parameter of a call.
+
+    Args:
+        name: of the argument that it is, or is a part of.
+        value: address or number.
+        extent: of the storage of an array; None where it is not known.
+    """
+
+    name: str
+    value: Any
+    extent: Extent | None
+
+
+def slots_of(call: Call) -> list[Slot]:
+    """The run-time parameters of a call."""
+    names, found = call.specialization.names, []
+    for path in call.specialization.runtime_paths:
+        argument = at_path(call.arguments, path)
+        name = names[path[0]] + "".join(f"[{index}]" for index in path[1:])
+        extent = extent_of(argument, name) if isinstance(argument, Array) else None
+        if isinstance(argument, Array) and not argument.address:
+            extent = (0, 0)
+        found.append(Slot(name, argument.address if isinstance(argument, Array) else argument, extent))
+    return found
+
+
+def _for_arguments(
+    fn: KernelFunction,
+    call: Call,
+    slots: Sequence[Slot],
+    stored: frozenset[int] | None,
+    wanted: Checks,
+    options: Mapping[str, Any],
+) -> CompiledKernel:
+    """The kernel for what the arguments of a call are to each other."""
+    specialization = call.specialization
+    if any(
+        slot.extent is None for slot, kind in zip(slots, specialization.runtime_types, strict=True) if kind[0] == "*"
+    ):
+        wanted = tuple(check for check in wanted if check in (BOUNDS, OVERFLOW))  # a bare address has no shadow
+    same, meeting = shared_memory(pairs_that_count(specialization, call.arguments, stored))
+    if same or meeting:
+        specialization = replace(specialization, same=same, meeting=meeting)
+    known = [slot.extent for slot in slots if slot.extent is not None and slot.extent != (0, 0)]
+    shared = bool(same or meeting) or len(set(known)) < len(known)
+    return compile_checked(fn, specialization, wanted, options, shared=shared)
+
+
+def compile_checked(
+    fn: KernelFunction, specialization: Specialization, wanted: Checks, options: Mapping[str, Any], *, shared: bool
+) -> CompiledKernel:
+    """The kernel with checks; compiled once.
+
+    Args:
+        fn: the kernel.
+        specialization: of its arguments.
+        wanted: names of checks.
+        options: compile options by name.
+        shared: arguments may share memory.
+    """
+    request = make_request(CheckedSource(fn, wanted, shared), specialization, options, target_at(HOST))
+    key = (specialization, wanted, shared, request.options)
+    request.check()
+    known = _kernels.setdefault(fn, {})
+    if key not in known:
+        known[key] = compile_request(request)
+    return known[key]
+
+
+class CheckedLaunch:
+    """One launch of a kernel with checks.
+
+    Args:
+        kernel: compiled with checks.
+        call: with arrays in host memory.
+        slots: its run-time parameters.
+        grid: programs along x, y and z.
+    """
+
+    def __init__(self, kernel: CompiledKernel, call: Call, slots: Sequence[Slot], grid: Grid) -> None:
+        self.kernel, self.call, self.slots, self.grid = kernel, call, slots, grid
+        self.facts: Mapping[str, Any] = kernel.metadata["checked"]
+        self.sites: Sequence[Mapping[str, Any]] = self.facts["sites"]
+        self.records: NDArray[np.int64] = np.zeros((max(len(self.sites), 1), ROW), np.int64)
+
+    def run(self) -> list[Fault]:
+        """Launch, and give what was found."""
+        self.base = shadow.begin(self.grid[0] * self.grid[1] * self.grid[2])
+        threads = 1 if self.facts["shadowed"] else self.call.num_threads
+        launch = self.kernel.launcher(Placement(HOST, None, threads))
+        launch(*self.grid, *[slot.value for slot in self.slots], *self._further())
+        return [self._fault(site, row) for site, row in zip(self.sites, self.records, strict=False) if row[COUNT]]
+
+    def _further(self) -> list[int]:
+        """What follows the arguments: see `passes/checks.py`."""
+        values = [self.records.ctypes.data, self.base]
+        for number in self.facts["tracked"]:
+            slot = self.slots[number]
+            low, high = slot.extent or (-_ANYWHERE, _ANYWHERE)
+            values += [low - slot.value, high - slot.value] if slot.extent else [low, high]
+        numbers: dict[Extent, int] = {}
+        stored = frozenset(self.kernel.metadata["stored"])
+        for number, granule in zip(self.facts["shadowed"], self.facts["granules"], strict=True):
+            slot = self.slots[number]
+            assert slot.extent is not None
+            which = numbers.setdefault(slot.extent, len(numbers))
+            writer, reader = shadow.pair(which, slot.extent, granule)
+            first = 4 * ((slot.value - slot.extent[0]) // granule)
+            values += [writer.ctypes.data + first, reader.ctypes.data + first]
+            watched = shadow.watched.get(slot.extent[0])
+            if watched is not None and number in stored:
+                watched.kernel, watched.argument = self.kernel.name, slot.name
+        return values
+
+    # -- faults --------------------------------------------------------------------------------------------
+
+    def _fault(self, site: Mapping[str, Any], row: NDArray[np.int64]) -> Fault:
+        words = [int(word) for word in row]
+        x, y, z = words[PROGRAM : PROGRAM + 3]
+        shown, kind, number, size = words[SHOWN], site["kind"], site["slot"], max(site["size"], 1)
+        slot = self.slots[number] if number >= 0 else None
+        low, high = (0, 0) if slot is None or slot.extent is None else slot.extent
+        first = 0 if slot is None or slot.extent is None else slot.value
+        return Fault(
+            kind=kind,
+            kernel=self.kernel.name,
+            place=_location(site["place"], self.kernel.name),
+            access=site["access"],
+            argument="" if slot is None else slot.name,
+            program=(x, y, z),
+            tile=tuple(site["tile"]),
+            element=tuple(words[PLACE : PLACE + len(site["tile"])]),
+            index=shown // size if kind == "bounds" else shown if kind == "overflow" else 0,
+            extent=(-((first - low) // size), (high - first) // size),
+            times=words[COUNT],
+            programs=words[PROGRAMS],
+            other=self._party(site, shown) if kind == "race" else None,
+        )
+
+    def _party(self, site: Mapping[str, Any], word: int) -> Party:
+        """The program that a shadow word names, and the lines where it may have done it."""
+        access = site["other"]
+        number, (gx, gy, gz) = (word - self.base) // 2, self.grid
+        program = (number % gx, number // gx % gy, number // (gx * gy)) if number < gx * gy * gz else None
+        does = {"load"} if access == "load" else {"store", "atomic"}
+        lines = {
+            other["place"][-1][1]
+            for other in self.sites
+            if other["slot"] == site["slot"] and other["access"] in does and other["place"]
+        }
+        return Party(program, access, tuple(sorted(lines)))
+
+
+def _location(places: Sequence[Sequence[Any]], kernel: str) -> Location | None:
+    """The innermost place, with the calls that led there."""
+    found: Location | None = None
+    for file, line, column in reversed(places):
+        found = Location(file, line, column, None, found)
+    return found

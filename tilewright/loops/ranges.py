@@ -1,0 +1,137 @@
+"""Ranges of a term: as few as there are, each counting up to its bound.
+
+drop         ranges of one element
+merge        stride of i = extent of j * stride of j everywhere: i and j are one range
+reverse      a range that everything counts down along counts up
+tighten      a range that reaches a bound, and no further, ends there
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tilewright.loops.arithmetic import conjunction, covers
+from tilewright.loops.lifting import Lifting, bounds_of
+from tilewright.loops.nest import ALWAYS, ONE, ZERO, Below, Every, Node, Poly, Range, parts_of, ranges_in
+from tilewright.loops.products import Term
+
+
+def settled(term: Term) -> Term:
+    """A term over as few ranges as there are, each counting up to its bound."""
+    changed = bool(term.ranges)
+    while changed:
+        before = term
+        for rule in (_without_units, _merged, _reversed, _tightened):
+            term = rule(term)
+        changed = term is not before
+    lift = Lifting(term.condition, {})
+    if any(lift.holds(condition) for condition in bounds_of(term.factors)):
+        return term.but(factors=lift(term.factors))
+    return term
+
+
+def replaced(term: Term, values: Mapping[Range, Poly], ranges: Iterable[Range]) -> Term:
+    """A term with polynomials in the places of some ranges, over other ranges."""
+    image = Lifting(ALWAYS, values)
+    condition = conjunction([image(term.condition)])
+    return term.but(factors=image(term.factors), ranges=tuple([image(r) for r in ranges]), condition=condition)
+
+
+_POLYS: weakref.WeakKeyDictionary[Any, frozenset[Poly]] = weakref.WeakKeyDictionary()
+
+
+def polys_of(node: Any) -> frozenset[Poly]:
+    """The polynomials in an expression, those with ranges."""
+    if isinstance(node, (tuple, frozenset)):
+        return frozenset().union(*[polys_of(part) for part in node])
+    if not isinstance(node, (Node, Range)):
+        return frozenset()
+    found = _POLYS.get(node)
+    if found is None:
+        found = _POLYS[node] = frozenset[Poly]().union(*[polys_of(part) for part in parts_of(node)])
+    if isinstance(node, Poly) and any(isinstance(atom, Range) for atom in node.atoms):
+        return found | {node}  # what is remembered must not keep its own key alive
+    return found
+
+
+def _polys(term: Term) -> frozenset[Poly]:
+    return polys_of((term.factors, term.condition))
+
+
+def coefficients_of(term: Term) -> dict[Range, list[Poly]]:
+    """What the ranges of a term are multiplied by in the polynomials of the term."""
+    found: dict[Range, list[Poly]] = {}
+    polys = _polys(term)
+    for r in term.ranges:
+        strides = [poly.coefficient(r) for poly in polys]
+        found[r] = [stride for stride in strides if stride is not None and stride is not ZERO]
+    return found
+
+
+def _without_units(term: Term) -> Term:
+    units = {r: ZERO for r in term.ranges if r.extent is ONE}
+    return replaced(term, units, [r for r in term.ranges if r not in units]) if units else term
+
+
+def _merged(term: Term) -> Term:
+    """Of two ranges, one of which goes on where the other ends, one."""
+    if len(term.ranges) < 2:
+        return term
+    polys = _polys(term)
+    for outer in term.ranges:
+        for inner in term.ranges:
+            if outer is inner or {outer, inner} & ranges_in([r.extent for r in term.ranges if r is not outer]):
+                continue
+            if outer in ranges_in([inner.extent]) or inner in ranges_in([outer.extent]):
+                continue
+            if _goes_on(polys, outer, inner):
+                both = Range.new(outer.extent * inner.extent)
+                ranges = [both if r is inner else r for r in term.ranges if r is not outer]
+                return replaced(term, {inner: Poly.atom(both), outer: ZERO}, ranges)
+    return term
+
+
+def _goes_on(polys: Iterable[Poly], outer: Range, inner: Range) -> bool:
+    found = False
+    for poly in polys:
+        large, small = poly.coefficient(outer), poly.coefficient(inner)
+        if large is None or small is None or large is not small * inner.extent:
+            return False
+        found |= small is not ZERO
+    return found
+
+
+def _reversed(term: Term) -> Term:
+    """Ranges along which all of what is multiplied counts down count up instead."""
+    for r in term.ranges:
+        strides = [poly.coefficient(r) for poly in _polys(term)]
+        known = [stride for stride in strides if stride is not None and stride is not ZERO]
+        if r in ranges_in([s.extent for s in term.ranges if s is not r]):
+            continue
+        if known and len(known) == len([s for s in strides if s is not ZERO]) and all(_is_down(s) for s in known):
+            return replaced(term, {r: r.extent - ONE - Poly.atom(r)}, term.ranges)
+    return term
+
+
+def _is_down(stride: Poly) -> bool:
+    return stride is not ZERO and all(c < 0 for _, c in stride.key)
+
+
+def _tightened(term: Term) -> Term:
+    """A range whose bound is a condition, and whose extent is that bound, rounded up."""
+    for condition in term.condition.parts:
+        if not isinstance(condition, Below):
+            continue
+        for r in term.ranges:
+            if condition.poly.coefficient(r) is not ONE:
+                continue
+            bound = Poly.atom(r) - condition.poly
+            if ranges_in([bound]) & set(term.ranges) or not covers(r.extent, bound):
+                continue
+            ended = Range.new(bound)
+            rest = Every.of(term.condition.parts - {condition})
+            ranges = [ended if s is r else s for s in term.ranges]
+            return replaced(term.but(condition=rest), {r: Poly.atom(ended)}, ranges)
+    return term

@@ -1,0 +1,170 @@
+"""Sums of products in normal form: terms, what makes two of them one, and names of ranges that no spelling changes.
+
+A term that is being made is *open*: its ranges are its own. A term of a finished combination is *bound*: its ranges are
+called by how many ranges there are inside of theirs, so that reductions that differ by names alone are one object (as
+the binders of de Bruijn, "Lambda calculus notation with nameless dummies", 1972, counted from the inside).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from xdsl.ir import Operation
+
+from tilewright.loops.arithmetic import FALSE, conjunction, implies, negation
+from tilewright.loops.nest import (
+    ALWAYS,
+    Every,
+    Node,
+    Number,
+    Poly,
+    Range,
+    Substitution,
+    ranges_in,
+    ranges_of,
+)
+from tilewright.loops.products import SUMS, Combination, Term, fingerprint, is_plain
+from tilewright.loops.ranges import coefficients_of, replaced, settled
+from tilewright.ops.elementwise import AddFOp
+from tilewright.ops.spec import spec_of
+
+# --- open and bound terms --------------------------------------------------------------------------------------------
+
+
+def bound(term: Term) -> Term:
+    """A term with the names of ranges that it has in a normal form."""
+    if not term.ranges:
+        return term
+    inside = ranges_in([term.factors, term.condition]) - {*term.ranges}
+    height = max([-r.number for r in inside if r.number < 0], default=0) + len(term.ranges)
+    names: dict[Range, Poly] = {}
+    made: list[Range] = []
+    for r in _outer_first(term):
+        made.append(Range.bound(Substitution(names)(r.extent), height - len(made)))
+        names[r] = Poly.atom(made[-1])
+    return replaced(term, names, made)
+
+
+def _outer_first(term: Term) -> list[Range]:
+    """The ranges of a term, each behind those that its extent depends on."""
+    strides = coefficients_of(term)
+    left = sorted(term.ranges, key=lambda r: (fingerprint(r.extent), sorted(fingerprint(s) for s in strides[r])))
+    found: list[Range] = []
+    while left:
+        r = next((r for r in left if ranges_of(r.extent).isdisjoint(left)), left[0])
+        left.remove(r)
+        found.append(r)
+    return found
+
+
+def opened(term: Term) -> Term:
+    """A term with ranges of its own."""
+    names: dict[Range, Poly] = {}
+    made: list[Range] = []
+    for r in term.ranges:
+        made.append(Range.new(Substitution(names)(r.extent)))
+        names[r] = Poly.atom(made[-1])
+    return replaced(term, names, made) if made else term
+
+
+def combination(monoid: type[Operation], terms: Iterable[Term], type_: str) -> Node:
+    """The combination of terms, or what it is if it is of one plain term or of none."""
+    made = collected(monoid, terms)
+    if len(made) == 1 and is_plain(made[0]):
+        return made[0].factors[0]
+    if not made and monoid in SUMS:
+        return Number.of("0.0", type_) if monoid is AddFOp else Poly.number(0)
+    return Combination.rebuilt(monoid, tuple(made), type_)
+
+
+def closed(terms: Sequence[Term], type_: str) -> Term:
+    """A sum as one factor: what all of its terms have in common stands before it."""
+    made = collected(AddFOp, terms)
+    if not made:
+        return Term.of(0, (), (), ALWAYS, ())
+    if len(made) == 1 and not made[0].ranges:
+        return made[0]
+    shared = frozenset.intersection(*[term.condition.parts for term in made])
+    shared = frozenset([part for part in shared if ranges_of(part).isdisjoint(r for t in made for r in t.ranges)])
+    made = [term.but(condition=Every.of(term.condition.parts - shared)) for term in made]
+    coefficient: float = 1
+    factors: list[Node] = []
+    if len(made) == 1:
+        (term,) = made
+        factors = [f for f in term.factors if ranges_of(f).isdisjoint(term.ranges)]
+        coefficient = term.coefficient
+        made = [term.but(coefficient=1, factors=tuple([f for f in term.factors if f not in factors]))]
+    factors.append(combination(AddFOp, [opened(term) for term in made], type_))
+    return Term.rebuilt(coefficient, tuple(factors), (), Every.of(shared), ())
+
+
+# --- terms that are one ----------------------------------------------------------------------------------------------
+
+
+def collected(monoid: type[Operation], terms: Iterable[Term]) -> list[Term]:
+    """As few terms as there are, bound: those that differ by coefficients, by conditions, or that go on, are one."""
+    todo = [bound(settled(term)) for term in terms]
+    found: list[Term] = []
+    while todo:
+        term = todo.pop(0)
+        if FALSE in term.condition.parts or (monoid in SUMS and not term.coefficient):
+            continue
+        for other in found:
+            both = _both(monoid, other, term) or _both(monoid, term, other)
+            if both is not None:
+                found.remove(other)
+                todo.insert(0, bound(settled(opened(both))))
+                break
+        else:
+            found.append(term)
+    return sorted(found, key=fingerprint)
+
+
+def _both(monoid: type[Operation], one: Term, other: Term) -> Term | None:
+    """Two terms as one."""
+    if one.attributes != other.attributes or len(one.ranges) != len(other.ranges):
+        return None
+    known = spec_of(monoid).monoid
+    if one.factors == other.factors and one.ranges == other.ranges:
+        if one.condition is other.condition and monoid in SUMS:
+            return one.but(coefficient=one.coefficient + other.coefficient)
+        if one.condition is other.condition:
+            return one if known is not None and known.idempotent else None
+        return _either_way(one, other) if one.coefficient == other.coefficient else None
+    return _gone_on(one, other) if one.coefficient == other.coefficient else None
+
+
+def _either_way(one: Term, other: Term) -> Term | None:
+    """`x where p` and `x where q but not p`, of which p implies q, are `x where q`."""
+    alone = one.condition.parts - other.condition.parts
+    if len(alone) != 1:
+        return None
+    (first,) = alone
+    opposite = negation(first)
+    if opposite not in other.condition.parts:
+        return None
+    rest = other.condition.parts - {opposite}
+    if all(part in one.condition.parts or implies(first, part) for part in rest):
+        return other.but(condition=Every.of(rest))
+    return None
+
+
+def _gone_on(one: Term, other: Term) -> Term | None:
+    """A reduction that goes on where another ends."""
+    for number, (r, s) in enumerate(zip(one.ranges, other.ranges, strict=True)):
+        if ranges_in([r.extent, s.extent]):
+            continue
+        rest = Substitution({q: Poly.atom(p) for q, p in zip(other.ranges, one.ranges, strict=True) if q is not s})
+        if any(rest(q) is not p for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number):
+            continue
+        end = Range.new(s.extent)
+        further = Substitution({r: r.extent + Poly.atom(end)})
+        moved = Substitution({s: Poly.atom(end)})
+        image = conjunction(further(one.condition).parts)
+        if Counter(further(one.factors)) == Counter(moved(other.factors)) and image is conjunction(
+            moved(other.condition).parts
+        ):
+            longer = Range.new(r.extent + s.extent)
+            return replaced(one, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
+    return None

@@ -1,0 +1,315 @@
+"""Adds checks to a kernel: what it does to memory is compared with what the launch knows, and told in records.
+
+    kernel(x, y, n)   ->   kernel(x, y, n, records, base, low and high of x, of y, shadow words of y ...)
+
+The checks are tile IR like any other, so a kernel with checks is planned and compiled as the kernel is. This pass runs
+behind all others. What it appends to the parameters, and what each check is about, is in `Checked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.homes import homes_of
+from tilewright.base.checks import BOUNDS, OVERFLOW, RACES, UNINITIALISED
+from tilewright.base.location import Location
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.op import location_of
+from tilewright.ir.types import i32, i64, pointee_bytes, pointer_type, shape_of
+from tilewright.ir.walk import walk
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.check import MOST_DIMS
+from tilewright.ops.control import WhileOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
+from tilewright.passes import check_shadow as shadow
+from tilewright.passes.carried_offsets import make_offsets_scalar
+from tilewright.passes.check_bounds import box_of, check_corner, lanes_inside
+from tilewright.passes.check_code import Code
+from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops, check_arithmetic
+from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
+from tilewright.passes.cse import eliminate_common_subexpressions
+from tilewright.passes.dce import eliminate_dead_code
+
+ATOMICS = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)
+ACCESSES = (LoadOp, StoreOp, *ATOMICS)
+
+
+@dataclass(slots=True)
+class Site:
+    """What a check is about.
+
+    Args:
+        kind: "bounds", "race", "lanes" (two of a tile store different values to one element), "uninitialised" or
+            "overflow".
+        access: "load", "store", "atomic", or the name of an operation of arithmetic.
+        other: of a race, what the other program did.
+        slot: number of the run-time parameter that the address comes from, or -1.
+        size: bytes of an element.
+        tile: shape of the access.
+        place: file, line and column in the source, innermost first, then those that called it.
+    """
+
+    kind: str
+    access: str
+    other: str
+    slot: int
+    size: int
+    tile: list[int]
+    place: list[tuple[str, int, int]]
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a launch of a kernel with checks has to know.
+
+    Args:
+        sites: of the checks, by number.
+        tracked: slots of the parameters whose extents follow `records` and `base`, in order.
+        shadowed: slots of the parameters whose shadow words follow, in order.
+        granules: bytes of the elements that the words of each stand for.
+        unknown: accesses whose address comes from no argument, which are not checked.
+        in_order: why races are not looked for, or "".
+        tiers: accesses by the way in which their bounds are checked.
+    """
+
+    sites: list[Site] = field(default_factory=list)
+    tracked: list[int] = field(default_factory=list)
+    shadowed: list[int] = field(default_factory=list)
+    granules: list[int] = field(default_factory=list)
+    unknown: int = 0
+    in_order: str = ""
+    tiers: dict[str, int] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """As what JSON has, for the metadata of a kernel."""
+        return asdict(self)
+
+
+def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False) -> tuple[Checked, list[str]]:
+    """Add checks to the kernel of a module, in place.
+
+    Args:
+        module: simplified tile IR.
+        wanted: names of checks.
+        shared: arguments may share memory: what is written through one may be read through another.
+
+    Returns:
+        what a launch has to know, and the signature types of the parameters that were appended.
+    """
+    kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    make_offsets_scalar(kernel, Decisions())
+    adder = _Adder(kernel, frozenset(wanted), shared)
+    adder.run()
+    eliminate_common_subexpressions(module)
+    eliminate_dead_code(module)
+    return adder.checked, adder.types
+
+
+def accesses_of(kernel: FuncOp) -> list[Operation]:
+    """Loads, stores and atomics of a kernel, in order."""
+    return [op for op in walk(kernel) if isinstance(op, ACCESSES)]
+
+
+def mask_of(op: Operation) -> SSAValue | None:
+    """The mask of an access."""
+    mask: SSAValue | None = getattr(op, "mask", None)
+    return mask
+
+
+def access_kind(op: Operation) -> str:
+    """What an access does, in a word."""
+    return LOAD if isinstance(op, LoadOp) else STORE if isinstance(op, StoreOp) else ATOMIC
+
+
+def waits_for_programs(kernel: FuncOp) -> bool:
+    """Whether atomics may order what programs do: one waits in a loop, or acquires what another has released."""
+    for op in walk(kernel):
+        if isinstance(op, WhileOp):
+            return True
+        asked = isinstance(op, ATOMICS) and op.results and any(True for _ in op.results[0].uses)
+        if asked and op.attr_values()["sem"] in ("acquire", "acq_rel"):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+class _Adder:
+    """Adds the checks of one kernel.
+
+    Args:
+        kernel: the function.
+        wanted: names of checks.
+        shared: as for `add_checks`.
+    """
+
+    def __init__(self, kernel: FuncOp, wanted: frozenset[str], shared: bool) -> None:
+        self.kernel, self.wanted = kernel, wanted
+        self.checked, self.types = Checked(), list[str]()
+        self.analysis = AffineAnalysis(lambda value: False)
+        self.entry = kernel.body.blocks[0]
+        self.slots: dict[SSAValue, int] = {value: slot for slot, value in enumerate(self.entry.args)}
+        self.accesses = accesses_of(kernel)
+        self.homes = {op: homes_of(op.operands[0]) for op in self.accesses}
+        self.waits = any(isinstance(op, WhileOp) for op in walk(kernel))
+        self._read_and_written(shared)
+
+    def _read_and_written(self, shared: bool) -> None:
+        """The parameters of which races have to be looked for, and those whose readers count."""
+        changed = {home for op, homes in self.homes.items() if access_kind(op) != LOAD for home in homes}
+        read = {home for op, homes in self.homes.items() if access_kind(op) == LOAD for home in homes}
+        if shared and changed:
+            changed = read = changed | read
+        if RACES not in self.wanted:
+            changed = set()
+        elif changed and waits_for_programs(self.kernel):
+            self.checked.in_order = "programs of this kernel wait for each other by atomics"
+            changed = set()
+        self.changed, self.read = changed, read
+
+    def run(self) -> None:
+        self._append_parameters()
+        arithmetic: list[Operation] = []
+        if OVERFLOW in self.wanted:
+            reached = [value for op in self.accesses for value in (op.operands[0], mask_of(op)) if value is not None]
+            arithmetic = arithmetic_below([*reached, *bounds_of_loops(walk(self.kernel))])
+        for op in arithmetic:
+            following = op.next_op
+            assert following is not None
+            name = op.name.rpartition(".")[2].removesuffix("i")
+            check_arithmetic(self._code(following), op, self._site("overflow", op, name))
+        for op in self.accesses:
+            self._access(op)
+
+    # -- parameters --------------------------------------------------------------------------------------
+
+    def _append_parameters(self) -> None:
+        used = sorted({home for homes in self.homes.values() for home in homes}, key=lambda home: self.slots[home])
+        self.checked.tracked = [self.slots[home] for home in used]
+        first = self.entry.first_op
+        assert first is not None
+        self.records = self._parameter(pointer_type(i64), "*i64")
+        base = self._parameter(i32, "i32")
+        self.extents = {home: (self._parameter(i64, "i64"), self._parameter(i64, "i64")) for home in used}
+        self.shadow: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        for home in used:
+            if home in self.changed or UNINITIALISED in self.wanted:
+                self.checked.shadowed.append(self.slots[home])
+                self.checked.granules.append(pointee_bytes(home.type))
+                words = pointer_type(i32)
+                self.shadow[home] = (self._parameter(words, "*i32"), self._parameter(words, "*i32"))
+        self._retype()
+        self.stamps: Stamps | None = None
+        if self.shadow:
+            code = Code(first, self.records)
+            ids, counts = ([code.axis(kind, n) for n in range(3)] for kind in (GetProgramIdOp, GetNumProgramsOp))
+            self.stamps = shadow.stamps_of(code, base, ids, counts)
+
+    def _parameter(self, type_: Attribute, signature: str) -> SSAValue:
+        self.types.append(signature)
+        return self.entry.insert_arg(type_, len(self.entry.args))
+
+    def _retype(self) -> None:
+        """The type of the function, and a place for facts about each parameter."""
+        inputs = [argument.type for argument in self.entry.args]
+        outputs = list(self.kernel.function_type.outputs)
+        self.kernel.properties["function_type"] = FunctionType.from_lists(inputs, outputs)
+        if self.kernel.arg_attrs is not None:
+            known = list(self.kernel.arg_attrs.data)
+            rest = [DictionaryAttr({})] * (len(inputs) - len(known))
+            self.kernel.properties["arg_attrs"] = ArrayAttr([*known, *rest])
+
+    # -- sites -------------------------------------------------------------------------------------------
+
+    def _code(self, anchor: Operation) -> Code:
+        return Code(anchor, self.records)
+
+    def _site(self, kind: str, op: Operation, access: str, home: SSAValue | None = None, other: str = "") -> int:
+        address = op.operands[0] if home is not None else None
+        size = pointee_bytes(address.type) if address is not None else 0
+        slot = -1 if home is None else self.slots[home]
+        tile = list(shape_of((address or op.results[0]).type))
+        self.checked.sites.append(Site(kind, access, other, slot, size, tile, _places(location_of(op))))
+        return len(self.checked.sites) - 1
+
+    def _count(self, tier: str) -> None:
+        self.checked.tiers[tier] = self.checked.tiers.get(tier, 0) + 1
+
+    # -- accesses ----------------------------------------------------------------------------------------
+
+    def _access(self, op: Operation) -> None:
+        homes = self.homes[op]
+        if not homes or len(shape_of(op.operands[0].type)) > MOST_DIMS:
+            self.checked.unknown += 1
+            return
+        if BOUNDS in self.wanted:
+            self._bounds(op, homes)
+        if len(homes) == 1 and homes[0] in self.shadow and not isinstance(op, AtomicLoadOp):
+            self._shadow(op, homes[0])
+
+    def _bounds(self, op: Operation, homes: Sequence[SSAValue]) -> None:
+        address, mask, home = op.operands[0], mask_of(op), homes[0]
+        code, site = self._code(op), self._site("bounds", op, access_kind(op), home)
+        box = box_of(address, mask, home, self.analysis) if len(homes) == 1 and not self.waits else None
+        if box is not None:
+            check_corner(code, box, self.extents[home], pointee_bytes(address.type), site, ends=True)
+            self._count("corner")
+            return
+        inside, offset = lanes_inside(code, address, home, self.extents[home])
+        for other in homes[1:]:
+            inside = code.either(inside, lanes_inside(code, address, other, self.extents[other])[0])
+        holds = inside if mask is None else code.either(inside, code.negated(mask))
+        code.check(site, holds, [offset], ends=not self.waits)
+        self._count("lanes")
+        if self.waits:  # somebody may wait for what this program has to say: it goes on, without the access
+            _mask_with(op, inside, home, code)
+
+    def _shadow(self, op: Operation, home: SSAValue) -> None:
+        assert self.stamps is not None
+        kind, code, mask = access_kind(op), self._code(op), mask_of(op)
+        races = home in self.changed
+        words = shadow.words_of(code, op, mask, home, self.shadow[home], read=races and home in self.read)
+
+        def new_site(name: str, other: str = "") -> int:
+            return self._site(name, op, kind, home, other)
+
+        if kind == LOAD and UNINITIALISED in self.wanted:
+            shadow.check_written(code, words, new_site("uninitialised"), mask)
+        if kind == LOAD and races:
+            shadow.check_load(code, words, self.stamps, new_site)
+        elif kind != LOAD and races:
+            shadow.check_change(code, words, self.stamps, kind, new_site)
+        elif kind != LOAD:
+            shadow.mark_written(code, words, self.stamps)
+        if kind == STORE and races and shadow.may_coincide(op.operands[0], home, self.analysis):
+            following = op.next_op
+            if following is not None and shadow.is_comparable(op.operands[1]):
+                shadow.check_stored(self._code(following), op.operands[0], op.operands[1], mask, new_site("lanes"))
+
+
+def _mask_with(op: Operation, inside: SSAValue, home: SSAValue, code: Code) -> None:
+    """Have an access leave out what is not inside; one that has no mask goes to the first element instead."""
+    mask = mask_of(op)
+    if isinstance(op, AtomicCASOp):
+        address = op.operands[0]
+        op.operands[0] = code.choose(inside, address, code.like(home, address))
+        return
+    number = 1 if isinstance(op, LoadOp) else len(op.operands) - (mask is not None)
+    both = inside if mask is None else code.both(mask, inside)
+    operands = list(op.operands)
+    operands[number : number + (mask is not None)] = [both]
+    op.operands = operands
+
+
+def _places(location: Location | None) -> list[tuple[str, int, int]]:
+    found = []
+    while location is not None:
+        found.append((location.file, location.line, location.col))
+        location = location.caller
+    return found

@@ -1,0 +1,69 @@
+"""Mistakes of docs/hl_errors.md with gradients."""
+
+from __future__ import annotations
+
+from tilewright.tools.error_page import Case
+
+CASES = (
+    Case(
+        "A gradient that needs every pass of a loop",
+        """
+        @hl.kernel
+        def kernel(y):
+            out = torch.empty([y.size(0)])
+            for rows in hl.tile(y.size(0)):
+                state = hl.zeros([rows])
+                for columns in hl.tile(y.size(1)):
+                    state = 0.5 * state + y[rows, columns].sum(-1)
+                out[rows] = state
+            return out
+
+        kernel(y.requires_grad_())
+        """,
+        "The error comes with the call that wants a gradient, not in `.backward()`.",
+    ),
+    Case(
+        "A gradient through a running maximum",
+        """
+        @hl.kernel
+        def kernel(y):
+            out = torch.empty([y.size(0)])
+            for rows in hl.tile(y.size(0)):
+                largest = hl.full([rows], float("-inf"))
+                for columns in hl.tile(y.size(1)):
+                    largest = torch.maximum(largest, y[rows, columns].amax(-1))
+                out[rows] = largest
+            return out
+
+        kernel(y.requires_grad_())
+        """,
+    ),
+    Case(
+        "A gradient of something that has none",
+        """
+        @hl.kernel
+        def kernel(y):
+            out = torch.empty([y.size(0)])
+            for rows in hl.tile(y.size(0)):
+                out[rows] = hl.reduce(lambda a, b: a + b, y[rows, :], dim=1)
+            return out
+
+        kernel(y.requires_grad_())
+        """,
+    ),
+    Case(
+        "The gradient of a gradient",
+        """
+        @hl.kernel
+        def kernel(x):
+            out = torch.empty_like(x)
+            for tile in hl.tile(x.size(0)):
+                out[tile] = torch.exp(x[tile])
+            return out
+
+        x.requires_grad_()
+        (grad,) = torch.autograd.grad(kernel(x).sum(), x, create_graph=True)
+        grad.sum().backward()
+        """,
+    ),
+)
