@@ -51,6 +51,8 @@ def room(module: str) -> str:
     parts = module.split(".")[1:]
     if parts[:1] == ["backends"] and ".".join(parts[:2]) in RANKS:
         return ".".join(parts[:2])
+    if parts == ["__main__"]:
+        return "tools"  # the command, as `python -m tilewright`
     return parts[0] if parts and parts[0] in RANKS else ""
 
 

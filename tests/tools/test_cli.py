@@ -34,6 +34,30 @@ def _invoke(*arguments: str):
     return CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
 
 
+WRITTEN_FOR_TRITON = """
+import numpy
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x + i, tl.load(x + i, mask=i < n) * 2)
+
+double[(2,)](numpy.ones(100, numpy.float32), 100, B=64)
+"""
+
+
+def test_commands_run_programs_written_for_triton(tmp_path):
+    """In a process of their own: names that mean Tilewright once do so to the end."""
+    program = tmp_path / "theirs.py"
+    program.write_text(WRITTEN_FOR_TRITON)
+    command = [sys.executable, "-m", "tilewright", "--as-triton", "sanitize", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert "out of bounds: program (1, 0, 0) of double stores x[" in done.stderr
+
+
 def test_version():
     assert _invoke("--version").output == f"tilewright, version {__version__}\n"
 

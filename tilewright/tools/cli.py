@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.filesize import decimal
 
+import tilewright
 from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
@@ -44,8 +45,13 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tilewright")
-def main() -> None:
+@click.option("--as-triton", is_flag=True, help="What the command runs means Tilewright by `import triton`.")
+@click.option("--as-helion", is_flag=True, help="What the command runs means Tilewright by `import helion`.")
+def main(as_triton: bool, as_helion: bool) -> None:
     """Tile kernels written in Python, compiled to native code."""
+    for asked, switch in ((as_triton, tilewright.as_triton), (as_helion, tilewright.as_helion)):
+        if asked:
+            switch()
 
 
 @main.command()
@@ -151,7 +157,7 @@ def sanitize_command(checks: str, as_module: bool, as_json: bool, program: str, 
     raise SystemExit(sanitize(program, arguments, checks, as_module=as_module, as_json=as_json))
 
 
-@main.command("report", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command("report", context_settings={"ignore_unknown_options": True})
 @click.option("--module", "-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m.")
 @click.option("--out", "-o", default="report.html", type=click.Path(dir_okay=False, path_type=Path), help="The page.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write the trace (Perfetto) here too.")
@@ -163,10 +169,12 @@ def report_command(
 ) -> None:
     """Run a program, and write one page about its kernels: decisions, stages, layouts, accesses, roofline, trace.
 
-    Options stand before PROGRAM; what follows it is the program's. The page needs no network and no server.
+    Options may stand before or behind PROGRAM; what is no option of this command, and all behind --, are the program's
+    arguments. The page needs no network and no server.
 
     \b
-    tilewright report -o report.html matmul.py 512
+    tilewright report matmul.py 512 -o report.html
+    tilewright report -o report.html matmul.py -- --trace
     """
     click.echo(report.write_report([program, *arguments], is_module, out, trace, report.targets_of(targets)))
 

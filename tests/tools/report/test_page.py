@@ -92,6 +92,14 @@ def test_the_command_passes_arguments_on(tmp_path, program):
     assert json.loads(trace.read_text())["traceEvents"]
 
 
+def test_options_of_the_command_may_stand_behind_the_program(tmp_path):
+    file, out = tmp_path / "program.py", tmp_path / "r.html"
+    file.write_text(TWO_KERNELS.split("a, b, c")[0] + "\nassert sys.argv[2:] == ['--steps', '3', '-o', 'mine']\n")
+    done = _invoke("report", str(file), "300", "-t", "none", "-o", str(out), "--steps", "3", "--", "-o", "mine")
+    assert done.exit_code == 0, done.output
+    assert [k["name"] for k in _data(out.read_text())["kernels"]] == ["scale"]
+
+
 def test_the_command_runs_modules(tmp_path, monkeypatch):
     (tmp_path / "some_kernels.py").write_text(TWO_KERNELS.split("a, b, c")[0])
     monkeypatch.syspath_prepend(tmp_path)
