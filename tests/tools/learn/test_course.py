@@ -74,6 +74,12 @@ def test_reset_keeps_what_was_there(folder):
     assert (folder / f"{FIRST.file}.mine").read_text() == "mine"
 
 
+def test_a_damaged_file_of_progress_is_said_to_be_so(folder):
+    (folder / "progress.json").write_text("{")
+    done = _learn("check", "-d", folder)
+    assert done.exit_code == 1 and "cannot be read" in done.output and "check --all" in done.output
+
+
 def test_a_folder_without_exercises_says_how_to_begin(tmp_path):
     done = _learn("check", "-d", tmp_path)
     assert done.exit_code == 1 and "tilewright learn start" in done.output

@@ -129,7 +129,7 @@ def show(which: str) -> None:
 @_folder
 def reset(which: str, folder: Path) -> None:
     """Write exercise WHICH anew; what was in its file is kept beside it."""
-    course, exercise = Course(folder), found(which)
+    course, exercise = Course.opened(folder), found(which)
     kept = course.reset(exercise)
     click.echo(f"{course.path(exercise)} is as it came" + (f"; yours is {kept}" if kept else ""))
 

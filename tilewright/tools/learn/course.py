@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tilewright.base.errors import TilewrightError
 from tilewright.tools.learn.catalogue import EXERCISES, Exercise
@@ -29,6 +30,16 @@ def _text(exercise: Exercise) -> str:
     return (_TEXTS / f"{exercise.name}.py").read_text(encoding="utf-8").removeprefix("# mypy: ignore-errors\n")
 
 
+def _read(progress: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(progress.read_text(encoding="utf-8"))
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        raise TilewrightError(f"{progress} cannot be read", hint="remove it, then run `tilewright learn check --all`")
+    return known
+
+
 class Course:
     """The files of a learner.
 
@@ -39,7 +50,7 @@ class Course:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._progress = folder / "progress.json"
-        known = json.loads(self._progress.read_text(encoding="utf-8")) if self._progress.is_file() else {}
+        known = _read(self._progress) if self._progress.is_file() else {}
         self.passed: list[str] = known.get("passed", [])
         self._hints: dict[str, int] = known.get("hints", {})
 
@@ -117,7 +128,7 @@ class Course:
         self._save()
         return list(exercise.hints[:count]), len(exercise.hints) - count
 
-    def changed(self) -> float:
+    def changed(self) -> int:
         """When a file was last changed, in nanoseconds since the epoch."""
         paths = map(self.path, EXERCISES)
         return max((path.stat().st_mtime_ns for path in paths if path.exists()), default=0)
