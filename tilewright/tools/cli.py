@@ -23,6 +23,7 @@ from tilewright.tools import doctor
 from tilewright.tools import tuned as searches
 from tilewright.tools.aot import bundle_file, compile_file, show_compiled, signature_of
 from tilewright.tools.explain import show_explained
+from tilewright.tools.learn.command import learn
 from tilewright.tools.report import command as report
 from tilewright.tools.sanitize import sanitize
 from tilewright.tools.tour import show
@@ -319,6 +320,9 @@ def tuned_import(file: Path) -> None:
 def tuned_prune(days: float | None) -> None:
     """Drop all but the last search of each question."""
     click.echo(f"{_searches()}: dropped {searches.prune(_searches(), days)} searches")
+
+
+main.add_command(learn)
 
 
 def _disk_cache() -> DiskCache:

@@ -116,6 +116,7 @@ class BoundKernel:
     ) -> module_text.Module:
         """The generated module for a configuration, with its map of lines; arguments as of `to_code`, and `emit_module`
         for `around`."""
+        _refuse_stops(self.traced)
         entries = self.config_spec.facts.entries
         vector = 1 if portable else self.config_spec.facts.machine.vector
         decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, 0, portable, vector)
@@ -311,8 +312,21 @@ class BoundKernel:
         mode = self.settings.ref_mode
         if mode is not RefMode.OFF:
             return self.run_ref(*args, mode=mode)
+        _refuse_stops(self.traced)  # before a search compiles it many times
         self.ensure_config_exists(args)
         return self.run(*args)
+
+
+def _refuse_stops(traced: host.Traced) -> None:
+    if traced.stop is None:
+        return
+    line, _, column, end = traced.stop
+    source = traced.source
+    raise exc.BreakpointInDeviceLoopRequiresInterpret(
+        "breakpoint() stops nothing in a kernel that is compiled",
+        errors.Location(source.file, line or 0, column or 0, end, function=source.tree.name),
+        hint="run it as Python: @hl.kernel(ref_mode=hl.RefMode.TILED), or TILEWRIGHT_HL_INTERPRET=1 for all kernels",
+    )
 
 
 def _set_precision(traced: host.Traced, precision: str) -> None:
