@@ -281,3 +281,30 @@ def test_code_cannot_depend_on_a_float_that_the_host_reads():
 
     with pytest.raises(hl.exc.HostValueNotAvailable, match=r"the value of number_0 > 1.0, which the host reads"):
         kernel(torch.ones(5), torch.tensor(2.0))
+
+
+@hl.kernel
+def before_sizes(x: torch.Tensor) -> torch.Tensor:
+    half = 0.5 * x.size(0)
+    out = torch.empty([9, x.size(0)])
+    for t in hl.tile(x.size(0), block_size=8):
+        out[0, t] = 1.0 + t.begin
+        out[1, t] = 1.0 - t.begin
+        out[2, t] = 1.5 * x.size(0) + t.id
+        out[3, t] = 3.0 / (t.begin + 1)
+        out[4, t] = 2.5 // (t.begin + 1)
+        out[5, t] = 2.5 % (t.begin + 1)
+        out[6, t] = 2.0**t.id
+        out[7, t] = half - t.begin
+        out[8, t] = t.begin**2 + x.size(0) ** -0.5
+    return out
+
+
+def test_a_number_before_a_size_or_index():
+    """Python would take the integer that stands for it while the kernel is traced."""
+    for count in (20, 33):
+        begin = torch.arange(count) // 8 * 8
+        one = begin + 1.0
+        want = [one, 1 - begin, 1.5 * count + begin // 8, 3 / one, 2.5 // one, 2.5 % one, 2.0 ** (begin // 8)]
+        want += [0.5 * count - begin, begin**2 + count**-0.5]
+        torch.testing.assert_close(before_sizes(torch.zeros(count)), torch.stack([row.float() for row in want]))

@@ -8,6 +8,7 @@ symbols are opaque atoms.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -100,7 +101,24 @@ class _Bits(int):
         return -self - 1
 
 
-class Sym(_Bits):
+class _Powers(_Bits):
+    """Powers of a symbol, and of a number by it."""
+
+    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
+        if type(other) is int and other >= 0:
+            return math.prod([self] * other)
+        return self._power(other, self, other)
+
+    def __rpow__(self, other: Any) -> Any:  # type: ignore[override]
+        return self._power(other, other, self)
+
+    def _power(self, other: Any, base: Any, exponent: Any) -> Any:
+        if not isinstance(other, float):
+            raise number_needed(self)
+        return _opaque("**", base, exponent)
+
+
+class Sym(_Powers):
     """A linear combination of atoms plus a constant; see the module."""
 
     terms: dict[Atom, int]

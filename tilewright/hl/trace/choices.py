@@ -18,6 +18,7 @@ from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Region
 from tilewright.hl.symbols import ConfiguredTruth, Sym
 from tilewright.hl.trace.branches import branch, condition
+from tilewright.hl.trace.numbers import OPERATIONS, reflected
 from tilewright.hl.trace.source import CHOSEN
 from tilewright.hl.trace.statements import Interpreter
 
@@ -75,6 +76,12 @@ class Choices:
     def truth_by(self, function: Any, value: Any) -> Any:
         """`bool(value)`, if `bool` is still Python's."""
         return self.truth(value) if function is builtins.bool else function(value)
+
+    def combined(self, op: str, left: Any, right: Any) -> Any:
+        """`left op right`; a floating-point number lets a size that comes after it answer."""
+        if type(left) is float and isinstance(right, Sym):
+            return reflected(op, left, right)
+        return OPERATIONS[op](left, right)
 
     def negated(self, value: Any) -> Any:
         """`not value`."""

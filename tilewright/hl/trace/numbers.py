@@ -28,6 +28,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.mod,
     "**": operator.pow,
 }
+_NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow"}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -155,6 +156,12 @@ def combined(op: str, left: Any, right: Any) -> Any:
     return number(trace, f"({one[1]} {op} {other[1]})", known)
 
 
+def reflected(op: str, left: float, right: Sym) -> Any:
+    """`left op right`, which Python would compute with the integer that a symbol invents."""
+    made = getattr(right, f"__r{_NAMES[op]}__")(left)
+    return OPERATIONS[op](left, right) if made is NotImplemented else made
+
+
 def called(name: str, function: Callable[..., Any], values: list[Any]) -> Any:
     """What a built-in function of Python gives for numbers of which one is the launcher's: another one of these.
 
@@ -177,8 +184,7 @@ def _on_host(value: Any) -> bool:
 
 
 def _methods() -> None:
-    names = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow"}
-    for op, name in names.items():
+    for op, name in _NAMES.items():
         setattr(Number, f"__{name}__", lambda self, other, op=op: combined(op, self, other))
         setattr(Number, f"__r{name}__", lambda self, other, op=op: combined(op, other, self))
     for op, name in {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}.items():
