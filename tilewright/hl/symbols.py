@@ -299,6 +299,8 @@ def set_hooks(
 
 def compare(op: str, left: Any, right: Any) -> Any:
     """`left op right`: decided where the normal forms decide it, else left to the trace."""
+    if isinstance(left, Sym) and isinstance(right, float):
+        return _compared_with_float(op, left, right)
     if not isinstance(left, int) or not isinstance(right, int):
         return NotImplemented
     difference = left - right
@@ -349,6 +351,26 @@ def minimum(left: Any, right: Any) -> Any:
     if not isinstance(difference, Sym):
         return left if difference <= 0 else right
     return _opaque("min", left, right)
+
+
+def _compared_with_float(op: str, left: Sym, right: float) -> Any:
+    """`left op right`: an integer is above 2.5 if it is above 2, and no number that has a fraction."""
+    order = _ORDER[op]
+    if type(right) is not float:  # the launcher's, whose value is not known here
+        return order(left / 1, right)
+    if not math.isfinite(right) or (op in ("==", "!=") and right % 1):
+        return order(0, right)
+    return order(left, math.ceil(right) if op in ("<", ">=") else math.floor(right))
+
+
+_ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def maximum(left: Any, right: Any) -> Any:

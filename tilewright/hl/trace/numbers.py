@@ -156,10 +156,13 @@ def combined(op: str, left: Any, right: Any) -> Any:
     return number(trace, f"({one[1]} {op} {other[1]})", known)
 
 
-def reflected(op: str, left: float, right: Sym) -> Any:
-    """`left op right`, which Python would compute with the integer that a symbol invents."""
-    made = getattr(right, f"__r{_NAMES[op]}__")(left)
-    return OPERATIONS[op](left, right) if made is NotImplemented else made
+def calculated(op: str, left: Any, right: Any, in_place: bool = False) -> Any:
+    """`left op right`; after a floating-point number Python would take a symbol for the integer that it invents."""
+    led = type(left) is float and isinstance(right, Sym)
+    made = getattr(right, f"__r{_NAMES[op]}__")(left) if led else NotImplemented
+    if made is not NotImplemented:
+        return made
+    return getattr(operator, f"i{_NAMES[op]}")(left, right) if in_place else OPERATIONS[op](left, right)
 
 
 def called(name: str, function: Callable[..., Any], values: list[Any]) -> Any:

@@ -4,8 +4,8 @@
 device has none while a kernel is traced, so these become calls of `trace.choices`, which take what is evaluated later,
 or not at all, as functions.
 
-A floating-point number before a size (`0.5 * n`) takes the size for the integer that it invents: such arithmetic asks
-the size first, in loops and on the host.
+A floating-point number before a size (`0.5 * n`, `0.5 < n`) takes the size for the integer that it invents: such
+arithmetic and comparisons ask the size first, in loops and on the host.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -63,10 +64,17 @@ def _asks(node: ast.AST) -> bool:
 
 
 def _may_lead(node: ast.AST) -> bool:
-    """Whether a floating-point number may stand before a size."""
-    if not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC or isinstance(node.right, ast.Constant):
+    """Whether a floating-point number may stand before a size, in arithmetic or a comparison."""
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.target, ast.Name) and type(node.op) in _ARITHMETIC
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        right = node.right
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _ORDERS:
+        right = node.comparators[0]
+    else:
         return False
-    return not isinstance(node.left, ast.Constant) or isinstance(node.left.value, float)
+    before = not isinstance(node.left, ast.Constant) or isinstance(node.left.value, float)
+    return before and not isinstance(right, ast.Constant)
 
 
 def _is_not(node: ast.AST) -> bool:
@@ -93,6 +101,13 @@ class _Rewriter:
         if isinstance(node, ast.BinOp) and _may_lead(node):
             sides = self.rewrite(node.left), self.rewrite(node.right)
             made = _call(node, "combined", ast.Constant(_ARITHMETIC[type(node.op)]), *sides)
+        if isinstance(node, ast.Compare) and _may_lead(node):
+            sides = self.rewrite(node.left), self.rewrite(node.comparators[0])
+            made = _call(node, "ordered", ast.Constant(_SYMBOLS[type(node.ops[0])]), *sides)
+        if isinstance(node, ast.AugAssign) and _may_lead(node) and isinstance(node.target, ast.Name):
+            own = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+            value = _call(own, "augmented", ast.Constant(_ARITHMETIC[type(node.op)]), own, self.rewrite(node.value))
+            made = ast.Assign([node.target], value)
         if made is None:
             made = type(node)(**{name: self._field(name, value) for name, value in ast.iter_fields(node)})
         self.device = device
