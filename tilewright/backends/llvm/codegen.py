@@ -24,6 +24,7 @@ from tilewright.backends.llvm.objectfile import MappedObject, load_object
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError
 from tilewright.base.knobs import ALL_KERNELS, knobs
+from tilewright.base.memory import require_address_space
 
 # Above this many loads and stores in one block the scheduler does not compare each with each: 200 tiles loaded and
 # stored one after the other took it 4 s, and now 0.6 s. LLVM's own limit is 1,000. Of debug information we have lines
@@ -34,6 +35,9 @@ _OPTIONS = (
     "--experimental-debug-variable-locations=false",
     "--disable-auto-upgrade-debug-info",
 )
+# Memory of a compile. Measured, for kernels of 3 kB to 2.7 MB: 1.4 MB, and 15 to 29 bytes for a character of the text.
+_OWN_BYTES = 8 << 20
+_BYTES_OF_A_CHARACTER = 48
 _names = itertools.count()
 _printing: list[str] = []
 _own: set[bytes] = set()  # digests of the objects that this process has compiled
@@ -245,11 +249,13 @@ def parsed(text: str, triple: str, machine: Any) -> Any:
 
     Raises:
         InternalError: LLVM rejects the text, which is kept in a file.
+        MemoryError: there is a limit, and LLVM would end the process at it.
     """
     import llvmlite.binding as llvm
 
     if knobs.compilation.print_llvm is not None:
         print_passes(knobs.compilation.print_llvm)
+    require_address_space(_OWN_BYTES + _BYTES_OF_A_CHARACTER * len(text), "LLVM")
     try:
         module = llvm.parse_assembly(text, context=llvm.create_context())
         module.triple = triple

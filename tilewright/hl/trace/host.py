@@ -291,8 +291,7 @@ def _compare(first: Traced, second: Traced) -> None:
         raise exc.LeakedSample(
             named(first.axes, f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}"),
             errors.Location(first.source.file, line, function=first.source.name),
-            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code; "
-            "write n * 0.5, not 0.5 * n",
+            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code",
         )
 
 
