@@ -291,6 +291,8 @@ def _of_operands(
         return No("a condition is no mask of both loads", found.op, "the same mask on both loads")
     sides: list[SSAValue] = []
     for load, place in zip(product.loads, ((rows, k), (k, columns)), strict=True):
+        if load not in raising.sources:
+            return No("an iteration takes what the one before has loaded", found.op)
         op, index = raising.sources[load]
         if op.parent is not found.loop.body.block:
             return No("a factor is loaded outside of the loop's body", op)

@@ -20,7 +20,19 @@ from tilewright.backends.cpu.plan.reduction_variables import Gain, Sum
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, property_int
-from tilewright.loops.nest import ZERO, Below, Index, Load, Poly, Range, ranges_of, walk
+from tilewright.loops.nest import (
+    ZERO,
+    Below,
+    Carried,
+    Index,
+    Load,
+    Opaque,
+    Poly,
+    Range,
+    Recurrence,
+    ranges_of,
+    walk,
+)
 from tilewright.loops.raising import Raising
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
@@ -137,6 +149,8 @@ def _ways(strips: Strips, raising: Raising, element: object, piece: _Piece) -> A
     ways = set[int]()
     for node in walk(element):
         if isinstance(node, Load):
+            if node not in raising.sources:
+                return No("an iteration takes what another one loads")
             op, index = raising.sources[node]
             way = _load_way(node, op, piece)
             if way is None:
@@ -154,6 +168,8 @@ def _ways(strips: Strips, raising: Raising, element: object, piece: _Piece) -> A
             way = piece.way(own)
             if way is None:
                 return No("its pieces do not lie side by side")
+        elif isinstance(node, (Carried, Opaque, Recurrence)) and piece.along in ranges_of(node.index):
+            return No("a tile is read in parts")
         else:
             continue
         ways.add(way)
