@@ -51,6 +51,8 @@ class Strips:
         extent: of a piece.
         down: whether the pieces come from the last one to the first.
         rows: dim of each load along which the pieces lie.
+        masked: whether iterations that there are not are masked, not left to a loop of their own: always worth it for
+            rows and products of matrices.
     """
 
     loop: ForOp
@@ -60,6 +62,7 @@ class Strips:
     extent: int = 1
     down: bool = False
     rows: dict[LoadOp, int] = field(default_factory=dict)
+    masked: bool = False
 
 
 def whole_rows(strips: Strips, raising: Raising) -> Answer[Strips]:
@@ -76,7 +79,7 @@ def whole_rows(strips: Strips, raising: Raising) -> Answer[Strips]:
         ways |= answer.plan
     if len(ways) != 1 or not strips.rows:
         return No("its pieces lie in no order")
-    strips.down = ways == {-1}
+    strips.down, strips.masked = ways == {-1}, True
     return Yes(strips, f"{tuning.COLLAPSED_ROW} elements of a row at a time")
 
 

@@ -1,16 +1,18 @@
 """Strip-mining of sums: what a loop adds up iteration by iteration is added up in blocks of iterations.
 
-    for %k = 0 .. %n: iter_args(%s[n])               for %b = 0 .. %n by 64: iter_args(%s[n])
-      %v = tt.load %x + %k * %stride + %j[n]           %v = tt.load %x + (%b + range)[64, n] * %stride + %j[n], (those
-      %s' = addf %s, %v                         ->                                                 that there are)
-      yield %s'                                        %s' = addf %s, (tt.reduce (axis = 0, addf) %v)
-    }                                                  yield %s'
+    for %k = 0 .. %n: iter_args(%s[n])               for %b = 0 .. %middle by 64: iter_args(%s[n])
+      %v = tt.load %x + %k * %stride + %j[n]           %v = tt.load %x + (%b + range)[64, n] * %stride + %j[n]
+      %s' = addf %s, %v                         ->     %s' = addf %s, (tt.reduce (axis = 0, addf) %v)
+      yield %s'                                        yield %s'
+    }                                                }
+                                                     for %k = %middle .. %n: ..  (as it was)
 
 The tile that the loop carries is read and written once in a block, not in every iteration; the block is summed in
 registers, along whatever lies side by side in memory. Where iterations take pieces of rows that go on from one to the
 next, upwards or downwards, as the loop nest tells (`row_strips.py`), the block is as long as rows are, and the pieces
 are one dim: lanes are folded once. A row times a matrix becomes a sum of products, which `contractions.py` knows, and a
-column times a row becomes a product of matrices. Sums are added in another order, as reductions are.
+column times a row becomes a product of matrices; for that, and in rows, iterations that there are not are masked. Sums
+are added in another order, as reductions are.
 """
 
 from __future__ import annotations
@@ -140,7 +142,7 @@ def _blocks(strips: Strips) -> Answer[Strips]:
     shapes = [shape_of(r.type) for op in loop.body.block.ops for r in op.results]
     rank, size = max(map(len, shapes)), max(map(prod, shapes))
     if dots:
-        strips.iterations = tuning.OUTER_ITERATIONS
+        strips.iterations, strips.masked = tuning.OUTER_ITERATIONS, True
     elif size > tuning.STRIP_ELEMENTS:
         return No("its tiles are so large that carrying them hardly matters")
     else:
@@ -149,7 +151,7 @@ def _blocks(strips: Strips) -> Answer[Strips]:
     if isinstance(count, int) and count < strips.iterations:
         if count < tuning.STRIP_LEAST:
             return No("it has few iterations")
-        strips.iterations = 1 << (count - 1).bit_length()
+        strips.iterations = 1 << (count.bit_length() - 1)
     strips.pieces = {n: (c.terms[0], -1) for n, c in enumerate(strips.carried) if isinstance(c, Sum)}
     return Yes(strips, f"{strips.iterations} iterations at a time")
 
@@ -174,17 +176,19 @@ class _Blocks(IterationTiles):
         super().__init__(strips.loop, strips.iterations)
         self.strips = strips
         count = constant_of(strips.loop.ub)
-        self.all_there = isinstance(count, int) and count % strips.iterations == 0
+        self.remainder = not strips.masked
+        self.all_there = self.remainder or (isinstance(count, int) and count % strips.iterations == 0)
 
     def write(self) -> None:
-        """Replace the loop."""
+        """Replace the loop; or put it in front of it, which then runs the iterations that are left over."""
         loop, counter = self.loop, self.loop.induction_var.type
         body = Block(arg_types=[arg.type for arg in loop.body.block.args])
         end = YieldOp.create(operands=list(body.args[1:]))
         body.add_op(end)
         by = value_before(ConstantOp.of(self.iterations, counter), loop)
+        end_of_blocks = self.binary(MulIOp, self.binary(DivSIOp, loop.ub, by), by) if self.remainder else loop.ub
         made = ForOp.create(
-            operands=[loop.lb, loop.ub, by, *loop.iter_args],
+            operands=[loop.lb, end_of_blocks, by, *loop.iter_args],
             result_types=loop.result_types,
             properties=dict(loop.properties),
             regions=[Region(body)],
@@ -200,7 +204,10 @@ class _Blocks(IterationTiles):
         self.moving = set(self.known)
         news = zip(body.args[1:], self.strips.carried, strict=True)
         end.operands = [self._next(number, new, carried) for number, (new, carried) in enumerate(news)]
-        replace(loop, list(made.results))
+        if self.remainder:
+            loop.operands = [end_of_blocks, *loop.operands[1:3], *made.results]
+        else:
+            replace(loop, list(made.results))
 
     def number(self, value: int) -> SSAValue:
         return value_before(ConstantOp.of(value, self.loop.induction_var.type), self.last)
