@@ -13,7 +13,6 @@ tell the element:
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.ir import SSAValue
@@ -146,8 +145,3 @@ def _of_parameters(poly: Poly, *, up: bool) -> Poly | None:
         elif (coefficient > 0) is up or not all(atom.unsigned or never_negative(atom.value) for atom in monomial):
             return None
     return Poly(terms)  # type: ignore[arg-type]
-
-
-def may_hold(condition: Condition) -> bool:
-    """Whether it takes a test."""
-    return () not in condition and math.prod(map(len, condition)) > 0
