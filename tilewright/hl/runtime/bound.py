@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tilewright.hl.emit import module as module_text
     from tilewright.hl.passes import decide, fast_math
     from tilewright.hl.trace import host
-    from tilewright.hl.tune import cache, driver, journal, spec, warm
+    from tilewright.hl.tune import cache, driver, journal, spec, tables, warm
 else:
     cache = lazy_module("tilewright.hl.tune.cache")
     decide = lazy_module("tilewright.hl.passes.decide")
@@ -37,6 +37,7 @@ else:
     module_text = lazy_module("tilewright.hl.emit.module")
     journal = lazy_module("tilewright.hl.tune.journal")
     spec = lazy_module("tilewright.hl.tune.spec")
+    tables = lazy_module("tilewright.hl.tune.tables")
     warm = lazy_module("tilewright.hl.tune.warm")
 
 
@@ -56,6 +57,7 @@ class BoundKernel:
         key: its specialization key.
         outside: what it reads besides its arguments.
         names: what texts of `outside` use.
+        table: file of the tables that say which configuration a call has; None for none.
 
     Attributes:
         traced: the graphs and what they are made of.
@@ -75,6 +77,7 @@ class BoundKernel:
         key: Any = None,
         outside: Sequence[Read] = (),
         names: Mapping[str, Any] | None = None,
+        table: Path | None = None,
     ) -> None:
         self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
         self.function, self.outside = function, list(outside)
@@ -89,6 +92,9 @@ class BoundKernel:
         self.configs = [self.config_spec.normalize(config) for config in configs]
         self.specialization_key = key if not self.traced.guards else (*(key or ()), *self.traced.guards)
         log.debug("%s: bound%s", self.name, f"; {self.traced.why_constant}" if self.traced.why_constant else "")
+        self._ahead = (
+            None if table is None else tables.ahead_of(table, self.name, self.config_spec, arguments, settings)
+        )
         self.config: Config | None = None
         self.run: Callable[..., Any] = self._first
         self._compiled: dict[Config, Loaded] = {}
@@ -179,13 +185,16 @@ class BoundKernel:
         self.run, self.config = self.compile_config(chosen), chosen
 
     def ensure_config_exists(self, args: Sequence[Any]) -> None:
-        """Choose a configuration if none is in use: the only one given, the best known one, what tuning finds, or the
-        default, in this order."""
+        """Choose a configuration if none is in use: the only one given, that of the table beside the source, the best
+        known one, what tuning finds, or the default, in this order."""
         if self.config is not None:
             return
         effort = self.settings.autotune_effort
         if len(self.configs) == 1 and not self.settings.force_autotune:
             self.set_config(self.configs[0])
+        elif self._ahead is not None and not self.settings.force_autotune:
+            self.config = self._ahead.configs[self._ahead.first]
+            self.run = self._ahead.run([one.arg for one in self.source.tree.args.args], self.compile_config)
         elif effort == "none" and not self.settings.force_autotune:
             self.set_config(self.default_config())
         else:
@@ -238,6 +247,8 @@ class BoundKernel:
     def known_config(self, whole: bool = False) -> Config | None:
         """The best configuration that tuning found before, if it is still one; `whole`: not in a search that was
         interrupted."""
+        if self._ahead is not None:
+            return self._ahead.configs[self._ahead.first]
         found = None if self.settings.skip_cache else cache.read(self.get_cached_path(), whole)
         try:
             return None if found is None else self.config_spec.normalize(found)
