@@ -4,7 +4,7 @@
     slots[0] = (int64_t)n;                integers are widened
     memcpy(&slots[1], &x, sizeof x);      all else lies in the first bytes
 
-`tools/c_interface.py` writes headers of it, `compile/shared_objects.py` the launchers of AOTInductor's packages.
+`compile/c_interface.py` writes headers of it, `compile/shared_objects.py` the launchers of AOTInductor's packages.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from tilewright.base.errors import ArgumentError, UnsupportedError
 from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.bundle import write_bundle
+from tilewright.compile.c_interface import write_c
 from tilewright.compile.declared import is_type
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE
 from tilewright.compile.specialize import Path as ArgumentPath
 from tilewright.launch.jit import JITFunction
-from tilewright.tools.c_interface import write_c
 from tilewright.tools.modules import load_beside
 
 _DIVISIBLE = [["tt.divisibility", 16]]

@@ -119,14 +119,15 @@ class BoundKernel:
         portable: bool = False,
         comments: bool = True,
         around: Callable[[int, str], str] | None = None,
+        prefix: str = "",
     ) -> module_text.Module:
         """The generated module for a configuration, with its map of lines; arguments as of `to_code`, and `emit_module`
-        for `around`."""
+        for `around` and `prefix`."""
         entries = self.config_spec.facts.entries
         vector = 1 if portable else self.config_spec.facts.machine.vector
         decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, 0, portable, vector)
         try:
-            return module_text.emit_module(self.traced, decision, comments, around)
+            return module_text.emit_module(self.traced, decision, comments, around, prefix)
         except exc.Error as error:
             place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None

@@ -31,8 +31,10 @@ from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import current
 
 if TYPE_CHECKING:
+    from tilewright.hl.runtime import bundling
     from tilewright.hl.tune import ahead, driver, tables
 else:
+    bundling = lazy_module("tilewright.hl.runtime.bundling")
     ahead = lazy_module("tilewright.hl.tune.ahead")
     driver = lazy_module("tilewright.hl.tune.driver")
     tables = lazy_module("tilewright.hl.tune.tables")
@@ -212,6 +214,33 @@ class Kernel(Generic[P, R]):
         self.tables = path
         self.reset()
         return path
+
+    def bundle(
+        self, folder: str | Path, sets: Sequence[Sequence[Any]] | None = None, *, target: str | None = None
+    ) -> list[Path]:
+        """Compile calls for processes without the compiler, PyTorch, or Python.
+
+        In Python `tilewright.load_bundle("NAME.twb")["NAME"](x)` takes tensors or arrays of numpy; for C there is
+        NAME.h with a function for each set of arguments, beside headers and object files of the kernels (of a GPU:
+        their sources).
+
+        Args:
+            folder: where to write.
+            sets: arguments of calls; None for those that `hl.aot_kernel` declares. A call has to have their types,
+                shapes, strides and numbers.
+            target: what to compile for ("cpu:x86-64-v3", "cuda:90"); None for where the arguments are.
+
+        Returns:
+            The files.
+
+        Raises:
+            UnsupportedOperation: the host code computes with PyTorch.
+        """
+        calls = []
+        for given in self.declared() if sets is None else sets:
+            args = self.normalize_args(*given)
+            calls.append((self.bind(args), dict(zip(self.signature.parameters, args, strict=True))))
+        return bundling.write(self.name, calls, Path(folder), target)
 
     def declared(self) -> list[Sequence[Any]]:
         """The arguments that tables are made for, as `hl.aot_kernel` declares them."""

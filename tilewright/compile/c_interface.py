@@ -28,11 +28,12 @@ from tilewright.compile.c_parameters import (
 )
 from tilewright.compile.kernel import CompiledKernel
 
-_RESERVED = """
+RESERVED = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false
 nullptr class new delete template this namespace gx gy gz kernel stream slots stop first chunk total failed scratch
 """
+"""Names that parameters cannot have: words of C and C++, and what the functions use."""
 
 
 _GRID = ("gx", "gy", "gz")
@@ -70,7 +71,7 @@ def write_c(kernel: CompiledKernel, folder: Path) -> list[Path]:
 
 
 def _parameters(kernel: CompiledKernel) -> list[Parameter]:
-    reserved = _RESERVED.split()
+    reserved = RESERVED.split()
     found = parameters_of(kernel)
     return [replace(one, name=f"{one.name}_") if one.name in reserved else one for one in found]
 
@@ -91,7 +92,8 @@ def _head(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -> s
     return f"/* {symbol} for {kernel.target}, compiled by Tilewright {__version__}.\n{noted} */\n"
 
 
-def _guarded(symbol: str, text: str) -> str:
+def guarded(symbol: str, text: str) -> str:
+    """A header that may be included twice."""
     return f"#ifndef TW_{symbol}_H\n#define TW_{symbol}_H\n\n{text}\n#endif\n"
 
 
@@ -154,7 +156,7 @@ void {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, cons
 }}
 #endif
 """
-    return {f"{symbol}.h": _guarded(symbol, text)}
+    return {f"{symbol}.h": guarded(symbol, text)}
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -
     grid = "unsigned gx, unsigned gy, unsigned gz"
     declared = f"int {symbol}_launch(const {symbol}_kernel *kernel, void *stream, {grid}{takes})"
     header = _gpu_header(_head(kernel, symbol, parameters), symbol, declared)
-    return {f"{symbol}.h": _guarded(symbol, header), f"{symbol}.c": _gpu_source(kernel, symbol, parameters, declared)}
+    return {f"{symbol}.h": guarded(symbol, header), f"{symbol}.c": _gpu_source(kernel, symbol, parameters, declared)}
 
 
 def _gpu_header(head: str, symbol: str, declared: str) -> str:
