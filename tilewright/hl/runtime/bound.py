@@ -16,7 +16,7 @@ from tilewright.hl.constexpr import plain
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.language import reference
 from tilewright.hl.runtime.guard import make_holds
-from tilewright.hl.runtime.keeping import keeping
+from tilewright.hl.runtime.keeping import keeping, standing_in
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.settings import RefMode, Settings
 from tilewright.hl.trace.call_effects import Effects
@@ -271,7 +271,7 @@ class BoundKernel:
         config = None if mode is RefMode.EAGER else self._normal(None)
         registers = config is not None and any(axis.kind == "block" for axis in self.traced.slots)
         function = keeping(self.function, self.source) if registers else self.function
-        return reference.run(function, args, self._reference(config), gradients)
+        return reference.run(standing_in(function), args, self._reference(config), gradients)
 
     @property
     def effects(self) -> Effects:
