@@ -322,6 +322,26 @@ def tuned_prune(days: float | None) -> None:
     click.echo(f"{_searches()}: dropped {searches.prune(_searches(), days)} searches")
 
 
+@tuned.command("ahead")
+@click.argument("file", metavar="FILE.py[:KERNEL]")
+@click.option("--effort", type=click.Choice(["quick", "full"]), default="quick", help="Of the search for each set.")
+def tuned_ahead(file: str, effort: str) -> None:
+    """Tune the kernels of FILE.py that are made with hl.aot_kernel, and write their tables beside it."""
+    for path in searches.tune_ahead(file, effort):
+        click.echo(str(path))
+
+
+@tuned.command("check")
+@click.argument("file", metavar="FILE.py[:KERNEL]")
+@click.option("--time", "timed", is_flag=True, help="Also time the choices beside the defaults, on this machine.")
+def tuned_check(file: str, timed: bool) -> None:
+    """Hold the tables of kernels that are made with hl.aot_kernel against FILE.py; exit status 1 if they do not fit."""
+    wrong = searches.check_ahead(file, timed)
+    if wrong:
+        raise click.ClickException("\n".join([*wrong, f"`tilewright tuned ahead {file}` makes them anew"]))
+    click.echo("the tables fit")
+
+
 main.add_command(learn)
 
 
