@@ -145,14 +145,14 @@ class _Writer:
         """What a loop iterates."""
         kind = axes[0].kind
         if kind == "jagged":
-            return f"hl.jagged_tile({self.value(axes[0].parent)})"
+            return _ordered(axes, f"hl.jagged_tile({self.value(axes[0].parent)})")
         begins, ends = ([self.value(item) for item in node.kwargs[key]] for key in ("begin", "end"))
         known = [self.value(axis.block) for axis in axes]
         join = (lambda items: items[0]) if len(axes) == 1 else (lambda items: f"[{', '.join(items)}]")
         parts = [join(ends)] if all(begin == "0" for begin in begins) else [join(begins), join(ends)]
         if kind == "tile" and any(text != "None" for text in known):
             parts.append(f"block_size={join(known)}")
-        return f"hl.{kind}({', '.join(parts)})"
+        return _ordered(axes, f"hl.{kind}({', '.join(parts)})")
 
     def branch(self, node: Node) -> list[str]:
         """An `if`; both arms assign what it results in."""
@@ -296,6 +296,11 @@ class _Writer:
         seed, counter = map(self.value, node.args[:2])
         shape = self.value([dim.size() for dim in node.out.dims])
         return f"hl.rand({shape}, {seed}, offsets={counter})"
+
+
+def _ordered(axes: list[Axis], text: str) -> str:
+    """A range in the order of its passes."""
+    return f"reversed({text})" if axes[0].backward else text
 
 
 def _slice(item: str) -> str:
