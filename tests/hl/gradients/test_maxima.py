@@ -132,6 +132,20 @@ def test_the_tiles_are_those_of_the_configuration_where_results_depend_on_them(b
         check(kernel, tiled(kernel), FEW)
 
 
+@hl.kernel
+def by_tile(x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows] = torch.minimum(x[rows], u[rows.begin + 1])
+    return out
+
+
+def test_a_number_of_each_tile_is_that_of_the_same_tiles():
+    args = X[0, :11].contiguous(), X[1, :12].contiguous()
+    by_tile.bind(args).set_config(hl.Config(block_sizes=[2]))
+    check(by_tile, tiled(by_tile), *args)
+
+
 @hl.kernel(config=hl.Config(block_sizes=[4, 8]))
 def longest(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     out = torch.empty([x.size(0)])

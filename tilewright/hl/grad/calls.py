@@ -39,7 +39,13 @@ class Differentiated:
         arguments = dict(zip(kernel.signature.parameters, marked(kernel, args), strict=True))
         outside = reads(kernel.fn, arguments)
         options = SimpleNamespace(static_shapes=True, check_trace=True, index_dtype=kernel.settings.index_dtype)
-        self.traces = host.trace_whole(kernel.source, kernel.scope, arguments, options, outside)
+        try:
+            self.traces = host.trace_whole(kernel.source, kernel.scope, arguments, options, outside)
+        except exc.Error as error:  # of a kernel that compiles
+            refused = exc.NotDifferentiable(
+                f"it can be compiled, but not be followed by PyTorch: {error.message}", error.location, hint=error.hint
+            )
+            raise refused from error
         self._holds = make_holds(list(arguments), self.traces[0].guards, outside, namespace(kernel.fn))
         if len(self.traces[0].graphs) != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
             raise exc.NotDifferentiable(

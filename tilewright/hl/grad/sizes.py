@@ -15,15 +15,20 @@ from tilewright.hl.symbols import Atom
 
 def depend_on_tiles(region: Region) -> bool:
     """Whether what a top-level loop stores may depend on the sizes of its tiles."""
-    return any(_reads_tiles(node) for node in walk(region)) or _Lanes(region).are_mixed()
+    axes = [axis for node in walk(region) for axis in node.kwargs.get("axes", ())]
+    sized = {axis.id for axis in axes if axis.kind != "grid" and not (type(axis.block) is int and axis.block == 1)}
+    return any(_reads_tiles(node, sized) for node in walk(region)) or _Lanes(region).are_mixed()
 
 
-def _reads_tiles(node: Node) -> bool:
-    """Whether a node uses where a tile begins or how large it is."""
-    if node.op not in ("sym", "compare", "loop"):
+def _reads_tiles(node: Node, sized: set[int]) -> bool:
+    """Whether a node uses where a tile of one of the axes in `sized` begins, or how large it is."""
+    if node.op in ("load", "store") or node.op.startswith("atomic"):
+        found = symbols([part for entry in node.args[1] for part in (entry.what, entry.offset)])
+    elif node.op in ("sym", "compare", "loop"):
+        found = symbols((node.args, {key: node.kwargs[key] for key in ("begin", "end") if key in node.kwargs}))
+    else:
         return False
-    bounds = {key: node.kwargs[key] for key in ("begin", "end") if key in node.kwargs}
-    return any(atom.kind in ("block", "begin") for symbol in symbols((node.args, bounds)) for atom in symbol.atoms())
+    return any(atom.kind in ("block", "begin") and atom.key in sized for symbol in found for atom in symbol.atoms())
 
 
 class _Lanes:
