@@ -287,6 +287,11 @@ class _Writer:
         op, left, right = node.args
         return f"({self.value(left)} {op} {self.value(right)})"
 
+    def constant(self, node: Node) -> str:
+        """A number, or a tile of it."""
+        shape = self.value([dim.size() for dim in node.out.dims])
+        return f"torch.full({shape}, {self.value(node.args[0])}, dtype={node.out.dtype})"
+
     def lanes(self, node: Node) -> str:
         """Positions along a dimension."""
         return f"hl.arange({self.value(node.out.dims[0].size())}, dtype=torch.int32)"
@@ -326,7 +331,7 @@ _EXPRESSIONS: dict[str, Callable[..., str]] = {
     "draw_uniform": _Writer.drawn,
     "largest": lambda writer, node: f"torch.amax({writer.value(node.args[0])}, {writer.value(node.args[1])}, True)",
     "sym": lambda writer, node: writer.value(node.args[0]),
-    "full": lambda writer, node: f"torch.full([], {writer.value(node.args[0])}, dtype={node.out.dtype})",
+    "full": lambda writer, node: writer.constant(node),
     "tile_index": lambda writer, node: f"{writer.axes[node.args[0]]}.index",
     "sole": lambda writer, node: writer.value(node.args[0]),
 }
