@@ -26,6 +26,7 @@ from tilewright.hl.grad.history import Histories
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import captured
 from tilewright.hl.grad.replay import WITHOUT, Env, Replay
+from tilewright.hl.grad.results import Stored, lasting, load_results
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.trace.state import raw_shape
@@ -74,6 +75,8 @@ class Adjoint:
         self.replay, self.histories = Replay(traced, first), histories
         self.replay.blocks = histories.blocks
         self.trace, self.wanted = self.replay.trace, wanted
+        self.lasting = lasting(traced)
+        self.stored: list[Stored] = []
 
     def derive(self, loop: Node, before: list[Node]) -> Region:
         """The region of the backward pass: the same grid, whose body ends with contributions to gradients.
@@ -86,7 +89,7 @@ class Adjoint:
             env: Env = {}
             self.replay.plain(before, env)
             self.replay.structure(loop, env, self._grid)
-        return region
+        return load_results(region, self.stored, lambda: self.trace.fresh(torch.empty(())).id)
 
     def next_number(self) -> int:
         """A number that no value has."""
@@ -146,6 +149,7 @@ class Adjoint:
             incoming = HostTensor(f"grad_{tensor.name}", "", tensor.shape, tensor.stride, tensor.dtype)
             dims = node.kwargs["dims"] if node.op == "store" else node.out.dims
             form = Value(0, dims, tensor.dtype)
+            self._note(node, value, env)
             grad = self.trace.record("load", (incoming, self.replay.held(entries, env)), self.replay.blank(form))
             mask = node.kwargs.get("mask")
             if mask is not None:
@@ -155,6 +159,15 @@ class Adjoint:
                     value = torch.broadcast_to(value, raw_shape(grad))
             made.append((value, grad.to(value.dtype)))
         return made
+
+    def _note(self, node: Node, sample: Any, env: Env) -> None:
+        """Remember what is stored where it is computed: a store in an arm says nothing of what is outside."""
+        value, region = self.replay.lifted(sample), self.trace.region
+        assert region is not None
+        tensor, entries = node.args[:2]
+        here = any(out is value for made in region.nodes for out in made.outs)
+        if here and node.op == "store" and node.kwargs.get("mask") is None and tensor.name in self.lasting:
+            self.stored.append(Stored(value, tensor, self.replay.held(entries, env), tuple(node.kwargs["dims"])))
 
     def reverse(self, frame: Frame, seeds: list[Seed], inputs: Sequence[Any]) -> list[Any]:
         """The gradients of `inputs`: None where none flows."""
@@ -188,7 +201,7 @@ class Adjoint:
             known.pop(sub.node.outs[at].id, None)
         adjoints: list[int] = [at for at, out in enumerate(sub.node.outs) if out.id in known]
         while True:
-            snapshot = self.trace.snapshot()
+            snapshot, noted = self.trace.snapshot(), len(self.stored)
             outer = self.trace.region
             assert outer is not None
             length = len(outer.nodes)
@@ -198,7 +211,7 @@ class Adjoint:
                 return seeds
             adjoints = sorted({*adjoints, *made.more})
             self.trace.restore(snapshot)
-            del outer.nodes[length:]
+            del outer.nodes[length:], self.stored[noted:]
 
     def _branch(self, sub: Sub, known: dict[int, Any]) -> list[Seed]:
         """Go back through a branch: both arms give gradients for all that either read."""
