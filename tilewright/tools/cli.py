@@ -133,7 +133,13 @@ def explain_command(
 
 
 @main.command("sanitize", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--checks", "-c", default="bounds,races", show_default=True, help="And overflow, uninitialised; or all.")
+@click.option(
+    "--checks",
+    "-c",
+    default="bounds,races,deadlocks",
+    show_default=True,
+    help="Further ones are overflow, uninitialised, hints (with these: all), views, portable and nan.",
+)
 @click.option("--module", "-m", "as_module", is_flag=True, help="PROGRAM is the name of a module, as of python -m.")
 @click.option("--json", "as_json", is_flag=True, help="Print the faults as JSON; the program prints to stderr.")
 @click.argument("program", metavar="PROGRAM")
