@@ -14,12 +14,14 @@ from tilewright.analysis.homes import homes_of
 from tilewright.analysis.launch_proofs import Access, Extents, LaunchProofs
 from tilewright.analysis.launch_space import Numbers
 from tilewright.base.checks import BOUNDS, DEADLOCKS, HINTS, OVERFLOW, PORTABLE, RACES, Checks
+from tilewright.base.errors import ArgumentError
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.request import make_request
 from tilewright.compile.sources import FunctionSource
-from tilewright.compile.specialize import Specialization
+from tilewright.compile.specialize import Specialization, is_ranged
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
+from tilewright.devices.ranges import element_bytes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.walk import walk
@@ -174,6 +176,33 @@ def provable(fn: KernelFunction, specialization: Specialization, options: Mappin
     if key not in rows:
         rows[key] = Provable(fn, specialization, options)
     return rows[key]
+
+
+def prove_for(fn: KernelFunction, specialization: Specialization, given: Mapping[str, int], grid: Grid) -> Proof:
+    """What holds for all launches of a variant with arguments up to a size.
+
+    Args:
+        fn: the kernel.
+        specialization: what it is compiled for.
+        given: by parameter, how many elements an array has, and the largest value of an integer that is not negative.
+        grid: programs along x, y and z.
+
+    Raises:
+        ArgumentError: a size is missing, or belongs to no parameter.
+    """
+    names = [specialization.names[path[0]] for path in specialization.runtime_paths]
+    kinds = specialization.runtime_types
+    asked = {name for name, kind in zip(names, kinds, strict=True) if kind.startswith("*") or is_ranged(kind)}
+    wrong = sorted(asked ^ given.keys())
+    if wrong:
+        raise ArgumentError(
+            f"a proof needs a size for {', '.join(sorted(asked))}: {', '.join(wrong)} is missing or no such parameter",
+            hint="elements of each array, and the largest value of each integer: x=1000, n=1000",
+        )
+    rows = list(enumerate(zip(names, kinds, strict=True)))
+    numbers = [range(given[name] + 1) if is_ranged(kind) else None for _, (name, kind) in rows]
+    extents = {n: (0, given[name] * element_bytes(kind)) for n, (name, kind) in rows if kind.startswith("*")}
+    return provable(fn, specialization, {}).prove(numbers, extents, {n: n for n in extents}, grid)
 
 
 def _line(op: Operation) -> int:
