@@ -147,3 +147,10 @@ def squares(x, y, M: tl.constexpr):
     at = tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
     values = tl.load(x + at)
     tl.store(y + at, tl.dot(values, values))
+
+
+@tilewright.jit
+def wrapping_runs(y, start, n, NUMBER: tl.constexpr, RUN: tl.constexpr, BLOCK: tl.constexpr):
+    at = (start + tl.arange(0, BLOCK)) % n
+    at = tl.max_contiguous(tl.multiple_of(at, NUMBER), RUN)
+    tl.store(y + tl.arange(0, BLOCK), at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import random
 from collections.abc import Callable
 
 import numpy as np
@@ -70,6 +72,28 @@ def test_rows_that_are_not_constant() -> None:
     index[37] = 9
     (found,) = faults(lambda: kernels.constant_rows[(1,)](index, y, H=4, W=16), "hints")
     assert (found.element, found.values, found.times) == ((2, 5), (9, 2), 1)
+
+
+def test_promises_are_broken_where_an_oracle_says_so() -> None:
+    """Random runs that wrap, against the definition: found are all that are broken, and no others."""
+    chance, broken, kept, y = random.Random(3), 0, 0, zeros(64)
+    for _ in range(6):
+        number, run = chance.choice([1, 2, 4, 8, 16]), chance.choice([1, 2, 4, 8, 16, 64])
+        for _ in range(12):
+            start, n = (
+                chance.choice([1, 2, 4, 8, 16]) * chance.randint(2, 9),
+                chance.choice([2, 8, 16]) * chance.randint(2, 9),
+            )
+            values = (start + np.arange(64)) % n
+            wanted = set()
+            if (values[::run] % number).any():
+                wanted.add(f"multiple_of(..., {number})")
+            if (values.reshape(-1, run) - values[::run, None] != np.arange(run)).any():
+                wanted.add(f"max_contiguous(..., {run})")
+            launch = functools.partial(kernels.wrapping_runs[(1,)], y, start, n, NUMBER=number, RUN=run, BLOCK=64)
+            assert {fault.access for fault in faults(launch, "hints")} == wanted, (start, n, number, run)
+            broken, kept = broken + bool(wanted), kept + (not wanted)
+    assert broken > 15 and kept > 15
 
 
 def test_what_is_checked_is_not_relied_on() -> None:
