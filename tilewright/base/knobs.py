@@ -343,7 +343,7 @@ class RuntimeKnobs(_Group):
         "TILEWRIGHT_SANITIZE",
         "",
         _checks,
-        "run kernels with checks, on the CPU: bounds,races,overflow,uninitialised, or all, or 1 for the first two",
+        "run kernels with checks, on the CPU: names of checks, all, or 1 for bounds,races,deadlocks",
     )
     explain_variants: bool = _knob(
         "TILEWRIGHT_EXPLAIN_VARIANTS", False, _bool, "print in a line why each variant of a kernel is compiled"

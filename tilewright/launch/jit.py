@@ -184,20 +184,25 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         binder.check_stores(call, prepared)
         return call, prepared
 
-    def prove(self, *args: Any, grid: Any, **kwargs: Any) -> Proof:
+    def prove(self, *args: Any, grid: Any, up_to: str = "", **kwargs: Any) -> Proof:
         """What is known of a launch for all contents of memory: no access leaves its argument, no programs race, no
         index wraps. Nothing runs.
 
         Args:
             args, kwargs: of the launch.
             grid: of the launch.
+            up_to: names of integer parameters ("n, m") that may be any number from 0 to what is passed.
 
         Returns:
             what is proved, with the numbers it goes by; what is not, with the reason. `str` shows it.
+
+        Raises:
+            ArgumentError: `up_to` names what is no number of the launch.
         """
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
-        return checked.prove(self, call, programs, self._given(call.options))
+        names = frozenset(up_to.replace(",", " ").split())
+        return checked.prove(self, call, programs, self._given(call.options), names)
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         binder = self._binder or self._make_binder()

@@ -1,6 +1,6 @@
 """The option `--tilewright-sanitize` of pytest: every test runs its kernels with checks, and fails of their faults.
 
-    pytest --tilewright-sanitize                                        bounds and races
+    pytest --tilewright-sanitize                                        bounds, races and deadlocks
     pytest --tilewright-sanitize --tilewright-checks bounds,overflow    these
 
 It is found by its entry point; nothing else of Tilewright is loaded unless the option is given.
@@ -25,9 +25,9 @@ def pytest_addoption(parser: Any) -> None:
     )
     group.addoption(
         "--tilewright-checks",
-        default="bounds,races",
+        default="bounds,races,deadlocks",
         metavar="CHECKS",
-        help="what is looked for then: bounds,races,overflow,uninitialised (default: the first two)",
+        help="what is looked for then, or all (default: bounds,races,deadlocks)",
     )
 
 
