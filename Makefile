@@ -28,7 +28,7 @@ test: $(VENV)/.test ## set up, then run the tests (PYTEST="-n 4 tests/runtime" n
 	@$(BIN)/python -m pytest $(PYTEST)
 
 test-without-torch: $(VENV)-without-torch/.test ## launches, front end and language in an environment that has no torch, and what hl says there
-	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/hl
+	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/comparing tests/hl
 
 test-pyright: $(VENV)-pyright/.pyright $(VENV)/.test ## what make test asks of mypy, asked of pyright: programs that are right, and mistakes that are found
 	@$(BIN)/python -m tests.typed.checkers $(VENV)-pyright/bin/pyright
