@@ -16,7 +16,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-without-torch test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress site test-without-torch test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ test: $(VENV)/.test ## set up, then run the tests (PYTEST="-n 4 tests/runtime" n
 	@$(BIN)/python -m pytest $(PYTEST)
 
 test-without-torch: $(VENV)-without-torch/.test ## launches, front end and language in an environment that has no torch, and what hl says there
-	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/hl
+	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/comparing tests/hl
 
 test-pyright: $(VENV)-pyright/.pyright $(VENV)/.test ## what make test asks of mypy, asked of pyright: programs that are right, and mistakes that are found
 	@$(BIN)/python -m tests.typed.checkers $(VENV)-pyright/bin/pyright
@@ -50,6 +50,9 @@ bench: $(VENV)/.tour ## measure every row of the speed table against torch, and 
 docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the code
 	@$(BIN)/python -m tilewright.tools.docgen
 	@$(BIN)/python -m tilewright.tools.gallery
+
+site: $(VENV)-site/.site ## build the site of docs/ below build/site, beside the versions that are there; a warning is an error
+	@$(VENV)-site/bin/python packaging/site/build.py build/site
 
 fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interpreter (CASES=2000 FUZZ="--seed 7000")
 	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(FUZZ)
@@ -101,7 +104,7 @@ bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELIO
 	@$(BIN)/python -m benchmarks.libraries_gpu
 
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-pyright $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-pyright $(VENV)-site $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---
@@ -133,6 +136,12 @@ $(VENV)-pyright/.pyright: $(VENV)/.python
 	@echo "Installing pyright 1.1.414 into $(VENV)-pyright"
 	@$(BIN)/python -m venv $(VENV)-pyright
 	@$(VENV)-pyright/bin/python -m pip install --disable-pip-version-check --quiet 'pyright[nodejs]==1.1.414'
+	@touch $@
+
+$(VENV)-site/.site: $(VENV)/.python
+	@echo "Installing Sphinx into $(VENV)-site"
+	@$(BIN)/python -m venv $(VENV)-site
+	@$(VENV)-site/bin/python -m pip install --disable-pip-version-check --quiet sphinx==9.0.4 myst-parser==5.2.0 pydata-sphinx-theme==0.24.0
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from tilewright.base import logs
 from tilewright.base.disk_cache import DiskCache, Entry, decode, encode
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import knobs
@@ -26,6 +27,8 @@ from tilewright.base.knobs import knobs
 
 class Layer(Protocol):
     """A place behind the disk cache."""
+
+    place: str  # as the user named it
 
     def read(self, key: str) -> Entry | None:
         """The entry kept under `key`, or None."""
@@ -42,7 +45,7 @@ class FolderLayer:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._cache = DiskCache(folder, 0, read_only=True)
+        self.place, self._cache = str(folder), DiskCache(folder, 0, read_only=True)
 
     def read(self, key: str) -> Entry | None:
         """As `Layer.read`; the rules about owners and modes are those of the disk cache."""
@@ -73,7 +76,7 @@ class RemoteLayer:
                 f"the cache layer {url} cannot be used: {error}",
                 hint="pip install 'tilewright[remote]', and what fsspec names for this kind of URL",
             ) from error
-        self.url, self._root, self._writable, self._broken = url, path.rstrip("/"), writable, False
+        self.place, self._root, self._writable, self._broken = url, path.rstrip("/"), writable, False
 
     def read(self, key: str) -> Entry | None:
         """As `Layer.read`."""
@@ -103,7 +106,7 @@ class RemoteLayer:
 
     def _give_up(self, error: Exception) -> None:
         self._broken = True
-        warnings.warn(f"the cache layer {self.url} is not used any more: {error}", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"the cache layer {self.place} is not used any more: {error}", RuntimeWarning, stacklevel=5)
 
 
 class LayeredCache:
@@ -123,6 +126,7 @@ class LayeredCache:
         for layer in self._layers if entry is None else ():
             entry = layer.read(key)
             if entry is not None:
+                logs.caching.debug("copied %s from %s", key, layer.place)
                 self.local.put(key, entry.payload, entry.metadata)
                 break
         return entry

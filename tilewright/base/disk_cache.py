@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.base import logs
+
 if sys.platform != "win32":
     import fcntl
 
@@ -179,6 +181,9 @@ class DiskCache:
         entries = sorted(self._entries(_SUFFIX), key=lambda item: item[1].st_mtime)
         total = sum(status.st_size for _, status in entries)
         if total > self.max_bytes:
+            logs.caching.debug(
+                "dropping the oldest of %d entries, %d bytes, below %s", len(entries), total, self.folder
+            )
             for path, status in entries:
                 if total <= self.max_bytes * keep:
                     break

@@ -22,6 +22,7 @@ from tilewright.base.environment import FALSE, TRUE, user_cache
 from tilewright.base.errors import ArgumentError, KnobError
 from tilewright.base.foreign_knobs import AMD, PROTON, ForeignKnobs
 from tilewright.base.hooks import HookChain, settings_changed
+from tilewright.base.logs import levels_of
 from tilewright.base.nvidia_knobs import NvidiaKnobs
 from tilewright.base.refusal import OneValue, Refusal
 
@@ -65,6 +66,12 @@ def _checks(text: str) -> str:
         return ",".join(parse_checks(text))
     except ArgumentError as error:
         raise ValueError(f"names a check that there is not: {error.hint}") from None
+
+
+def _logs(text: str) -> str:
+    """Which records are shown."""
+    levels_of(text)
+    return text
 
 
 ALL_KERNELS = "1"
@@ -357,6 +364,12 @@ class RuntimeKnobs(_Group):
         "auto",
         str,
         "device that is active at the start: cpu, cuda, or auto: a GPU if any",
+    )
+    logs: str = _knob(
+        "TILEWRIGHT_LOGS",
+        "",
+        _logs,
+        "records written to stderr: all, compile, cache, launch, tune, hl, torch; +name: details, -name: errors only",
     )
     as_triton: bool = _knob("TILEWRIGHT_AS_TRITON", False, _bool, "pose as `triton` from the import of tilewright on")
     as_helion: bool = _knob("TILEWRIGHT_AS_HELION", False, _bool, "pose as `helion` from the import of tilewright on")

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from tilewright.base import logs
 from tilewright.base.callable import BlockFunction, P
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import follow_triton_variables, knobs
@@ -46,6 +47,7 @@ from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
+from tilewright.launch.logged import follow_launches, record_interpreted
 from tilewright.launch.meeting import Pair, pairs_that_count, shared_memory, tell
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
@@ -214,6 +216,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         if call.is_warmup:
             return
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
+        record_interpreted(self.fn.__name__, call.by_name(), programs)
         with on_host(call) as staged:
             interpret.launch(self, staged, programs, complete_options(self._given(call.options), interpret.TARGET))
 
@@ -280,6 +283,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
 
     def _make_binder(self) -> Binder:
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
+        follow_launches()
         guard = functools.partial(check_globals, self) if used_globals(self) else None
         self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard, instead=self._instead)
         self._hooks_changed()
@@ -349,6 +353,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         reason = reason_of(self.fn.__name__, list(self._kernels), key)
         if knobs.runtime.explain_variants:
             print(reason, file=sys.stderr)
+        logs.compiling.info("%s", reason)
         kernel = compile_request(request, reason if knobs.runtime.no_jit and not warmup else "", elsewhere)
         self._reasons[key] = reason
         self._kernels[key] = kernel
