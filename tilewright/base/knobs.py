@@ -251,6 +251,9 @@ class CpuKnobs(_Group):
     threading: str = _knob("TILEWRIGHT_THREADING", "auto", str, "auto, openmp, pool or serial")
     arch: str | None = _knob("TILEWRIGHT_CPU", None, str, "CPU to generate code for, as LLVM names it")
     features: str | None = _knob("TILEWRIGHT_CPU_FEATURES", None, str, "LLVM feature string used with TILEWRIGHT_CPU")
+    loader: str = _knob(
+        "TILEWRIGHT_LOADER", "auto", _one_of("auto", "llvm"), "what loads machine code: auto: ours on Linux; llvm"
+    )
 
 
 @dataclass(slots=True)
