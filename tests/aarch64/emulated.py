@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
@@ -24,15 +25,20 @@ class _Popen(subprocess.Popen):  # type: ignore[type-arg]
         _skip()
 
 
+_REASON = "starts a program, which emulation cannot"
+
+
 def _skip(*args: Any, **kwargs: Any) -> NoReturn:
-    pytest.skip("starts a program, which emulation cannot")
+    pytest.skip(_REASON)
 
 
-@pytest.fixture(autouse=True)
-def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test starts a program."""
-    monkeypatch.setattr(subprocess, "Popen", _Popen)
-    monkeypatch.setattr("multiprocessing.util.spawnv_passfds", _skip)
+@pytest.fixture(autouse=True, scope="session")
+def no_programs() -> Iterator[None]:
+    """No test, and no fixture of a module, starts a program."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", _Popen)
+        patch.setattr("multiprocessing.util.spawnv_passfds", _skip)
+        yield
 
 
 @pytest.hookimpl(trylast=True)
@@ -44,3 +50,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = {id(item) for found in files.values() for item in found[::every]}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that were skipped for it."""
+    for report in terminalreporter.stats.get("skipped", []):
+        if _REASON in str(report.longrepr):
+            terminalreporter.write_line(f"{report.nodeid}: {_REASON}")

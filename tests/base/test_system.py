@@ -77,8 +77,8 @@ def test_a_lock_of_windows(tmp_path):
     os.close(handle)
 
 
-def _status(mode: int, user: int) -> os.stat_result:
-    return os.stat_result((mode, 0, 0, 1, user, 0, 0, 0, 0, 0))
+def _status(mode: int, user: int, group: int = 7) -> os.stat_result:
+    return os.stat_result((mode, 0, 0, 1, user, group, 0, 0, 0, 0))
 
 
 @posix
@@ -89,4 +89,5 @@ def test_who_could_have_written():
     assert here.is_only_ours(_status(folder | 0o755, me)) and here.is_only_ours(_status(folder | 0o755, 0))
     assert not here.is_only_ours(_status(folder | 0o775, me)) and not here.is_only_ours(_status(folder | 0o755, other))
     assert here.is_guarded(_status(folder | sticky | 0o777, 0))  # as the folder for temporary files
+    assert here.is_guarded(_status(folder | 0o775, me, me)) and not here.is_guarded(_status(folder | 0o775, me))
     assert not here.is_guarded(_status(folder | 0o777, 0)) and not here.is_guarded(_status(folder | 0o755, other))

@@ -213,9 +213,11 @@ class DiskCache:
         self.sweep()
 
     def _is_private(self, folder: Path) -> bool:
-        """Whether the folder of an entry, and the cache's own, can be trusted; looked at once per process."""
+        """Whether the folder of an entry, the cache's own and those above can be trusted; looked at once a process."""
         if folder in self._trusted:
             return True
+        if not self._trusted and not self._is_guarded():
+            return False
         for level in (self.folder, folder):
             try:
                 status = os.stat(level) if level == self.folder else os.lstat(level)
@@ -225,6 +227,18 @@ class DiskCache:
                 self._warn(f"could be written by others ({level}); chmod go-w it, or set TILEWRIGHT_CACHE_DIR")
                 return False
         self._trusted.add(folder)
+        return True
+
+    def _is_guarded(self) -> bool:
+        """Whether nobody else can put another folder in the place of the cache's, or of one above it."""
+        for above in Path(os.path.realpath(self.folder)).parents:
+            try:
+                guarded = system.this().is_guarded(os.stat(above))
+            except OSError:
+                continue  # not made yet, or not to be looked at
+            if not guarded:
+                self._warn(f"lies below {above}, where others could replace it; set TILEWRIGHT_CACHE_DIR")
+                return False
         return True
 
     def _warn(self, why: str) -> None:

@@ -207,6 +207,12 @@ class CacheKnobs(_Group):
         str,
         "folder or URL that is read last, and gets what is compiled",
     )
+    key: Path | None = _knob(
+        "TILEWRIGHT_CACHE_KEY",
+        None,
+        Path,
+        "file with a secret; entries of the shared layer and of URLs are signed with it, and others are refused",
+    )
     size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, _whole(0), "size in bytes above which old entries are dropped")
     disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
 
