@@ -214,6 +214,12 @@ class CacheKnobs(_Group):
         str,
         "folder or URL that is read last, and gets what is compiled",
     )
+    key: Path | None = _knob(
+        "TILEWRIGHT_CACHE_KEY",
+        None,
+        Path,
+        "file with a secret; entries of the shared layer and of URLs are signed with it, and others are refused",
+    )
     size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, _whole(0), "size in bytes above which old entries are dropped")
     disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
 
@@ -258,6 +264,9 @@ class CpuKnobs(_Group):
     threading: str = _knob("TILEWRIGHT_THREADING", "auto", str, "auto, openmp, pool or serial")
     arch: str | None = _knob("TILEWRIGHT_CPU", None, str, "CPU to generate code for, as LLVM names it")
     features: str | None = _knob("TILEWRIGHT_CPU_FEATURES", None, str, "LLVM feature string used with TILEWRIGHT_CPU")
+    loader: str = _knob(
+        "TILEWRIGHT_LOADER", "auto", _one_of("auto", "llvm"), "what loads machine code: auto: ours on Linux; llvm"
+    )
 
 
 @dataclass(slots=True)

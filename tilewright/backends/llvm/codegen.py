@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from tilewright.backends.llvm.features import CpuFeatures, host, tell_triple
 from tilewright.backends.llvm.identity import llvmlite_version
 from tilewright.backends.llvm.objectfile import MappedObject, load_object
 from tilewright.backends.protocol import ByteCache
+from tilewright.base import system
 from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError
 from tilewright.base.knobs import ALL_KERNELS, knobs
 from tilewright.base.memory import require_address_space
@@ -109,7 +109,7 @@ class Library:
 
 
 def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None = None) -> Library:
-    """Load an object made for this machine, without LLVM where the system is known.
+    """Load an object made for this machine, without LLVM where the system is known and the knob `cpu.loader` allows.
 
     Args:
         image: bytes from `compile_object`.
@@ -121,7 +121,7 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
         UnsupportedError: our loader does not know something in an image that comes from elsewhere, such as the disk
             cache: LLVM's loader trusts what it is given.
     """
-    if sys.platform == "linux":
+    if knobs.cpu.loader != "llvm" and system.this().loads_objects:
         try:
             return Library(load_object(image, exports, symbols))
         except UnsupportedError:  # LLVM's may know it
