@@ -16,10 +16,10 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress test-without-torch test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress site test-without-torch test-aarch64 test-python release-check test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 tour: $(VENV)/.tour ## set up, then compile, check and time six kernels on this machine
 	@$(BIN)/tilewright tour
@@ -28,7 +28,17 @@ test: $(VENV)/.test ## set up, then run the tests (PYTEST="-n 4 tests/runtime" n
 	@$(BIN)/python -m pytest $(PYTEST)
 
 test-without-torch: $(VENV)-without-torch/.test ## launches, front end and language in an environment that has no torch, and what hl says there
-	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/hl
+	@$(VENV)-without-torch/bin/python -m pytest $(PYTEST) tests/base tests/launch tests/frontend tests/language tests/meta/test_import.py tests/comparing tests/hl
+
+test-aarch64: $(VENV)-aarch64/.installed ## a twentieth of launch, front end, CPU back end, hl and fuzz as Linux on Arm, emulated (EVERY=1 all, PARTS=tests/launch a part; on Debian)
+	@tests/aarch64/run $(VENV)-aarch64
+
+test-python: ## make test with another Python, in an environment of its own (PY=3.13)
+	@command -v "python$(PY)" >/dev/null || { echo "python$(PY) is not on the PATH: make test-python PY=3.13, with that Python installed" >&2; exit 1; }
+	@$(MAKE) test VENV=.venv-python$(PY) PYTHON=python$(PY)
+
+release-check: $(VENV)-release/.release ## build twice and compare, install into a fresh environment of each Python, run a kernel and the tour, look at licences and size (RELEASE=folder keeps all of it)
+	@$(VENV)-release/bin/python packaging/release_check.py $(RELEASE)
 
 test-pyright: $(VENV)-pyright/.pyright $(VENV)/.test ## what make test asks of mypy, asked of pyright: programs that are right, and mistakes that are found
 	@$(BIN)/python -m tests.typed.checkers $(VENV)-pyright/bin/pyright
@@ -50,6 +60,9 @@ bench: $(VENV)/.tour ## measure every row of the speed table against torch, and 
 docs: $(VENV)/.tour ## write docs/language.md and docs/errors.md anew from the code
 	@$(BIN)/python -m tilewright.tools.docgen
 	@$(BIN)/python -m tilewright.tools.gallery
+
+site: $(VENV)-site/.site ## build the site of docs/ below build/site, beside the versions that are there; a warning is an error
+	@$(VENV)-site/bin/python packaging/site/build.py build/site
 
 fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interpreter (CASES=2000 FUZZ="--seed 7000")
 	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(FUZZ)
@@ -101,7 +114,7 @@ bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELIO
 	@$(BIN)/python -m benchmarks.libraries_gpu
 
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-pyright $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-aarch64 $(VENV)-release .venv-python* $(VENV)-pyright $(VENV)-site $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---
@@ -128,11 +141,29 @@ $(VENV)-without-torch/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@$(VENV)-without-torch/bin/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS) --editable '.[test]'
 	@touch $@
 
+# Debian's Python and wheels for the other machine; nothing is installed in the system.
+$(VENV)-aarch64/.installed: tests/aarch64/install $(VENV)/.python pyproject.toml
+	@echo "Unpacking QEMU, and Python and packages for Arm, into $(VENV)-aarch64"
+	@PYTHON=$(BIN)/python tests/aarch64/install $(VENV)-aarch64
+	@touch $@
+
+$(VENV)-release/.release: packaging/requirements-release.txt $(VENV)/.python
+	@echo "Installing the tools that build and check a release into $(VENV)-release"
+	@$(BIN)/python -m venv $(VENV)-release
+	@$(VENV)-release/bin/python -m pip install --disable-pip-version-check --quiet --requirement packaging/requirements-release.txt
+	@touch $@
+
 # The extra brings the program that runs it.
 $(VENV)-pyright/.pyright: $(VENV)/.python
 	@echo "Installing pyright 1.1.414 into $(VENV)-pyright"
 	@$(BIN)/python -m venv $(VENV)-pyright
 	@$(VENV)-pyright/bin/python -m pip install --disable-pip-version-check --quiet 'pyright[nodejs]==1.1.414'
+	@touch $@
+
+$(VENV)-site/.site: $(VENV)/.python
+	@echo "Installing Sphinx into $(VENV)-site"
+	@$(BIN)/python -m venv $(VENV)-site
+	@$(VENV)-site/bin/python -m pip install --disable-pip-version-check --quiet sphinx==9.0.4 myst-parser==5.2.0 pydata-sphinx-theme==0.24.0
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.python pyproject.toml $(CONSTRAINTS)

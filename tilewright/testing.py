@@ -1,5 +1,8 @@
-"""Timing, comparing and reporting, under the names of `triton.testing`."""
+"""Timing, comparing and reporting, under the names of `triton.testing`; `compare` and `assert_kernel`."""
 
+from tilewright.comparing.arrays import array
+from tilewright.comparing.asserting import assert_kernel, strategies
+from tilewright.comparing.compare import Comparison, ComparisonError, compare
 from tilewright.compile.forks import ForkExecutor, can_fork
 from tilewright.tuning.bench import (
     _summarize_statistics,
@@ -23,12 +26,17 @@ from tilewright.tuning.search import Candidate, time_in_turns
 __all__ = [
     "Benchmark",
     "Candidate",
+    "Comparison",
+    "ComparisonError",
     "ForkExecutor",
     "Mark",
     "_summarize_statistics",
+    "array",
     "assert_close",
+    "assert_kernel",
     "can_fork",
     "clock_of",
+    "compare",
     "cublas",
     "cuda_memcheck",
     "do_bench",
@@ -41,5 +49,6 @@ __all__ = [
     "nvsmi",
     "perf_report",
     "set_gpu_clock",
+    "strategies",
     "time_in_turns",
 ]

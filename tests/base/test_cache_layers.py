@@ -13,9 +13,9 @@ import pytest
 
 from tests.compile.test_warm_start import PROGRAM
 from tests.meta.sources import ROOT
-from tilewright.base.cache_layers import FolderLayer, LayeredCache, RemoteLayer
+from tilewright.base.cache_layers import FolderLayer, LayeredCache, RemoteLayer, Signature
 from tilewright.base.disk_cache import DiskCache
-from tilewright.base.errors import UnsupportedError
+from tilewright.base.errors import KnobError, UnsupportedError
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
@@ -51,6 +51,42 @@ def test_a_damaged_entry_of_a_layer_is_a_miss(tmp_path, url):
     files.makedirs(f"{path}/{OTHER[:2]}", exist_ok=True)
     files.pipe_file(f"{path}/{OTHER[:2]}/{OTHER[2:]}.tile", whole)  # a whole entry under another's name
     assert cache(tmp_path / "b", layer).get(OTHER) is None
+
+
+def test_entries_with_another_signature_are_refused(tmp_path, url):
+    ours, theirs = Signature(b"a" * 32), Signature(b"b" * 32)
+    cache(tmp_path / "a", RemoteLayer(url, True, ours)).put(KEY, b"code", {"name": "k"})
+    assert cache(tmp_path / "b", RemoteLayer(url, False, ours)).get(KEY).payload == b"code"
+    with pytest.warns(RuntimeWarning, match="not signed with our key"):
+        assert cache(tmp_path / "c", RemoteLayer(url, False, theirs)).get(KEY) is None
+    assert RemoteLayer(url, False).read(KEY) is None  # who has no key cannot tell
+    cache(tmp_path / "d", RemoteLayer(url, True)).put(OTHER, b"evil", {})
+    with pytest.warns(RuntimeWarning, match="not signed with our key"):
+        assert cache(tmp_path / "e", RemoteLayer(url, True, ours)).get(OTHER) is None
+
+
+def test_a_signature_is_of_one_key_and_every_byte():
+    signature = Signature(b"a" * 32)
+    whole = signature.signed(KEY, b"data")
+    assert signature.verified(KEY, whole) == b"data" and signature.verified(OTHER, whole) is None
+    for at in range(len(whole)):
+        assert signature.verified(KEY, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
+        assert signature.verified(KEY, whole[:at]) is None
+
+
+def test_keys_that_are_none(tmp_path):
+    with pytest.raises(KnobError, match="cannot be read"):
+        Signature.of_file(tmp_path / "nowhere")
+    file = tmp_path / "key"
+    file.write_bytes(b"short")
+    with pytest.raises(KnobError, match="has 5 bytes"):
+        Signature.of_file(file)
+    file.write_bytes(b"k" * 32)
+    Signature.of_file(file)
+    if os.name == "posix":
+        file.chmod(0o666)
+        with pytest.raises(KnobError, match="written by others"):
+            Signature.of_file(file)
 
 
 def test_layers_that_are_read_stay_as_they_are(tmp_path, url):

@@ -186,6 +186,21 @@ def test_folders_are_the_users_alone(tmp_path: Path) -> None:
     assert DiskCache(cache.folder, 1 << 20).get(KEY)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_nobody_else_can_replace_a_folder_above(tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    assert DiskCache(above / "between" / "cache", 1 << 20).put(KEY, b"x")
+    link = tmp_path / "link"
+    link.symlink_to(above)
+    above.chmod(0o777)
+    for way in (above, link):
+        other = DiskCache(way / "between" / "cache", 1 << 20)
+        with pytest.warns(RuntimeWarning, match="others could replace it"):
+            assert other.get(KEY) is None and not other.put(KEY, b"y")
+    above.chmod(0o1777)  # as the folder for temporary files
+    assert DiskCache(above / "between" / "cache", 1 << 20).get(KEY)
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="root can give files away")
 def test_entries_of_other_users_are_not_trusted(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache", 1 << 20)

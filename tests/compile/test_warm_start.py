@@ -52,3 +52,12 @@ def test_the_first_cached_kernel_of_a_process_loads_no_part_of_the_compiler(tmp_
     warm, loaded = run(tmp_path / "cache", program)
     assert warm
     assert not [name for name in loaded if name.startswith(COMPILER)]
+
+
+def test_another_loader_runs_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    run(tmp_path / "cache", program)
+    monkeypatch.setenv("TILEWRIGHT_LOADER", "llvm")  # as on systems that our own does not know
+    from_disk, modules = run(tmp_path / "cache", program)
+    assert from_disk and "llvmlite" in modules

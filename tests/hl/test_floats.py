@@ -281,3 +281,68 @@ def test_code_cannot_depend_on_a_float_that_the_host_reads():
 
     with pytest.raises(hl.exc.HostValueNotAvailable, match=r"the value of number_0 > 1.0, which the host reads"):
         kernel(torch.ones(5), torch.tensor(2.0))
+
+
+@hl.kernel
+def before_sizes(x: torch.Tensor) -> torch.Tensor:
+    half = 0.5 * x.size(0)
+    more = 1.5
+    more += x.size(0)
+    out = torch.empty([11, x.size(0)])
+    for t in hl.tile(x.size(0), block_size=8):
+        out[0, t] = 1.0 + t.begin
+        out[1, t] = 1.0 - t.begin
+        out[2, t] = 1.5 * x.size(0) + t.id
+        out[3, t] = 3.0 / (t.begin + 1)
+        out[4, t] = 2.5 // (t.begin + 1)
+        out[5, t] = 2.5 % (t.begin + 1)
+        out[6, t] = 2.0**t.id
+        out[7, t] = half - t.begin
+        out[8, t] = t.begin**2 + x.size(0) ** -0.5
+        more_here = 0.25
+        more_here += t.begin
+        out[9, t] = more + more_here
+        out[10, t] = divmod(2.5, t.begin + 1)[1] + pow(2.0, t.id) + max(1.5, t.begin) - sum([0.5, t.begin])
+    return out
+
+
+@hl.kernel(static_shapes=False)
+def compared_with_sizes(x: torch.Tensor) -> torch.Tensor:
+    small, large = 20.5 < x.size(0), x.size(0) >= 20.5
+    share = 0.45 * x.size(0)
+    out = torch.zeros([8, x.size(0)])
+    for t in hl.tile(x.size(0), block_size=8):
+        out[0, t] = 1.0 if small else 2.0
+        out[1, t] = 1.0 if large else 2.0
+        out[2, t] = 1.0 if t.begin > 2.5 else 2.0
+        out[3, t] = 1.0 if 0.5 < t.begin <= 8.5 else 2.0
+        out[4, t] = 1.0 if 8.0 == t.begin else 2.0
+        out[5, t] = 1.0 if t.begin != 8.5 else 2.0
+        out[6, t] = 1.0 if share < t.begin else 2.0
+        if 15.5 < t.begin < float("inf"):
+            out[7, t] = 1.0
+        else:
+            out[7, t] = 2.0
+    return out
+
+
+def test_a_number_before_a_size_or_index():
+    """Python would take the integer that stands for it while the kernel is traced."""
+    for count in (20, 33):
+        begin = torch.arange(count) // 8 * 8
+        one = begin + 1.0
+        want = [one, 1 - begin, 1.5 * count + begin // 8, 3 / one, 2.5 // one, 2.5 % one, 2.0 ** (begin // 8)]
+        want += [0.5 * count - begin, begin**2 + count**-0.5, 1.75 + count + begin]
+        want += [2.5 % one + 2.0 ** (begin // 8) + begin.clamp_min(1.5) - begin - 0.5]
+        torch.testing.assert_close(before_sizes(torch.zeros(count)), torch.stack([row.float() for row in want]))
+
+
+def test_a_number_compared_with_a_size_or_index():
+    """These were true or false in silence, by the integers that stand for sizes while the kernel is traced."""
+    for count in (20, 33):
+        begin = torch.arange(count) // 8 * 8
+        host = torch.full([count], count > 20.5)
+        truths = [host, host, begin > 2, (begin > 0) & (begin <= 8), begin == 8, begin > -1]
+        truths += [begin > 0.45 * count, begin > 15]
+        want = torch.stack([torch.where(truth, 1.0, 2.0) for truth in truths])
+        torch.testing.assert_close(compared_with_sizes(torch.zeros(count)), want)

@@ -228,3 +228,5 @@ def test_the_scan_of_torch():
     out, most = kernel(x)
     torch.testing.assert_close(out, x.cumprod(1))
     torch.testing.assert_close(most, (x * 2).cummax(1).values)
+    for mode in (hl.RefMode.EAGER, hl.RefMode.TILED):
+        torch.testing.assert_close(kernel.bind((x,)).run_ref(x, mode=mode), (out, most))

@@ -149,3 +149,39 @@ def test_a_limit_of_memory_is_an_error_of_its_class(tmp_path, state, megabytes):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.stdout == "refused\n", done.stdout + done.stderr
+
+
+WITHIN_LLVM = """
+import resource, sys
+from tilewright import errors
+from tilewright.backends.llvm import codegen
+from tilewright.backends.llvm.features import host
+from tilewright.base.memory import memory_may_end
+
+def text(count):
+    steps = "".join(f"%x{i} = mul i32 %x{i - 1}, %x{i // 3}\\n" for i in range(1, 100))
+    return "".join(f"define i32 @f{n}(i32 %x0) {{\\n{steps}ret i32 %x99\\n}}\\n" for n in range(count))
+
+codegen.compile_object(text(1), host())
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[1]),) * 2)
+try:
+    with memory_may_end("compiling kernel `f`"):
+        codegen.compile_object(text(int(sys.argv[2])), host(), optimize="none")
+except errors.OutOfMemoryError as error:
+    print("refused", "compiling kernel `f`" in str(error) and "LLVM" in str(error))
+else:
+    print("done")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of address space are Linux's")
+@pytest.mark.parametrize(
+    ("megabytes", "functions", "told"),
+    [(0, 1, "refused True\n"), (1, 50, "refused True\n"), (400, 1, "done\n")],
+)
+def test_memory_that_would_end_within_llvm_is_an_error_of_its_class(megabytes, functions, told):
+    """LLVM ends the process where it gets no memory, so it is asked for before."""
+    command = [sys.executable, "-c", WITHIN_LLVM, str(megabytes << 20), str(functions)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.stdout == told, done.stdout + done.stderr

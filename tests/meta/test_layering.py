@@ -33,6 +33,7 @@ RANKS = {
     "compile": 14,
     "launch": 15,
     "tuning": 16,
+    "comparing": 16,
     "": 17,  # tilewright/__init__.py and the modules beside it: the public names
     "hl": 18,
     "torch": 19,

@@ -243,9 +243,9 @@ def test_the_option_of_pytest(tmp_path: Path) -> None:
         "-p",
         "no:cacheprovider",
         "-p",
-        "no:tilewright-sanitize",
+        "no:tilewright",
         "-p",
-        "tilewright.sanitize.pytest_option",
+        "pytest_tilewright",
         str(tmp_path),
     )
     checked = run(*plugin, "--tilewright-sanitize", module="pytest")

@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 
 import torch
 
+import tilewright
 from tests.sanitize import kernels
 from tilewright.analysis.inequalities import InfeasibleError, Linear, is_infeasible, least
 from tilewright.launch import checked
@@ -60,6 +61,25 @@ def test_a_proof_says_what_it_goes_by() -> None:
     text = str(kernels.scatter.prove(index, x, y, 100, BLOCK=64, grid=(2,)))
     assert "no proof of bounds: store" in text and "tt.load" in text
     assert not kernels.shift.prove(x, x, 100, BLOCK=64, grid=(2,)).holds(("races",))
+
+
+def test_a_number_may_be_left_open_up_to_what_is_passed() -> None:
+    x, y = torch.zeros(1000), torch.zeros(1000)
+    proof = kernels.copy.prove(x, y, 1000, BLOCK=128, grid=(8,), up_to="n")
+    assert proof.holds() and "with n <= 1000, grid (8, 1, 1)" in str(proof)
+    assert not kernels.copy.prove(x, y, 1001, BLOCK=128, grid=(8,), up_to="n").holds(("bounds",))
+    a, b = torch.zeros(40, 64), torch.zeros(40, 64)
+    rows = lambda up_to: kernels.rows.prove(a, b, 40, 60, 64, H=16, W=16, grid=(3, 4), up_to=up_to)
+    assert rows("height, width").holds() and not rows("stride").holds(("overflow",))
+    with pytest.raises(tilewright.errors.ArgumentError, match="m: no number"):
+        kernels.copy.prove(x, y, 1000, BLOCK=128, grid=(8,), up_to="n m")
+
+
+def test_elements_of_a_tile_are_apart_by_strides_and_masks_of_the_launch() -> None:
+    a, b = torch.zeros(40, 64), torch.zeros(40, 64)
+    strided = lambda stride, width: kernels.rows.prove(a, b, 3, width, stride, H=16, W=16, grid=(1, 1))
+    assert strided(16, 16).holds(("races",)) and strided(9, 9).holds(("races",))
+    assert not strided(9, 10).holds(("races",))
 
 
 def test_bounds_of_linear_expressions_are_those_of_all_whole_points() -> None:

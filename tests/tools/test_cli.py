@@ -293,6 +293,16 @@ def test_explain_can_leave_out_what_is_done(cache, file):
     assert "0 yes, 1 no" in output and "chunks without masks" not in output
 
 
+def test_explain_says_what_is_proved_for_arguments_up_to_a_size(cache, file):
+    asked = ("explain", f"{file}:add", "-s", "*fp32, *fp32, i32, 128", "--no", "--grid", "8", "--given")
+    output = _invoke(*asked, "x_ptr=1000, y_ptr=1000, n=1000").output
+    assert "add cannot leave its arguments, whatever they hold, with n <= 1000, grid (8, 1, 1)" in output
+    output = _invoke(*asked, "x_ptr=1000, y_ptr=900, n=1000").output
+    assert "no proof of bounds: store" in output and "no two programs" in output
+    assert "y_ptr is missing" in _invoke(*asked, "x_ptr=1000, n=1000").output
+    assert "no sizes" in _invoke(*asked, "x_ptr").output
+
+
 def test_the_knob_explains_every_compilation(cache, file, monkeypatch, capsys):
     monkeypatch.setattr(knobs.compilation, "explain", True)
     for _ in range(2):  # from the disk cache too

@@ -13,7 +13,6 @@ tell the element:
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.ir import SSAValue
@@ -22,9 +21,10 @@ from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import CONST, Coord, Index, bits_of, whole
+from tilewright.analysis.index import CONST, Coord, Index, bits_of, identity, whole
 from tilewright.analysis.origins import is_parameter
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.signs import never_negative
@@ -60,6 +60,24 @@ def distinct(coords: Mapping[Coord, Poly], shape: Sequence[int], size: int, boun
         if len(known) == len(way) and not any((part.constant or 0) < 0 for part in known):
             ways.append(tuple(part for part in known if not part.never_negative))
     return Yes(tuple(ways)) if ways else No("several elements of the tile may have one address")
+
+
+def lie_apart(address: SSAValue, home: SSAValue, analysis: AffineAnalysis) -> bool:
+    """Whether no two elements of a tile of addresses are one, whatever the parameters are.
+
+    Args:
+        address: the tile, or a scalar.
+        home: the parameter that it was made from.
+        analysis: of the kernel.
+    """
+    if not is_tile(address):
+        return True
+    shape = shape_of(address.type)
+    form = analysis.pointer(address, identity(shape))
+    if form.base is not home or form.offset.residual:
+        return False
+    answer = distinct(form.offset.coords, shape, pointee_bytes(address.type), {})
+    return isinstance(answer, Yes) and answer.plan == PROVED
 
 
 def mask_bounds(masks: Sequence[tuple[SSAValue, Index]], analysis: AffineAnalysis) -> Bounds:
@@ -146,8 +164,3 @@ def _of_parameters(poly: Poly, *, up: bool) -> Poly | None:
         elif (coefficient > 0) is up or not all(atom.unsigned or never_negative(atom.value) for atom in monomial):
             return None
     return Poly(terms)  # type: ignore[arg-type]
-
-
-def may_hold(condition: Condition) -> bool:
-    """Whether it takes a test."""
-    return () not in condition and math.prod(map(len, condition)) > 0

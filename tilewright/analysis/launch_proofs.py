@@ -1,7 +1,7 @@
 """What holds for every launch with the same sizes, strides and grid, whatever lies in memory.
 
     bounds      no access leaves the memory of the argument that its address comes from
-    races       no two programs touch one element that one of them writes
+    races       no two programs touch one element that one of them writes, and no store stores to one element twice
     overflow    no sum or product of 32 bits that an address is made of wraps
 
 The grid and all integers are numbers, so these are questions about linear inequalities (`launch_space.py`). "No" means
@@ -19,11 +19,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.distinct import lie_apart
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.homes import homes_of
 from tilewright.analysis.index import identity, whole
 from tilewright.analysis.inequalities import InfeasibleError, Linear, TooManyError, is_infeasible, least
-from tilewright.analysis.launch_space import Grid, LaunchSpace, UnknownError
+from tilewright.analysis.launch_space import Grid, LaunchSpace, Numbers, UnknownError
 from tilewright.base.decision import Yes
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
@@ -66,12 +67,12 @@ class LaunchProofs:
 
     Args:
         kernel: simplified tile IR whose carried offsets are scalars.
-        numbers: value of each integer parameter by its number; None for others.
+        numbers: of the launch.
         extents: bytes from each argument to the start and the end of its memory, by number.
         grid: programs along x, y and z.
     """
 
-    def __init__(self, kernel: FuncOp, numbers: Sequence[int | None], extents: Extents, grid: Grid) -> None:
+    def __init__(self, kernel: FuncOp, numbers: Numbers, extents: Extents, grid: Grid) -> None:
         self.kernel, self.numbers, self.extents, self.grid = kernel, numbers, extents, grid
         self.analysis = AffineAnalysis(lambda value: False)
         self._reaches: dict[Operation, _Reach] = {}
@@ -171,6 +172,10 @@ class LaunchProofs:
             accesses: all of the kernel.
             storages: number of each argument with that of the storage that it lies in.
         """
+        for access in accesses:
+            why = self._elements_meet(access) if access.kind == "store" else ""
+            if why:
+                return why
         if self.grid == (1, 1, 1):
             return ""
         changes = [access for access in accesses if access.kind != "load"]
@@ -183,6 +188,37 @@ class LaunchProofs:
                 why = str(unknown)
             if why:
                 return why
+        return ""
+
+    def _elements_meet(self, access: Access) -> str:
+        """Why there is no proof that the elements of a tile are stored to places of their own; "" if there is one."""
+        address = access.op.operands[0]
+        homes = homes_of(address)
+        if len(homes) == 1 and lie_apart(address, homes[0], self.analysis):
+            return ""
+        try:
+            reach = self._reach(access)
+        except InfeasibleError:
+            return ""
+        except UnknownError as unknown:
+            return str(unknown)
+        rows = [_of_element(row, copy) for row in reach.rows for copy in (0, 1)]
+        difference = _of_element(reach.offset, 0) - _of_element(reach.offset, 1)
+        rows += [difference.plus(reach.size - 1), (-difference).plus(reach.size - 1)]
+        rows += _nested(difference, rows, reach.size)
+        places = {
+            variable for row in (reach.offset, *reach.rows) for variable in row.terms if _sort(variable) == "place"
+        }
+        shape = [extent for extent in shape_of(address.type) if extent > 1]
+        if len(places) != len(shape):  # a dim of which the address says nothing, or bits of one
+            return "a tile that may store to one element twice"
+        for place in places:
+            apart = Linear.of((0, place)) - Linear.of((1, place))
+            try:
+                if not is_infeasible([*rows, apart.plus(-1)]):
+                    return "a tile that may store to one element twice"
+            except TooManyError:
+                return "too many inequalities"
         return ""
 
     def _pair(self, one: Access, other: Access, storages: Mapping[int, int]) -> str:
@@ -250,6 +286,19 @@ def _nested(difference: Linear, rows: list[Linear], size: int) -> list[Linear]:
     return found
 
 
+def _of_element(row: Linear, copy: int) -> Linear:
+    """An expression of one of two elements of a tile, in one iteration of one program."""
+    shared = ("argument", "program", "iteration")
+    terms = {v if _sort(v) in shared else (copy, v): factor for v, factor in row.terms.items()}
+    return Linear(row.constant, terms)
+
+
+def _sort(variable: object) -> object:
+    """What a variable of `LaunchSpace` stands for."""
+    return variable[0] if isinstance(variable, tuple) else variable
+
+
 def _copied(row: Linear, copy: int) -> Linear:
     """An expression of one of two programs."""
-    return Linear(row.constant, {(copy, variable): factor for variable, factor in row.terms.items()})
+    terms = {v if _sort(v) == "argument" else (copy, v): factor for v, factor in row.terms.items()}
+    return Linear(row.constant, terms)

@@ -42,6 +42,8 @@ from tilewright.ops.function import FuncOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
 
 Grid = tuple[int, int, int]
+Numbers = Sequence[int | range | None]
+"""Value of each integer parameter by its number, or what it may be; None for others."""
 
 
 class UnknownError(Exception):
@@ -53,7 +55,7 @@ class LaunchSpace:
 
     Args:
         kernel: whose carried offsets are scalars.
-        numbers: value of each integer parameter by its number; None for others.
+        numbers: of the launch.
         grid: programs along x, y and z.
         analysis: of the kernel.
 
@@ -62,7 +64,7 @@ class LaunchSpace:
         programs: the variables of the place in the grid; a number stands for an axis of one program.
     """
 
-    def __init__(self, kernel: FuncOp, numbers: Sequence[int | None], grid: Grid, analysis: AffineAnalysis) -> None:
+    def __init__(self, kernel: FuncOp, numbers: Numbers, grid: Grid, analysis: AffineAnalysis) -> None:
         self.kernel, self.numbers, self.grid, self.analysis = kernel, numbers, grid, analysis
         self.rows: list[Linear] = []
         self._known: dict[Any, Linear] = {}
@@ -169,7 +171,11 @@ class LaunchSpace:
             number = self.numbers[value.index]
             if number is None:
                 raise UnknownError("an argument that is no integer")
-            return Linear(number)
+            if isinstance(number, int):
+                return Linear(number)
+            made = Linear.of(("argument", value.index))
+            self._between(made, Linear(number.start), Linear(number.stop - 1))
+            return made
         if not isinstance(parent, ForOp) or not is_integer(value.type):
             raise UnknownError("what a loop carries")
         iteration = self._iteration(parent)

@@ -14,15 +14,17 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import is_ragged, operand_indices
 from tilewright.analysis.index import Index, identity, whole
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.broadcast import ExpandDimsOp, SplatOp
 from tilewright.ops.memory import LoadOp, StoreOp
-from tilewright.ops.shape import TransOp
+from tilewright.ops.shape import ReshapeOp, TransOp
+
+_VIEWS = (ExpandDimsOp, ReshapeOp, TransOp)
 
 
 @dataclass(eq=False, slots=True)
@@ -62,9 +64,9 @@ def strip_views(value: SSAValue) -> tuple[SSAValue, bool]:
 
 def memory_operand(value: SSAValue, scratch: Container[SSAValue], analysis: AffineAnalysis) -> Answer[MemoryOperand]:
     """`value` as an operand in memory, if it need not be computed first; nor has been, to `scratch`."""
-    source, flipped = strip_views(value)
+    shape = shape_of(value.type)
+    source, index = _viewed(value, scratch)
     load = defining_op(source)
-    shape = shape_of(source.type)
     if source in scratch or load is None:
         return No("it has been computed to scratch before")
     if not isinstance(load, LoadOp):
@@ -76,15 +78,18 @@ def memory_operand(value: SSAValue, scratch: Container[SSAValue], analysis: Affi
         return No(f"{elem} is widened before it is multiplied")
     if load.properties.get("isVolatile") is not None:
         return No("the load is volatile", load)
-    answer = _matrix(load, elem, shape, load.operands[1:2], scratch, analysis)
-    if isinstance(answer, No):
-        return answer
-    if len(load.operands) > 2 and constant_of(load.operands[2]) != 0:
+    answer = _matrix(load, elem, shape, index, load.operands[1:2], scratch, analysis)
+    if isinstance(answer, Yes) and len(load.operands) > 2 and constant_of(load.operands[2]) != 0:
         return No("what its mask leaves out is not known to be zero", load.operands[2].owner, "other=0")
-    if flipped:
-        answer.plan.strides.reverse()
-        answer.plan.bounds.reverse()
     return answer
+
+
+def _viewed(value: SSAValue, scratch: Container[SSAValue]) -> tuple[SSAValue, Index]:
+    """What lies under views of a matrix that repeat nothing, and where in it the matrix's elements are."""
+    source, index = value, identity(shape_of(value.type))
+    while source not in scratch and isinstance(op := defining_op(source), _VIEWS) and not is_ragged(op):
+        ((source, index),) = operand_indices(source, index)
+    return source, index
 
 
 def stored_matrix(store: StoreOp, scratch: Container[SSAValue], analysis: AffineAnalysis) -> Answer[MemoryOperand]:
@@ -92,19 +97,20 @@ def stored_matrix(store: StoreOp, scratch: Container[SSAValue], analysis: Affine
     shape, element = shape_of(store.operands[0].type), element_type(store.operands[0].type)
     if len(shape) != 2 or not isinstance(element, TilePointerType):
         return No("it is no matrix")
-    return _matrix(store, ir_name(element.pointee), shape, store.operands[2:], scratch, analysis)
+    return _matrix(store, ir_name(element.pointee), shape, identity(shape), store.operands[2:], scratch, analysis)
 
 
 def _matrix(
     op: Operation,
     elem: str,
     shape: tuple[int, ...],
+    index: Index,
     masks: Sequence[SSAValue],
     scratch: Container[SSAValue],
     analysis: AffineAnalysis,
 ) -> Answer[MemoryOperand]:
-    """The matrix that a load or store accesses, under a mask if there is one."""
-    index, pointer = identity(shape), op.operands[0]
+    """The matrix that a load or store accesses, its elements at an index, under a mask if there is one."""
+    pointer = op.operands[0]
     form = analysis.pointer(pointer, index)
     if form.base is None or form.offset.residual or not _plain(form.offset, shape):
         return No("its addresses are not known to be base + i * stride + j * stride", pointer.owner)

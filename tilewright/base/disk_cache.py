@@ -16,7 +16,6 @@ import json
 import os
 import stat
 import struct
-import sys
 import threading
 import time
 import warnings
@@ -25,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if sys.platform != "win32":
-    import fcntl
+from tilewright.base import logs, system
 
 _MAGIC = b"TILEWRT2"
 _HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of key and what follows, bytes of metadata, bytes of payload
@@ -179,6 +177,9 @@ class DiskCache:
         entries = sorted(self._entries(_SUFFIX), key=lambda item: item[1].st_mtime)
         total = sum(status.st_size for _, status in entries)
         if total > self.max_bytes:
+            logs.caching.debug(
+                "dropping the oldest of %d entries, %d bytes, below %s", len(entries), total, self.folder
+            )
             for path, status in entries:
                 if total <= self.max_bytes * keep:
                     break
@@ -215,18 +216,32 @@ class DiskCache:
         self.sweep()
 
     def _is_private(self, folder: Path) -> bool:
-        """Whether the folder of an entry, and the cache's own, can be trusted; looked at once per process."""
+        """Whether the folder of an entry, the cache's own and those above can be trusted; looked at once a process."""
         if folder in self._trusted:
             return True
+        if not self._trusted and not self._is_guarded():
+            return False
         for level in (self.folder, folder):
             try:
                 status = os.stat(level) if level == self.folder else os.lstat(level)
             except OSError:
                 return False  # not made yet
-            if not stat.S_ISDIR(status.st_mode) or not _is_only_ours(status):
+            if not stat.S_ISDIR(status.st_mode) or not system.this().is_only_ours(status):
                 self._warn(f"could be written by others ({level}); chmod go-w it, or set TILEWRIGHT_CACHE_DIR")
                 return False
         self._trusted.add(folder)
+        return True
+
+    def _is_guarded(self) -> bool:
+        """Whether nobody else can put another folder in the place of the cache's, or of one above it."""
+        for above in Path(os.path.realpath(self.folder)).parents:
+            try:
+                guarded = system.this().is_guarded(os.stat(above))
+            except OSError:
+                continue  # not made yet, or not to be looked at
+            if not guarded:
+                self._warn(f"lies below {above}, where others could replace it; set TILEWRIGHT_CACHE_DIR")
+                return False
         return True
 
     def _warn(self, why: str) -> None:
@@ -271,23 +286,14 @@ def _read_plain(path: Path) -> tuple[bytes, os.stat_result]:
     handle = os.open(path, _READ)
     with open(handle, "rb") as file:
         status = os.fstat(handle)
-        plain = stat.S_ISREG(status.st_mode) and _is_only_ours(status) and status.st_size <= _MOST_BYTES
+        plain = stat.S_ISREG(status.st_mode) and system.this().is_only_ours(status) and status.st_size <= _MOST_BYTES
         if not plain:
             raise PermissionError(f"{path} is not an entry of ours")
         return file.read(status.st_size + 1), status
 
 
-def _is_only_ours(status: os.stat_result) -> bool:
-    """Whether nobody but the user and root could have written it."""
-    if os.name != "posix":
-        return True
-    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
 def _locked(path: Path) -> int | None:
     """A file that this process and thread has locked, in a folder that is made if it is missing; None if it cannot."""
-    if sys.platform == "win32":
-        return None
     try:
         make_folder(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, 0o600)
@@ -296,12 +302,12 @@ def _locked(path: Path) -> int | None:
     end, pause = time.monotonic() + _PATIENCE, 0.001
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.this().lock(handle)
             return handle
         except BlockingIOError:
             if time.monotonic() > end:
                 break
-        except OSError:  # a file system without locks
+        except OSError:  # a system or a file system without locks
             break
         time.sleep(pause)
         pause = min(2 * pause, 0.05)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tilewright.base import system
+
 TRITON_NAMES = {
     "TILEWRIGHT_ALWAYS_COMPILE": "TRITON_ALWAYS_COMPILE",
     "TILEWRIGHT_CACHE_AUTOTUNING": "TRITON_CACHE_AUTOTUNING",
@@ -102,4 +104,4 @@ def user_cache() -> Path:
     except RuntimeError:
         import tempfile  # not needed to import the package
 
-        return Path(tempfile.gettempdir()) / f"tilewright-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+        return Path(tempfile.gettempdir()) / f"tilewright-{system.this().user()}"

@@ -22,6 +22,7 @@ from tilewright.base.environment import FALSE, TRUE, user_cache
 from tilewright.base.errors import ArgumentError, KnobError
 from tilewright.base.foreign_knobs import AMD, PROTON, ForeignKnobs
 from tilewright.base.hooks import HookChain, settings_changed
+from tilewright.base.logs import levels_of
 from tilewright.base.nvidia_knobs import NvidiaKnobs
 from tilewright.base.refusal import OneValue, Refusal
 
@@ -65,6 +66,12 @@ def _checks(text: str) -> str:
         return ",".join(parse_checks(text))
     except ArgumentError as error:
         raise ValueError(f"names a check that there is not: {error.hint}") from None
+
+
+def _logs(text: str) -> str:
+    """Which records are shown."""
+    levels_of(text)
+    return text
 
 
 ALL_KERNELS = "1"
@@ -207,6 +214,12 @@ class CacheKnobs(_Group):
         str,
         "folder or URL that is read last, and gets what is compiled",
     )
+    key: Path | None = _knob(
+        "TILEWRIGHT_CACHE_KEY",
+        None,
+        Path,
+        "file with a secret; entries of the shared layer and of URLs are signed with it, and others are refused",
+    )
     size: int = _knob("TILEWRIGHT_CACHE_SIZE", 1 << 30, _whole(0), "size in bytes above which old entries are dropped")
     disabled: bool = _knob("TILEWRIGHT_ALWAYS_COMPILE", False, _bool, "ignore the caches and compile each kernel anew")
 
@@ -251,6 +264,9 @@ class CpuKnobs(_Group):
     threading: str = _knob("TILEWRIGHT_THREADING", "auto", str, "auto, openmp, pool or serial")
     arch: str | None = _knob("TILEWRIGHT_CPU", None, str, "CPU to generate code for, as LLVM names it")
     features: str | None = _knob("TILEWRIGHT_CPU_FEATURES", None, str, "LLVM feature string used with TILEWRIGHT_CPU")
+    loader: str = _knob(
+        "TILEWRIGHT_LOADER", "auto", _one_of("auto", "llvm"), "what loads machine code: auto: ours on Linux; llvm"
+    )
 
 
 @dataclass(slots=True)
@@ -343,7 +359,7 @@ class RuntimeKnobs(_Group):
         "TILEWRIGHT_SANITIZE",
         "",
         _checks,
-        "run kernels with checks, on the CPU: bounds,races,overflow,uninitialised, or all, or 1 for the first two",
+        "run kernels with checks, on the CPU: names of checks, all, or 1 for bounds,races,deadlocks",
     )
     explain_variants: bool = _knob(
         "TILEWRIGHT_EXPLAIN_VARIANTS", False, _bool, "print in a line why each variant of a kernel is compiled"
@@ -357,6 +373,12 @@ class RuntimeKnobs(_Group):
         "auto",
         str,
         "device that is active at the start: cpu, cuda, or auto: a GPU if any",
+    )
+    logs: str = _knob(
+        "TILEWRIGHT_LOGS",
+        "",
+        _logs,
+        "records written to stderr: all, compile, cache, launch, tune, hl, torch; +name: details, -name: errors only",
     )
     as_triton: bool = _knob("TILEWRIGHT_AS_TRITON", False, _bool, "pose as `triton` from the import of tilewright on")
     as_helion: bool = _knob("TILEWRIGHT_AS_HELION", False, _bool, "pose as `helion` from the import of tilewright on")

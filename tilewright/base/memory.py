@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import sys
 from collections.abc import Iterator
 
 from tilewright.base.errors import OutOfMemoryError, TilewrightError
@@ -31,6 +32,32 @@ def memory_may_end(what: str) -> Iterator[None]:
         raise OutOfMemoryError(
             f"this process may have no more memory while {what}: {_first_line(error)}",
             hint="raise the limit (`ulimit -v`, that of the container), or free memory first",
+        ) from error
+
+
+def require_address_space(size: int, user: str) -> None:
+    """Find out whether a limit of address space (`ulimit -v`) leaves so many bytes, before what ends the process at it.
+
+    Args:
+        size: bytes.
+        user: who wants them, for the message.
+
+    Raises:
+        MemoryError: it does not.
+    """
+    if sys.platform != "linux":
+        return
+    import mmap
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return
+    try:
+        mmap.mmap(-1, size).close()
+    except OSError as error:
+        raise MemoryError(
+            f"{user} needs about {size >> 20} MB, which the limit of address space, {limit >> 20} MB, does not leave"
         ) from error
 
 

@@ -18,6 +18,7 @@ from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base import logs
 from tilewright.base.cache_layers import disk_cache
 from tilewright.base.collecting import uncollected
 from tilewright.base.decision import render
@@ -97,6 +98,8 @@ def compile_request(
     backend, key = backend_of(request.target), request.key()
     kernel = _from_disk(request, key, disk_cache().get) if _on_disk(request) else None
     if kernel is None:
+        what = "miss" if _on_disk(request) else "not asked for"
+        logs.caching.info("%s %s: %s below %s", what, request.name, key, disk_cache().local.folder)
         if only_from_disk:
             raise NotCompiledError(
                 f"{only_from_disk}; nothing is compiled at launches",
@@ -160,6 +163,7 @@ def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> Com
 def _keep(kernel: CompiledKernel) -> None:
     """Keep a kernel on disk; the target is for people who list what is there, as the key holds it."""
     disk_cache().put(kernel.hash, kernel.binary, {**kernel.metadata, "target": str(kernel.target)})
+    logs.caching.debug("kept %s: %s", kernel.name, disk_cache().local.file(kernel.hash))
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
@@ -187,7 +191,9 @@ def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) 
     try:
         load_code(kernel)
     except (TilewrightError, KeyError, TypeError, ValueError):  # whole, and still not loadable: compile anew
+        logs.caching.info("unusable %s: %s", request.name, disk_cache().local.file(key))
         return None
+    logs.caching.info("hit %s: %s", request.name, disk_cache().local.file(key))
     return kernel
 
 

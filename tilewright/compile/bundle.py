@@ -28,6 +28,7 @@ from tilewright.base.target import Target
 from tilewright.base.version import __version__
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
+from tilewright.compile.programs import Program, from_rows, to_rows
 from tilewright.compile.specialize import Param
 from tilewright.devices.registry import BACKENDS, backend_of
 
@@ -68,21 +69,24 @@ class Contents:
         variants: of each kernel by its name.
         triple: of the host.
         helpers: code of our own, by `codegen.helper_key`.
+        programs: host functions by their name.
     """
 
     params: Mapping[str, tuple[Param, ...]]
     variants: Mapping[str, tuple[BundledVariant, ...]]
     triple: str
     helpers: Mapping[str, bytes]
+    programs: Mapping[str, Program]
 
 
-def write_bundle(path: str | Path, kernels: Iterable[CompiledKernel]) -> None:
+def write_bundle(path: str | Path, kernels: Iterable[CompiledKernel], programs: Iterable[Program] = ()) -> None:
     """Write compiled kernels to one file.
 
     Args:
         path: of the file.
         kernels: as `kernel.precompile`, `kernel.warmup` and `compile` give them; variants of one kernel are found under
             the name of its function.
+        programs: what calls of host functions do with them.
 
     Raises:
         ArgumentError: there are none; one was not made of a kernel; a constant has no content that another process
@@ -105,6 +109,7 @@ def write_bundle(path: str | Path, kernels: Iterable[CompiledKernel]) -> None:
         if row["params"] != blank["params"]:
             raise ArgumentError(f"two kernels are called {fn.fn.__name__}", hint="rename one, or write two bundles")
         row["variants"].append({**_of_variant(kernel), "code": kept(kernel.binary)})
+    index["programs"] = list(map(to_rows, programs))
     isa = describe(host().triple, _baseline(host()))
     for backend in {kernel.target.backend for kernel in made}:
         for name, text in BACKENDS[backend].backend.helpers(host().triple).items():
@@ -145,7 +150,8 @@ def read_bundle(path: str | Path) -> Contents:
         variants = {
             name: tuple(_variant(one, payload) for one in row["variants"]) for name, row in index["kernels"].items()
         }
-        contents = Contents(params, variants, str(index["triple"]), helpers)
+        programs = {program.name: program for program in map(from_rows, index.get("programs", ()))}
+        contents = Contents(params, variants, str(index["triple"]), helpers, programs)
         version = str(index["version"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(f"{path} lies: its checksum is right and its contents are not those of a bundle") from error

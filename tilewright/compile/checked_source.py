@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.callable import BlockFunction
-from tilewright.base.checks import Checks
+from tilewright.base.checks import HINTS, Checks
 from tilewright.compile.lazy_compiler import checks, text
 from tilewright.compile.request import Request
 from tilewright.compile.sources import FunctionSource, nest_stage
@@ -27,7 +27,7 @@ class CheckedSource(FunctionSource):
 
     def __init__(self, fn: BlockFunction, wanted: Checks, shared: bool) -> None:
         super().__init__(fn)
-        self.wanted, self.shared = wanted, shared
+        self.wanted, self.shared, self.keeps_promises = wanted, shared, HINTS in wanted
 
     def content(self) -> str:
         """As of the kernel, and what is checked."""

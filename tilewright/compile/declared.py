@@ -71,7 +71,7 @@ def _pair(kernel: str, param: Param, entry: Any) -> tuple[Any, Any]:
     if param.is_constexpr or entry is None or (entry == 1 and not isinstance(entry, (str, bool))):
         return specialize(entry, param)
     kind, _, fact = entry.partition(":") if isinstance(entry, str) else ("", "", "")
-    if fact not in ("", str(ALIGNMENT)) or not _is_type(kind):
+    if fact not in ("", str(ALIGNMENT)) or not is_type(kind):
         raise ArgumentError(
             f"{kernel}: {entry!r} for `{param.name}`, which is no tl.constexpr, is no type",
             hint='write "*fp32", "*fp32:16", "i32", "i32:16", "fp32"; None or 1 for what is passed as such',
@@ -84,7 +84,8 @@ def _pair(kernel: str, param: Param, entry: Any) -> tuple[Any, Any]:
     return kind, DIVISIBLE if fact and param.specialize_alignment else ""
 
 
-def _is_type(text: str) -> bool:
+def is_type(text: str) -> bool:
+    """Whether a text is a type of arguments: "*fp32", "i32", ..."""
     try:
         return scalar_from_signature(text).signature != "void"
     except ValueError:

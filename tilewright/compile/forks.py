@@ -16,7 +16,6 @@ import pickle
 import selectors
 import signal
 import struct
-import sys
 import threading
 import time
 import warnings
@@ -25,6 +24,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.base import system
 from tilewright.base.errors import InternalError
 
 _NUMBER = struct.Struct("<i")  # of a call, in the pipe of calls: children take turns, and nobody reads half of one
@@ -34,8 +34,8 @@ _FEW, _SECONDS_ANYWAY = 4, 3.0  # calls that must have ended before one is too s
 
 
 def can_fork() -> bool:
-    """Whether children can be forked off safely: on Linux; elsewhere the system's libraries may not survive it."""
-    return sys.platform == "linux" and hasattr(os, "fork")
+    """Whether children can be forked off safely."""
+    return system.this().forks
 
 
 class ForkExecutor(Executor):

@@ -1,12 +1,17 @@
-"""What the listener of `knobs.compilation` is told after each compilation."""
+"""Who hears of each compilation: the log, the listener of `knobs.compilation`, and what other rooms add."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base import logs
+from tilewright.base.hooks import HookChain
 from tilewright.base.knobs import knobs
 from tilewright.compile.kernel import CompiledKernel
+
+compiled = HookChain()
+"""Called with the source and the kernel after each compilation, and each load from the disk cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,14 @@ class CompileTimes:
 
 
 def tell_compiled(source: Any, kernel: CompiledKernel) -> None:
-    """Call the listener, `listener(src=, metadata=, metadata_group=, times=, cache_hit=)`.
+    """Record the compilation and call the listener, `listener(src=, metadata=, metadata_group=, times=, cache_hit=)`.
 
     Args:
         source: of the kernel.
         kernel: compiled, or loaded from the disk cache.
     """
+    _record(kernel)
+    compiled(source, kernel)
     listener = knobs.compilation.listener
     if listener is None:
         return
@@ -55,3 +62,12 @@ def tell_compiled(source: Any, kernel: CompiledKernel) -> None:
         times=CompileTimes(first, later, max(0, rest)),
         cache_hit=kernel.from_disk,
     )
+
+
+def _record(kernel: CompiledKernel) -> None:
+    how = "loaded" if kernel.from_disk else "compiled"
+    stages = ", ".join(f"{extension} {seconds * 1e3:.1f}" for extension, seconds in kernel.seconds.items())
+    milliseconds, more = kernel.total_seconds * 1e3, f" ({stages})" if stages else ""
+    facts = {"kernel": kernel.name, "target": str(kernel.target), "seconds": kernel.total_seconds,
+             "stages": dict(kernel.seconds), "from_disk": kernel.from_disk}  # fmt: skip
+    logs.compiling.info("%s %s for %s in %.1f ms%s", how, kernel.name, kernel.target, milliseconds, more, extra=facts)

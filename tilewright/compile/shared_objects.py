@@ -16,13 +16,21 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from tilewright.backends.cpu.device.arena import arena_stride
 from tilewright.base.errors import UnsupportedError
+from tilewright.compile.c_parameters import (
+    PERMISSION,
+    TYPES,
+    Parameter,
+    chunks,
+    grid_slots,
+    needs_permission,
+    parameters_of,
+    scratch_of,
+)
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compile.specialize import DIVISIBLE
-from tilewright.devices.registry import cpu
 
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -69,45 +77,36 @@ def _linked(source: str, content: bytes) -> bytes:
 def _launcher(kernel: CompiledKernel) -> str:
     """The source of the launcher."""
     assert kernel.specialization is not None
-    names, slots, count = kernel.specialization.names, "", 0
-    for name, path, kind, key in kernel.specialization.leaves():
-        if kind == "constexpr":
-            continue
-        if len(path) > 1:
+    names, found, facts = kernel.specialization.names, parameters_of(kernel), kernel.metadata
+    parameters = [replace(one, name=f"argument_{at}") for at, one in enumerate(found)]
+    slots = ""
+    for at, (own, parameter) in enumerate(zip(found, parameters, strict=True)):
+        if len(own.path) > 1:
+            name = names[own.path[0]]
             raise UnsupportedError(f"{name} is a tuple, which a launch from C++ does not pass", hint="pass its parts")
-        slots += _slot(count, path[0], kind)
-        if key == DIVISIBLE:
-            slots += _check(count, names[path[0]], kernel.name)
-        count += 1
-    facts = kernel.metadata
+        text = _quoted(f"{kernel.name}: {own.name} is not divisible by 16, as it was when the kernel was compiled")
+        reaction = f"throw std::runtime_error({text})"
+        slots += _read(parameter) + parameter.refused(reaction) + parameter.slot(at)
     asserts = "".join(f"            {_quoted(text)},\n" for text in facts["asserts"])
     return _TEXT % {
-        "permission": _PERMISSION if cpu.features_of(kernel.target).has("amx-tile") else "",
-        "slots": slots,
-        "count": count,
-        "chunk": int(facts.get("chunk", 0)),
-        "scratch": arena_stride(int(facts["scratch_bytes"])) if facts["scratch_bytes"] else 0,
+        "permission": PERMISSION if needs_permission(kernel) else "",
+        "slots": slots + grid_slots(len(parameters), _GRID),
+        "count": len(parameters),
+        "chunks": chunks(kernel, _GRID),
+        "scratch": scratch_of(kernel),
         "asserts": _ASSERTS % {"symbol": facts["symbol"], "name": kernel.name, "texts": asserts} if asserts else "",
     }
 
 
-def _slot(slot: int, argument: int, kind: str) -> str:
-    """The statement that fills a slot of eight bytes: integers are widened, all else lies in its first bytes."""
-    if kind.startswith("*"):
-        return f"    slots[{slot}] = reinterpret_cast<int64_t>(arguments[{argument}]);\n"
-    number = f"*static_cast<const float *>(arguments[{argument}])"
-    if kind in ("fp32", "fp64"):
-        ctype = "float" if kind == "fp32" else "double"
-        return f"    {{ const {ctype} number = {number}; std::memcpy(&slots[{slot}], &number, sizeof number); }}\n"
-    if not kind[1:].isdigit():
-        raise UnsupportedError(f"a number of type {kind} is not passed by C++", hint="pass it as fp32")
-    signed, width = ("int" if kind[0] == "i" else "uint"), max(int(kind[1:]), 8)
-    return f"    slots[{slot}] = *static_cast<const {signed}{width}_t *>(arguments[{argument}]);\n"
-
-
-def _check(slot: int, name: str, kernel: str) -> str:
-    text = _quoted(f"{kernel}: {name} is not divisible by 16, as it was when the kernel was compiled")
-    return f"    if (slots[{slot}] % 16 != 0) throw std::runtime_error({text});\n"
+def _read(parameter: Parameter) -> str:
+    """The declaration of a parameter, with what the caller passed."""
+    argument = f"arguments[{parameter.path[0]}]"
+    if parameter.is_pointer:
+        return f"    void *const {parameter.name} = {argument};\n"
+    if parameter.kind not in TYPES:
+        raise UnsupportedError(f"a number of type {parameter.kind} is not passed by C++", hint="pass it as fp32")
+    passed = "float" if parameter.kind.startswith("fp") else parameter.ctype
+    return f"    const {parameter.ctype} {parameter.name} = *static_cast<const {passed} *>({argument});\n"
 
 
 def _quoted(text: str) -> str:
@@ -115,7 +114,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-_PERMISSION = "    syscall(SYS_arch_prctl, 0x1023, 18);  // tile registers\n"
+_GRID = ("x", "y", "z")
 
 _ASSERTS = """\
     Dl_info place;
@@ -147,6 +146,8 @@ _TEXT = """\
 #include <new>
 #include <stdexcept>
 #include <string>
+
+using std::memcpy;
 
 extern "C" {
 void GOMP_parallel(void (*work)(void *), void *data, unsigned threads, unsigned flags) __attribute__((weak));
@@ -187,10 +188,8 @@ void work(void *data) {
 extern "C" void run_from_nativert(uint32_t x, uint32_t y, uint32_t z, int threads, void **arguments, void *kernel) {
     int64_t slots[%(count)d + 3] = {0};
 %(slots)s\
-    slots[%(count)d] = x, slots[%(count)d + 1] = y, slots[%(count)d + 2] = z;
-%(permission)s\
-    const int64_t total = int64_t(x) * y * z, given = %(chunk)d;
-    Launch launch{reinterpret_cast<Kernel>(kernel), slots, total, given ? given : total / 64 + 1};
+%(permission)s%(chunks)s\
+    Launch launch{reinterpret_cast<Kernel>(kernel), slots, total, chunk};
     const bool alone = !GOMP_parallel || !omp_get_max_threads || (omp_in_parallel && omp_in_parallel());
     int team = alone ? 1 : omp_get_max_threads();
     if (threads > 1) team = std::min(team, threads);  // callers that know no number pass 1

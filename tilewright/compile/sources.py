@@ -58,9 +58,11 @@ class FunctionSource:
 
     Attributes:
         ext: of the first stage.
+        keeps_promises: hints are looked at, not relied on.
     """
 
     ext = "ttir"
+    keeps_promises = False
 
     def __init__(self, fn: BlockFunction) -> None:
         self.fn = fn
@@ -112,8 +114,8 @@ class FunctionSource:
         return text.print_module(self._built(request).module)
 
     def _built(self, request: Request) -> entry.BuiltKernel:
-        specs = parameter_specs(request.specialization)
-        return entry.build_module(self.fn, specs, request.options, request.target, request.name)
+        specs, keeps = parameter_specs(request.specialization), self.keeps_promises
+        return entry.build_module(self.fn, specs, request.options, request.target, request.name, keeps_promises=keeps)
 
     def __reduce__(self) -> tuple[Any, ...]:
         module, name = self.fn.fn.__module__, self.fn.fn.__qualname__

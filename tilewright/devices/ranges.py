@@ -44,7 +44,7 @@ def reach(array: Any, size: int) -> Range:
             an array of DLPack.
         size: bytes of an element.
     """
-    shape, strides = _layout(array, size)
+    shape, strides = layout_of(array, size)
     low, high = 0, size
     for extent, stride in zip(shape, strides, strict=True):
         if extent == 0:
@@ -58,7 +58,7 @@ def meet(one: Range, other: Range) -> bool:
     return max(one[0], other[0]) < min(one[1], other[1])
 
 
-def _layout(array: Any, size: int) -> tuple[Iterable[int], Iterable[int]]:
+def layout_of(array: Any, size: int) -> tuple[Iterable[int], Iterable[int]]:
     """Shape, and strides in bytes; neither where it is not known."""
     if callable(getattr(array, "stride", None)):
         try:

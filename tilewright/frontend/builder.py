@@ -24,6 +24,7 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.builtin import BodyFn, Emitter
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.function import PoisonOp
+from tilewright.ops.promise import PromiseOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.spec import Call
@@ -78,6 +79,7 @@ class IRBuilder(Emitter):
         location: MLIR location given to each operation.
         caller: how :meth:`call` calls block functions and lambdas; set by the front end.
         on_warning: receives what operations say to the user.
+        keeps_promises: what users promise becomes operations, which checks look at, and nothing relies on it.
     """
 
     def __init__(self, target: Target, options: Options) -> None:
@@ -87,6 +89,7 @@ class IRBuilder(Emitter):
         self.location: Attribute = _UNKNOWN
         self.caller: Callable[[Any, Sequence[Any], Mapping[str, Any]], Any] | None = None
         self.on_warning: Callable[[str], None] | None = None
+        self.keeps_promises = False
 
     # -- Emitter ------------------------------------------------------------------------------------
 
@@ -117,6 +120,12 @@ class IRBuilder(Emitter):
             found = tensor(op.results[0], type)
             self.position.constants[key] = found
         return found
+
+    def promise(self, kind: str, value: tensor, numbers: Sequence[int]) -> bool:
+        """`tt.promise`, where promises are kept."""
+        if self.keeps_promises:
+            self.emit_void(PromiseOp, value, kind=kind, numbers=list(numbers))
+        return self.keeps_promises
 
     def _constant_tile(self, source: ConstantOp, type_: Attribute) -> SSAValue:
         value = source.properties["value"]

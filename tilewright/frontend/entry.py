@@ -86,7 +86,13 @@ class BuiltKernel:
 
 
 def build_module(
-    fn: BlockFunction, signature: Sequence[ParamSpec], options: Options, target: Target, name: str = ""
+    fn: BlockFunction,
+    signature: Sequence[ParamSpec],
+    options: Options,
+    target: Target,
+    name: str = "",
+    *,
+    keeps_promises: bool = False,
 ) -> BuiltKernel:
     """Compile a block function to tile IR.
 
@@ -96,6 +102,7 @@ def build_module(
         options: compile options.
         target: what is compiled for.
         name: symbol of the kernel; default is the name of the function.
+        keeps_promises: hints become operations (`tt.promise`), for who checks them.
 
     Raises:
         CompilationError: the kernel is wrong; the error points into its source.
@@ -110,6 +117,7 @@ def build_module(
         )
     module = ModuleOp([])
     builder = IRBuilder(target, options)
+    builder.keeps_promises = keeps_promises
     compilation = Compilation(builder, module.body.block)
     symbol = name or fn.fn.__name__
     compilation.symbols.add(symbol)

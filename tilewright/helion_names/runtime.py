@@ -14,7 +14,6 @@ DEFAULT_NUM_STAGES, DEFAULT_NUM_WARPS = 1, 4
 VALID_KEYS = frozenset(KEYS)
 VALID_PID_TYPES = ("flat", "xyz", "persistent_blocked", "persistent_interleaved")
 ConfigSpecFragment, BaseIntegerFragment = Fragment, IntegerFragment
-search_algorithms: dict[str, Any] = {}
 cache_classes: dict[str, Any] = {}
 initial_population_strategies: dict[str, Any] = {}
 

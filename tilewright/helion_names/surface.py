@@ -42,7 +42,8 @@ _CACHE = "the best configuration is kept in one file per question (get_cached_pa
 _HANDOFF = "handing a search to an agent is a tool of Helion's own"
 _DEVICES = "kernels of Tilewright see the memory of one device: send with torch.distributed between kernels"
 _UNPACK = "unpack with shifts and hl.join, as examples/hl/int4.py does"
-_AOT = "tune for each shape and keep the file (Config.save, get_cached_path); heuristics made ahead are not there"
+_AOT = "the table beside the source tells calls apart by their sizes (docs/tuning.md)"
+_AHEAD = "`shapes=` declares arguments; `kernel.aot()` or `tilewright tuned ahead` writes the table beside the source"
 _SKIPS = "decorators of tests"
 
 ROWS = (
@@ -52,7 +53,7 @@ ROWS = (
         "Config Kernel RefMode Settings cdiv exc jit kernel language next_power_of_2",
     ),
     Row("helion", IGNORED, "tilewright.helion_names.runtime", "OutputCodeOptions", "generated code needs Tilewright"),
-    Row("helion", REFUSED, "", "aot_kernel", _AOT),
+    Row("helion", WORKS, "tilewright.hl", "aot_kernel", _AHEAD),
     Row("helion", REFUSED, "", "from_cache", _CACHE),
     Row(
         "helion", REFUSED, "",
@@ -102,12 +103,12 @@ ROWS = (
     ),
     Row("helion.autotuner", WORKS, "tilewright.helion_names.runtime", "NumThreadsFragment"),
     Row("helion.autotuner", REFUSED, "", "ListOf", "a tunable is one number: register one for each"),
-    Row("helion.autotuner", REFUSED, "", "aot_kernel AOTAutotuneCache", _AOT),
+    Row("helion.autotuner", WORKS, "tilewright.hl", "aot_kernel", _AHEAD),
+    Row("helion.autotuner", REFUSED, "", "AOTAutotuneCache", _AOT),
     Row(
         "helion.autotuner", REFUSED, "",
-        "DESurrogateHybrid DifferentialEvolutionSearch FiniteSearch LFBOPatternSearch LFBOTreeSearch LLMGuidedSearch "
-        "LLMSeededLFBOTreeSearch LLMSeededSearch PatternSearch RandomSearch AutotuneEffortProfile "
-        "DifferentialEvolutionConfig FinalSelectionConfig LLMSearchConfig PatternSearchConfig RandomSearchConfig "
+        "LLMGuidedSearch LLMSeededLFBOTreeSearch LLMSeededSearch AutotuneEffortProfile DifferentialEvolutionConfig "
+        "FinalSelectionConfig LLMSearchConfig PatternSearchConfig RandomSearchConfig "
         "InitialPopulationStrategy UserConfigSpec autotune", _SEARCH,
     ),
     Row(
@@ -123,7 +124,13 @@ ROWS = (
     ),
     Row(
         "helion.autotuner", WORKS, "tilewright.helion_names.runtime",
-        "search_algorithms cache_classes initial_population_strategies", "empty: none can be chosen by name",
+        "cache_classes initial_population_strategies", "empty: none can be chosen by name",
+    ),
+    Row(
+        "helion.autotuner", WORKS, "tilewright.helion_names.searches",
+        "DESurrogateHybrid DifferentialEvolutionSearch FiniteSearch LFBOPatternSearch LFBOTreeSearch PatternSearch "
+        "RandomSearch search_algorithms",
+        "strategies of Tilewright's driver (docs/tuning.md); options of Helion's algorithms change nothing",
     ),
     Row(
         "helion.autotuner.config_fragment", WORKS, "tilewright.hl.autotuner",
@@ -145,7 +152,8 @@ ROWS = (
         "helion.experimental", REFUSED, "", "backward",
         "give the kernel its gradient with tilewright.torch.triton_op, or torch.autograd.Function",
     ),
-    Row("helion.experimental", REFUSED, "", "aot_kernel aot_key extract_shape_features make_aot_key", _AOT),
+    Row("helion.experimental", WORKS, "tilewright.hl", "aot_kernel", _AHEAD),
+    Row("helion.experimental", REFUSED, "", "aot_key extract_shape_features make_aot_key", _AOT),
     # --- what examples and tests use ---------------------------------------------------------------
     Row(
         "helion._testing", WORKS, "tilewright.hl.testing",

@@ -25,7 +25,7 @@ with torch_needed(__name__):
     from tilewright.hl.grad import install as _install_gradients
     from tilewright.hl.language import *  # noqa: F403  (its __all__ is the list of names)
     from tilewright.hl.runtime.bound import BoundKernel
-    from tilewright.hl.runtime.kernel import Kernel, kernel
+    from tilewright.hl.runtime.kernel import Kernel, aot_kernel, kernel
     from tilewright.hl.settings import RefMode, Settings
     from tilewright.hl.symbols import cdiv, next_power_of_2
 
@@ -39,6 +39,7 @@ __all__ = [
     "Kernel",
     "RefMode",
     "Settings",
+    "aot_kernel",
     "autotuner",
     "cdiv",
     "exc",

@@ -49,6 +49,7 @@ class Axis:
         shared: the block size of `hl.register_block_size` that this axis has, where it is one.
         parent: of a jagged axis the value that holds the end of each lane.
         wide: whether its indices pass 32 bits.
+        backward: whether the last tile comes first.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Axis:
     shared: Atom | None = None
     parent: Any = None
     wide: bool = False
+    backward: bool = False
 
     @property
     def size(self) -> Atom:

@@ -8,6 +8,7 @@ user's source: the interpreter of statements stamps it with :func:`located`, so 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 from tilewright import errors
 
@@ -333,7 +334,9 @@ class NotDifferentiable(Error, NotImplementedError):
 
 
 class HistoryNeeded(NotDifferentiable):
-    """The gradient of a loop needs what a variable held in every pass, which is not kept."""
+    """The gradient of a loop needs what a variable held in every pass, which cannot be kept."""
+
+    loop: Any = None  # its node
 
 
 class DependsOnMaximum(NotDifferentiable):

@@ -8,6 +8,7 @@ symbols are opaque atoms.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -100,7 +101,24 @@ class _Bits(int):
         return -self - 1
 
 
-class Sym(_Bits):
+class _Powers(_Bits):
+    """Powers of a symbol, and of a number by it."""
+
+    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
+        if type(other) is int and other >= 0:
+            return math.prod([self] * other)
+        return self._power(other, self, other)
+
+    def __rpow__(self, other: Any) -> Any:  # type: ignore[override]
+        return self._power(other, other, self)
+
+    def _power(self, other: Any, base: Any, exponent: Any) -> Any:
+        if not isinstance(other, float):
+            raise number_needed(self)
+        return _opaque("**", base, exponent)
+
+
+class Sym(_Powers):
     """A linear combination of atoms plus a constant; see the module."""
 
     terms: dict[Atom, int]
@@ -281,6 +299,8 @@ def set_hooks(
 
 def compare(op: str, left: Any, right: Any) -> Any:
     """`left op right`: decided where the normal forms decide it, else left to the trace."""
+    if isinstance(left, Sym) and isinstance(right, float):
+        return _compared_with_float(op, left, right)
     if not isinstance(left, int) or not isinstance(right, int):
         return NotImplemented
     difference = left - right
@@ -331,6 +351,26 @@ def minimum(left: Any, right: Any) -> Any:
     if not isinstance(difference, Sym):
         return left if difference <= 0 else right
     return _opaque("min", left, right)
+
+
+def _compared_with_float(op: str, left: Sym, right: float) -> Any:
+    """`left op right`: an integer is above 2.5 if it is above 2, and no number that has a fraction."""
+    order = _ORDER[op]
+    if type(right) is not float:  # the launcher's, whose value is not known here
+        return order(left / 1, right)
+    if not math.isfinite(right) or (op in ("==", "!=") and right % 1):
+        return order(0, right)
+    return order(left, math.ceil(right) if op in ("<", ">=") else math.floor(right))
+
+
+_ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def maximum(left: Any, right: Any) -> Any:

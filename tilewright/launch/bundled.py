@@ -21,6 +21,7 @@ from tilewright.devices.drivers import driver, target_at
 from tilewright.devices.registry import backend_of
 from tilewright.launch import inline_cache
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
+from tilewright.launch.bundled_program import BundledProgram
 from tilewright.launch.interface import KernelInterface
 
 
@@ -113,18 +114,20 @@ def _why_not(target: Target) -> str:
 
 
 class Bundle:
-    """The kernels of a file by the names of their functions.
+    """What a file holds by name: kernels, launched as `bundle["add"][grid](...)`, and programs, which are called.
 
     Args:
         contents: of the file.
     """
 
     def __init__(self, contents: Contents) -> None:
-        self._kernels = {
+        self._kernels: dict[str, Any] = {
             name: BundledKernel(name, params, contents.variants[name]) for name, params in contents.params.items()
         }
+        kernels = dict(self._kernels)
+        self._kernels |= {name: BundledProgram(program, kernels) for name, program in contents.programs.items()}
 
-    def __getitem__(self, name: str) -> BundledKernel:
+    def __getitem__(self, name: str) -> Any:
         if name not in self._kernels:
             raise BundleError(f"the bundle has no kernel {name!r}", hint=f"it has {', '.join(self)}")
         return self._kernels[name]

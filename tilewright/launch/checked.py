@@ -8,6 +8,7 @@ run one after the other, and the shadow words say which of them meet.
 
 from __future__ import annotations
 
+import struct
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.checks import BOUNDS, OVERFLOW, UNINITIALISED, Checks
+from tilewright.base.checks import DEADLOCKS, EVERY, NAN, PORTABLE, RACES, UNINITIALISED, VIEWS, Checks
+from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.base.location import Location
 from tilewright.base.target import Placement
@@ -29,17 +31,22 @@ from tilewright.compile.slots import at_path
 from tilewright.compile.specialize import Specialization, is_ranged
 from tilewright.devices.arrays import HOST, Array
 from tilewright.devices.drivers import target_at
+from tilewright.devices.ranges import element_bytes
 from tilewright.launch.bind import Call, Prepared
 from tilewright.launch.extents import Extent, extent_of
 from tilewright.launch.faults import Fault, Party, tell_faults
+from tilewright.launch.finite import Before
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.meeting import pairs_that_count, shared_memory
 from tilewright.launch.proved import Proof, provable
 from tilewright.launch.shadow import shadow
+from tilewright.launch.views import Map, view_map
 from tilewright.ops.check import COUNT, PLACE, PROGRAM, PROGRAMS, ROW, SHOWN
 
 Grid = tuple[int, int, int]
 _ANYWHERE = 1 << 62
+_BESIDE = frozenset({RACES, UNINITIALISED, VIEWS, PORTABLE})
+"""Checks that keep words beside the elements of arguments."""
 _kernels: weakref.WeakKeyDictionary[KernelFunction, dict[Any, CompiledKernel]] = weakref.WeakKeyDictionary()
 
 
@@ -62,13 +69,17 @@ def prepare(
     def launch(gx: int, gy: int, gz: int, *values: Any) -> None:
         grid = (gx, gy, gz)
         with on_host(call) as staged, shadow.lock:
-            slots = slots_of(staged)
-            followed = plain is None or UNINITIALISED in call.checks
-            if plain is not None and not followed and _proof(fn, staged, slots, grid, options).holds(call.checks):
+            checks = _Checks(fn, staged, grid, options, _stored(compiled))
+            now = checks.wanted - {NAN}
+            before = checks.memory() if NAN in checks.wanted else None
+            if now or plain is None:
+                faults = checks.run(now)
+            else:
+                faults = []
                 plain.launch(gx, gy, gz, *values)
-                return
-            kernel = _for_arguments(fn, staged, slots, _stored(compiled), call.checks, options)
-            faults = CheckedLaunch(kernel, staged, slots, grid).run()
+            if before is not None and not before.leaves_numbers():
+                before.restore()
+                faults += checks.run({NAN})
         tell_faults(faults, asked=not knobs.runtime.sanitize)
 
     return Prepared(compiled, launch, frozenset(compiled.metadata["stored"]), lasting=False)
@@ -79,13 +90,74 @@ def _stored(kernel: CompiledKernel) -> frozenset[int] | None:
     return None if kernel.metadata["stores_anywhere"] else frozenset(kernel.metadata["stored"])
 
 
-def prove(fn: KernelFunction, call: Call, grid: Grid, options: Mapping[str, Any]) -> Proof:
-    """What is known of a launch without making it; see `proved.py`."""
+class _Checks:
+    """The checks of one launch, but for what is proved.
+
+    Args:
+        fn: the kernel.
+        call: with arrays in host memory.
+        grid: programs along x, y and z.
+        options: compile options by name.
+        stored: slots that the kernel stores through; None for any.
+    """
+
+    def __init__(
+        self, fn: KernelFunction, call: Call, grid: Grid, options: Mapping[str, Any], stored: frozenset[int] | None
+    ) -> None:
+        self.fn, self.call, self.grid, self.options, self.stored = fn, call, grid, options, stored
+        self.slots = slots_of(call)
+        proof = _proof(fn, call, self.slots, grid, options)
+        self.wanted = {check for check in call.checks if not proof.holds((check,))}
+        if VIEWS in self.wanted and not any(_map_of(slot) is not None for slot in self.slots):
+            self.wanted.discard(VIEWS)
+        if options.get("launch_cooperative_grid"):  # all programs run at once: each may wait for any other
+            self.wanted.discard(DEADLOCKS)
+
+    def run(self, wanted: set[str]) -> list[Fault]:
+        """Launch the kernel with these checks."""
+        names = tuple(check for check in EVERY if check in wanted)
+        kernel = _for_arguments(self.fn, self.call, self.slots, self.stored, names, self.options)
+        return CheckedLaunch(kernel, self.call, self.slots, self.grid).run()
+
+    def memory(self) -> Before:
+        """What the kernel may write, as it is now."""
+        kinds = self.call.specialization.runtime_types
+        numbers = range(len(kinds)) if self.stored is None else sorted(self.stored)
+        rows = [(kinds[number], self.slots[number]) for number in numbers]
+        return Before([(kind, slot.value, slot.extent) for kind, slot in rows if slot.extent is not None])
+
+
+def prove(
+    fn: KernelFunction, call: Call, grid: Grid, options: Mapping[str, Any], up_to: frozenset[str] = frozenset()
+) -> Proof:
+    """What is known of a launch without making it; see `proved.py`.
+
+    Args:
+        fn: the kernel.
+        call: bound and specialised.
+        grid: programs along x, y and z.
+        options: compile options by name.
+        up_to: parameters that may be any number from 0 to what is passed.
+    """
     with on_host(call) as staged:
-        return _proof(fn, staged, slots_of(staged), grid, options)
+        slots = slots_of(staged)
+        missing = up_to - {slot.name for slot in slots if isinstance(slot.value, int) and slot.extent is None}
+        if missing:
+            raise ArgumentError(
+                f"{', '.join(sorted(missing))}: no number of the launch is named so",
+                hint="`up_to` names integer parameters that are no constants; 1 and what `tl.constexpr` takes are",
+            )
+        return _proof(fn, staged, slots, grid, options, up_to)
 
 
-def _proof(fn: KernelFunction, call: Call, slots: Sequence[Slot], grid: Grid, options: Mapping[str, Any]) -> Proof:
+def _proof(
+    fn: KernelFunction,
+    call: Call,
+    slots: Sequence[Slot],
+    grid: Grid,
+    options: Mapping[str, Any],
+    up_to: frozenset[str] = frozenset(),
+) -> Proof:
     extents = {
         number: (slot.extent[0] - slot.value, slot.extent[1] - slot.value)
         for number, slot in enumerate(slots)
@@ -98,10 +170,10 @@ def _proof(fn: KernelFunction, call: Call, slots: Sequence[Slot], grid: Grid, op
         if slot.extent is not None
     }
     kinds = call.specialization.runtime_types
-    numbers = [
-        int(slot.value) if is_ranged(kind) or kind in ("u1", "i1") else None
-        for slot, kind in zip(slots, kinds, strict=True)
-    ]
+    numbers: list[int | range | None] = []
+    for slot, kind in zip(slots, kinds, strict=True):
+        number = int(slot.value) if is_ranged(kind) or kind in ("u1", "i1") else None
+        numbers.append(range(number + 1) if number is not None and slot.name in up_to else number)
     return provable(fn, call.specialization, options).prove(numbers, extents, where, grid)
 
 
@@ -113,24 +185,39 @@ class Slot:
         name: of the argument that it is, or is a part of.
         value: address or number.
         extent: of the storage of an array; None where it is not known.
+        granule: bytes of an element that the parameter points to.
+        owner: the array.
     """
 
     name: str
     value: Any
     extent: Extent | None
+    granule: int = 1
+    owner: Any = None
 
 
 def slots_of(call: Call) -> list[Slot]:
     """The run-time parameters of a call."""
     names, found = call.specialization.names, []
-    for path in call.specialization.runtime_paths:
+    kinds = call.specialization.runtime_types
+    for path, kind in zip(call.specialization.runtime_paths, kinds, strict=True):
         argument = at_path(call.arguments, path)
         name = names[path[0]] + "".join(f"[{index}]" for index in path[1:])
         extent = extent_of(argument, name) if isinstance(argument, Array) else None
         if isinstance(argument, Array) and not argument.address:
             extent = (0, 0)
-        found.append(Slot(name, argument.address if isinstance(argument, Array) else argument, extent))
+        if isinstance(argument, Array):
+            found.append(Slot(name, argument.address, extent, element_bytes(kind), argument.owner))
+        else:
+            found.append(Slot(name, argument, extent))
     return found
+
+
+def _map_of(slot: Slot) -> Map | None:
+    """The elements that the view of an argument has, where those are not all of its storage."""
+    if slot.extent is None or slot.extent == (0, 0):
+        return None
+    return view_map(slot.owner, slot.value, slot.extent, slot.granule)
 
 
 def _for_arguments(
@@ -146,7 +233,7 @@ def _for_arguments(
     if any(
         slot.extent is None for slot, kind in zip(slots, specialization.runtime_types, strict=True) if kind[0] == "*"
     ):
-        wanted = tuple(check for check in wanted if check in (BOUNDS, OVERFLOW))  # a bare address has no shadow
+        wanted = tuple(check for check in wanted if check not in _BESIDE)  # a bare address has no shadow
     same, meeting = shared_memory(pairs_that_count(specialization, call.arguments, stored))
     if same or meeting:
         specialization = replace(specialization, same=same, meeting=meeting)
@@ -195,10 +282,12 @@ class CheckedLaunch:
     def run(self) -> list[Fault]:
         """Launch, and give what was found."""
         self.base = shadow.begin(self.grid[0] * self.grid[1] * self.grid[2])
-        threads = 1 if self.facts["shadowed"] else self.call.num_threads
+        ordered = self.facts["shadowed"] or self.facts["staged"] or self.facts["looks"]
+        threads = 1 if ordered or any(site["kind"] == "nan" for site in self.sites) else self.call.num_threads
         launch = self.kernel.launcher(Placement(HOST, None, threads))
         launch(*self.grid, *[slot.value for slot in self.slots], *self._further())
-        return [self._fault(site, row) for site, row in zip(self.sites, self.records, strict=False) if row[COUNT]]
+        found = [self._fault(site, row) for site, row in zip(self.sites, self.records, strict=False) if row[COUNT]]
+        return sorted(found, key=lambda fault: fault.program[::-1])  # of what follows from what, the first comes first
 
     def _further(self) -> list[int]:
         """What follows the arguments: see `passes/checks.py`."""
@@ -219,6 +308,30 @@ class CheckedLaunch:
             watched = shadow.watched.get(slot.extent[0])
             if watched is not None and number in stored:
                 watched.kernel, watched.argument = self.kernel.name, slot.name
+        return values + self._asked_by_name()
+
+    def _asked_by_name(self) -> list[int]:
+        """What the checks need that are asked for by name; it is kept until the launch is over."""
+        values, self._kept = list[int](), list[NDArray[Any]]()
+        for number in self.facts["viewed"]:
+            slot = self.slots[number]
+            low, high = slot.extent or (0, 0)
+            made = _map_of(slot)
+            has = np.ones((high - low) // slot.granule + 1, np.int8) if made is None else made
+            self._kept.append(has)
+            values.append(has.ctypes.data + (slot.value - low) // slot.granule)
+        numbers: dict[Extent, int] = {}
+        for number in self.facts["staged"]:
+            slot = self.slots[number]
+            assert slot.extent is not None
+            if not numbers:
+                values.append(shadow.clock.ctypes.data)
+            which = numbers.setdefault(slot.extent, len(numbers))
+            first = 4 * ((slot.value - slot.extent[0]) // slot.granule)
+            values += [words.ctypes.data + first for words in shadow.stores(which, slot.extent, slot.granule)]
+        for _ in range(self.facts["looks"]):
+            self._kept.append(np.zeros(2, np.int64))
+            values.append(self._kept[-1].ctypes.data)
         return values
 
     # -- faults --------------------------------------------------------------------------------------------
@@ -239,11 +352,12 @@ class CheckedLaunch:
             program=(x, y, z),
             tile=tuple(site["tile"]),
             element=tuple(words[PLACE : PLACE + len(site["tile"])]),
-            index=shown // size if kind == "bounds" else shown if kind == "overflow" else 0,
+            index=shown // size if kind in ("bounds", "view") else shown if kind == "overflow" else 0,
             extent=(-((first - low) // size), (high - first) // size),
             times=words[COUNT],
             programs=words[PROGRAMS],
-            other=self._party(site, shown) if kind == "race" else None,
+            other=self._party(site, shown) if kind == "race" else _storing(site) if kind == "barrier" else None,
+            values=_values(kind, words[SHOWN : SHOWN + site["shown"]]),
         )
 
     def _party(self, site: Mapping[str, Any], word: int) -> Party:
@@ -258,6 +372,18 @@ class CheckedLaunch:
             if other["slot"] == site["slot"] and other["access"] in does and other["place"]
         }
         return Party(program, access, tuple(sorted(lines)))
+
+
+def _storing(site: Mapping[str, Any]) -> Party:
+    """Another element of the same tile, which may have stored at these lines."""
+    return Party(None, "store", tuple(int(line) for line in site["other"].split(", ") if line))
+
+
+def _values(kind: str, words: Sequence[int]) -> tuple[int | float, ...]:
+    """What a record shows of values, as numbers."""
+    if kind == "nan":
+        return tuple(struct.unpack(f"{len(words)}d", struct.pack(f"{len(words)}q", *words)))
+    return tuple(words) if kind in ("promise", "deadlock") else ()
 
 
 def _location(places: Sequence[Sequence[Any]], kernel: str) -> Location | None:

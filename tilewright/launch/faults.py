@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -44,10 +44,10 @@ class Fault:
 
     Args:
         kind: "bounds", "race", "lanes" (elements of one tile stored different values to one place), "uninitialised",
-            "never written" or "overflow".
+            "never written", "overflow", "promise" (a hint that the data break), "deadlock", "view", "barrier" or "nan".
         kernel: its name.
         place: in the source, with the calls that led there; None for what is found outside of kernels.
-        access: "load", "store", "atomic", or the operation that wrapped.
+        access: "load", "store", "atomic", the operation that wrapped or made no number, or what was promised.
         argument: name of the parameter that the address comes from, or "".
         program: place in the grid of the first program at fault.
         tile: shape of the access.
@@ -56,7 +56,9 @@ class Fault:
         extent: indices of the first element that the argument has, and of the one behind the last.
         times: elements at fault.
         programs: in how many programs, as they follow one another.
-        other: of a race.
+        other: of a race; of a barrier that is missing, the store.
+        values: what was found: of a promise the value, then what it should have been, or the two sides of a comparison;
+            of an operation the operands.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class Fault:
     times: int = 1
     programs: int = 1
     other: Party | None = None
+    values: tuple[int | float, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -99,6 +102,8 @@ class Fault:
             return (
                 f"overflow: {who} computes {self.index} in 32 bits by `{self.access}`{where}, for an address or a bound"
             )
+        if self.kind in _FURTHER:
+            return f"{self.kind}: {_FURTHER[self.kind](self, who, where)}"
         return f"{self.kind}: {self.times} elements of {self.argument}, which {self.kernel} was to write"
 
     def _extent(self) -> str:
@@ -130,6 +135,45 @@ class Fault:
         return {**found, "message": self.title()}
 
 
+def _promise(fault: Fault, who: str, where: str) -> str:
+    values = ", ".join(map(str, fault.values[:1]))
+    if fault.access.startswith("assume"):
+        found = f": it compares {fault.values[0]} with {fault.values[1]}" if len(fault.values) == 2 else ""
+        return f"what {who} assumes{where} does not hold{found}"
+    rest = f", where {fault.values[1]} was to be" if len(fault.values) == 2 else ""
+    return f"{who} breaks {fault.access}{where}: a value is {values}{rest}"
+
+
+def _deadlock(fault: Fault, who: str, where: str) -> str:
+    seen = f"sees {fault.values[0]} again and again" if fault.values else "sees one value again and again"
+    about = f" in {fault.argument}" if fault.argument else ""
+    return (
+        f"{who} waits{where} and {seen}{about}: no program before it changes that, and later ones may not have started"
+    )
+
+
+def _view(fault: Fault, who: str, where: str) -> str:
+    what = f"{_VERBS.get(fault.access, fault.access)} {fault.argument}[{fault.index}]"
+    return f"{who} {what}{where}, which lies in the storage of {fault.argument} but not in the view"
+
+
+def _barrier(fault: Fault, who: str, where: str) -> str:
+    lines = fault.other.lines if fault.other is not None else ()
+    stored = f" (line {', '.join(map(str, lines))})" if lines else ""
+    return (
+        f"{who} loads an element of {fault.argument}{where} that another thread of it may have stored{stored}: "
+        f"Triton needs tl.debug_barrier() between them"
+    )
+
+
+def _nan(fault: Fault, who: str, where: str) -> str:
+    operands = f" of {' and '.join(f'{value:g}' for value in fault.values)}" if fault.values else ""
+    return f"{who} makes a NaN or an infinity by `{fault.access}`{operands}{where}"
+
+
+_FURTHER: dict[str, Callable[[Fault, str, str], str]] = {
+    "promise": _promise, "deadlock": _deadlock, "view": _view, "barrier": _barrier, "nan": _nan,
+}  # fmt: skip
 _VERBS = {"load": "loads", "store": "stores", "atomic": "changes"}
 
 

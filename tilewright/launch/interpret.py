@@ -9,6 +9,7 @@ allocations that the arguments belong to. An error names the line of the kernel;
 from __future__ import annotations
 
 import bdb
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -66,6 +67,23 @@ class Watch:
     programs: Sequence[tuple[int, int, int]]
 
 
+_memories: list[Callable[[str], Memory]] = []
+
+
+@contextlib.contextmanager
+def reached_through(memory: Callable[[str], Memory]) -> Iterator[None]:
+    """A block in which launches that nobody else watches reach their arguments through a memory of the caller's.
+
+    Args:
+        memory: makes it, from the name of the kernel.
+    """
+    _memories.append(memory)
+    try:
+        yield
+    finally:
+        _memories.remove(memory)
+
+
 def launch(
     fn: BlockFunction, call: Call, grid: tuple[int, int, int], options: Options, watch: Watch | None = None
 ) -> None:
@@ -85,7 +103,9 @@ def launch(
         ReadOnlyError: a store to a read-only argument.
     """
     programs = itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))
-    watch = watch or Watch(Memory(), EagerEmitter, [(x, y, z) for z, y, x in programs])
+    if watch is None:
+        reached = _memories[-1](fn.fn.__name__) if _memories else Memory()
+        watch = Watch(reached, EagerEmitter, [(x, y, z) for z, y, x in programs])
     memory = watch.memory
     program = Program(memory, (0, 0, 0), grid)
     checked = dataclasses.replace(options, debug=True, sanitize_overflow=options.debug and options.sanitize_overflow)

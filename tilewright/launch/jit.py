@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from tilewright.base import logs
 from tilewright.base.callable import BlockFunction, P
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import follow_triton_variables, knobs
@@ -46,6 +47,7 @@ from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
+from tilewright.launch.logged import follow_launches, record_interpreted
 from tilewright.launch.meeting import Pair, pairs_that_count, shared_memory, tell
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
@@ -184,20 +186,25 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         binder.check_stores(call, prepared)
         return call, prepared
 
-    def prove(self, *args: Any, grid: Any, **kwargs: Any) -> Proof:
+    def prove(self, *args: Any, grid: Any, up_to: str = "", **kwargs: Any) -> Proof:
         """What is known of a launch for all contents of memory: no access leaves its argument, no programs race, no
         index wraps. Nothing runs.
 
         Args:
             args, kwargs: of the launch.
             grid: of the launch.
+            up_to: names of integer parameters ("n, m") that may be any number from 0 to what is passed.
 
         Returns:
             what is proved, with the numbers it goes by; what is not, with the reason. `str` shows it.
+
+        Raises:
+            ArgumentError: `up_to` names what is no number of the launch.
         """
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
-        return checked.prove(self, call, programs, self._given(call.options))
+        names = frozenset(up_to.replace(",", " ").split())
+        return checked.prove(self, call, programs, self._given(call.options), names)
 
     def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         binder = self._binder or self._make_binder()
@@ -209,6 +216,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         if call.is_warmup:
             return
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
+        record_interpreted(self.fn.__name__, call.by_name(), programs)
         with on_host(call) as staged:
             interpret.launch(self, staged, programs, complete_options(self._given(call.options), interpret.TARGET))
 
@@ -275,6 +283,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
 
     def _make_binder(self) -> Binder:
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
+        follow_launches()
         guard = functools.partial(check_globals, self) if used_globals(self) else None
         self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard, instead=self._instead)
         self._hooks_changed()
@@ -344,6 +353,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         reason = reason_of(self.fn.__name__, list(self._kernels), key)
         if knobs.runtime.explain_variants:
             print(reason, file=sys.stderr)
+        logs.compiling.info("%s", reason)
         kernel = compile_request(request, reason if knobs.runtime.no_jit and not warmup else "", elsewhere)
         self._reasons[key] = reason
         self._kernels[key] = kernel

@@ -6,30 +6,38 @@ kernel.prove(x, y, n, BLOCK=64, grid=(16,))   ->   Proof: every access, and why 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilewright.analysis.homes import homes_of
 from tilewright.analysis.launch_proofs import Access, Extents, LaunchProofs
-from tilewright.base.checks import BOUNDS, OVERFLOW, RACES, Checks
+from tilewright.analysis.launch_space import Numbers
+from tilewright.base.checks import BOUNDS, DEADLOCKS, HINTS, OVERFLOW, PORTABLE, RACES, Checks
+from tilewright.base.errors import ArgumentError
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.request import make_request
 from tilewright.compile.sources import FunctionSource
-from tilewright.compile.specialize import Specialization
+from tilewright.compile.specialize import Specialization, is_ranged
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
+from tilewright.devices.ranges import element_bytes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.walk import walk
 from tilewright.ops.function import FuncOp
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops
+from tilewright.passes.check_promises import promises_of
+from tilewright.passes.check_shadow import LOAD
+from tilewright.passes.check_spins import waiting_looks
 from tilewright.passes.checks import access_kind, accesses_of, mask_of, waits_for_programs
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation
 
 Grid = tuple[int, int, int]
+_PROVABLE = frozenset({BOUNDS, RACES, OVERFLOW})
 _MOST_PROOFS = 64
 _MOST_OPERATIONS = 400
 
@@ -57,22 +65,28 @@ class Proof:
 
     Args:
         kernel: its name.
-        assumed: numbers that the proof goes by, by parameter.
+        assumed: numbers that the proof goes by, or what they may be, by parameter.
         grid: programs along x, y and z.
         answers: about each access, each sum on the way to an address, and the programs.
+        idle: checks that find nothing to look at in the kernel.
     """
 
     kernel: str
-    assumed: Mapping[str, int]
+    assumed: Mapping[str, int | range]
     grid: Grid
     answers: tuple[Answer, ...]
+    idle: frozenset[str] = frozenset()
 
     def holds(self, wanted: Checks = (BOUNDS, RACES, OVERFLOW)) -> bool:
         """Whether there is a proof for all checks of these names."""
-        return all(not answer.why for answer in self.answers if answer.check in wanted)
+        asked = set(wanted) - self.idle
+        return asked <= _PROVABLE and all(not answer.why for answer in self.answers if answer.check in asked)
 
     def __str__(self) -> str:
-        numbers = ", ".join(f"{name} = {value}" for name, value in self.assumed.items())
+        numbers = ", ".join(
+            f"{name} = {value}" if isinstance(value, int) else f"{name} <= {value.stop - 1}"
+            for name, value in self.assumed.items()
+        )
         given = f"with {numbers + ', ' if numbers else ''}grid {self.grid}"
         said = {
             BOUNDS: "cannot leave its arguments, whatever they hold",
@@ -97,7 +111,9 @@ class Provable:
     """
 
     def __init__(self, fn: KernelFunction, specialization: Specialization, options: Mapping[str, Any]) -> None:
-        request = make_request(FunctionSource(fn), specialization, options, target_at(HOST))
+        source = FunctionSource(fn)
+        source.keeps_promises = True
+        request = make_request(source, specialization, options, target_at(HOST))
         module = request.source.stages(request, {})["ttir"].run(request.source, {"name": request.name})
         self.name, self.names = request.name, [row[0] for row in specialization.leaves() if row[2] != "constexpr"]
         self.kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
@@ -106,13 +122,21 @@ class Provable:
         ends = [value for each in self.accesses for value in (each.op.operands[0], each.mask) if value is not None]
         self.arithmetic = arithmetic_below([*ends, *bounds_of_loops(walk(self.kernel))])
         self.waits = waits_for_programs(self.kernel)
+        self.idle = self._idle()
         self._proofs: dict[Any, Proof] = {}
 
-    def prove(self, numbers: Sequence[int | None], extents: Extents, storages: Mapping[int, int], grid: Grid) -> Proof:
+    def _idle(self) -> frozenset[str]:
+        """The checks for which the kernel has nothing to look at."""
+        stored = {home for each in self.accesses if each.kind != LOAD for home in homes_of(each.op.operands[0])}
+        loaded = {home for each in self.accesses if each.kind == LOAD for home in homes_of(each.op.operands[0])}
+        found = {HINTS: promises_of(self.kernel), DEADLOCKS: waiting_looks(self.kernel), PORTABLE: stored & loaded}
+        return frozenset(check for check, things in found.items() if not things)
+
+    def prove(self, numbers: Numbers, extents: Extents, storages: Mapping[int, int], grid: Grid) -> Proof:
         """What holds for launches with these numbers.
 
         Args:
-            numbers: value of each run-time parameter that is an integer; None for others.
+            numbers: value of each run-time parameter that is an integer, or what it may be; None for others.
             extents: bytes from each array to the start and the end of its memory, by number of the parameter.
             storages: number of the storage of each array, by number of the parameter.
             grid: programs along x, y and z.
@@ -124,13 +148,11 @@ class Provable:
             self._proofs[key] = self._proved(numbers, extents, storages, grid)
         return self._proofs[key]
 
-    def _proved(
-        self, numbers: Sequence[int | None], extents: Extents, storages: Mapping[int, int], grid: Grid
-    ) -> Proof:
+    def _proved(self, numbers: Numbers, extents: Extents, storages: Mapping[int, int], grid: Grid) -> Proof:
         proofs = LaunchProofs(self.kernel, numbers, extents, grid)
         if len(self.arithmetic) + len(self.accesses) > _MOST_OPERATIONS:
             answers = [Answer(check, "kernel", 0, "it is too large") for check in (BOUNDS, RACES, OVERFLOW)]
-            return Proof(self.name, {}, grid, tuple(answers))
+            return Proof(self.name, {}, grid, tuple(answers), self.idle)
         answers = [Answer(OVERFLOW, op.name, _line(op), proofs.fits(op)) for op in self.arithmetic]
         exact = not any(answer.why for answer in answers)  # proofs of addresses take it that no index wraps
         for access in self.accesses:
@@ -141,7 +163,7 @@ class Provable:
             why = proofs.never_meet(self.accesses, storages)
         answers.append(Answer(RACES, "programs", 0, why))
         assumed = {name: n for name, n in zip(self.names, numbers, strict=True) if n is not None}
-        return Proof(self.name, assumed, grid, tuple(answers))
+        return Proof(self.name, assumed, grid, tuple(answers), self.idle)
 
 
 _known: weakref.WeakKeyDictionary[KernelFunction, dict[Any, Provable]] = weakref.WeakKeyDictionary()
@@ -154,6 +176,33 @@ def provable(fn: KernelFunction, specialization: Specialization, options: Mappin
     if key not in rows:
         rows[key] = Provable(fn, specialization, options)
     return rows[key]
+
+
+def prove_for(fn: KernelFunction, specialization: Specialization, given: Mapping[str, int], grid: Grid) -> Proof:
+    """What holds for all launches of a variant with arguments up to a size.
+
+    Args:
+        fn: the kernel.
+        specialization: what it is compiled for.
+        given: by parameter, how many elements an array has, and the largest value of an integer that is not negative.
+        grid: programs along x, y and z.
+
+    Raises:
+        ArgumentError: a size is missing, or belongs to no parameter.
+    """
+    names = [specialization.names[path[0]] for path in specialization.runtime_paths]
+    kinds = specialization.runtime_types
+    asked = {name for name, kind in zip(names, kinds, strict=True) if kind.startswith("*") or is_ranged(kind)}
+    wrong = sorted(asked ^ given.keys())
+    if wrong:
+        raise ArgumentError(
+            f"a proof needs a size for {', '.join(sorted(asked))}: {', '.join(wrong)} is missing or no such parameter",
+            hint="elements of each array, and the largest value of each integer: x=1000, n=1000",
+        )
+    rows = list(enumerate(zip(names, kinds, strict=True)))
+    numbers = [range(given[name] + 1) if is_ranged(kind) else None for _, (name, kind) in rows]
+    extents = {n: (0, given[name] * element_bytes(kind)) for n, (name, kind) in rows if kind.startswith("*")}
+    return provable(fn, specialization, {}).prove(numbers, extents, {n: n for n in extents}, grid)
 
 
 def _line(op: Operation) -> int:

@@ -65,6 +65,8 @@ class Shadow:
         self.lock = threading.RLock()
         self._base = _FIRST_STAMP
         self._pool: list[tuple[Words, Words]] = []
+        self._stores: list[tuple[Words, Words]] = []
+        self.clock: Words = np.ones(1, np.int32)
         self.watched: dict[int, Watched] = {}
 
     def begin(self, programs: int) -> int:
@@ -96,6 +98,24 @@ class Shadow:
         if watched is not None and watched.extent == extent:
             return watched.at(granule), reader
         return writer, reader
+
+    def stores(self, number: int, extent: Extent, granule: int) -> tuple[Words, Words]:
+        """Words of the last stores to a storage: when, by the clock, and by whom (`passes/check_barriers.py`).
+
+        Args:
+            number: of the storage in this launch.
+            extent: of the storage.
+            granule: bytes for each word.
+        """
+        if self.clock[0] > _LAST_STAMP // 2:
+            self._stores.clear()
+            self.clock[0] = 1
+        count = (extent[1] - extent[0]) // granule + 1
+        while len(self._stores) <= number:
+            self._stores.append((np.zeros(0, np.int32), np.zeros(0, np.int32)))
+        if len(self._stores[number][0]) < count:
+            self._stores[number] = np.zeros(count, np.int32), np.zeros(count, np.int32)
+        return self._stores[number]
 
     # -- storages without contents ---------------------------------------------------------------------------
 

@@ -101,6 +101,16 @@ class Emitter(ABC):
         """Tell the user something about the construct being compiled; by default through `warnings`."""
         warnings.warn(message, stacklevel=2)
 
+    def promise(self, kind: str, value: tensor, numbers: Sequence[int]) -> bool:
+        """Keep what a user promises as an operation of its own, for checks; says whether that was done.
+
+        Args:
+            kind: name of the function that promises.
+            value: what it is about.
+            numbers: one for each dim; none of a condition.
+        """
+        return False
+
     # -- short forms used by every family -------------------------------------------------------
 
     def emit(self, cls: type[TileOp], result: Type, *operands: Any, **attrs: Any) -> tensor:

@@ -23,6 +23,7 @@ from tilewright.ops import (
     math_extern,
     memory,
     program,
+    promise,
     reduce,
     scan,
     shape,
@@ -36,7 +37,8 @@ from tilewright.ops.functions import shape as shape_functions
 FAMILIES = (
     atomic, atomic_functions, block_pointer, broadcast, casts, check, constant, control, creation, debug,
     debug_functions, descriptor, dot, dot_scaled, elementwise, elementwise_pointer, function, gather, math, math_extern,
-    memory, memory_functions, operators, program, reduce, scan, shape, shape_functions, subscript, tensor_descriptor,
+    memory, memory_functions, operators, program, promise, reduce, scan, shape, shape_functions, subscript,
+    tensor_descriptor,
 )  # fmt: skip
 
 # Types and attributes with a text form of their own, beside the pointer type.

@@ -217,7 +217,16 @@ def assume(b: Emitter, cond: Any) -> None:
     """
     if is_number(cond) and unwrap(cond):
         return
-    b.emit_void(AssumeOp, to_tensor(b, cond))
+    holds = to_tensor(b, cond)
+    if not b.promise("assume", holds, ()):
+        b.emit_void(AssumeOp, holds)
+
+
+_ATTRIBUTES = {
+    "multiple_of": "tt.divisibility",
+    "max_contiguous": "tt.contiguity",
+    "max_constancy": "tt.constancy",
+}
 
 
 def _hint_values(input: tensor, values: Any) -> list[int]:
@@ -242,10 +251,13 @@ def _hint_values(input: tensor, values: Any) -> list[int]:
     return numbers
 
 
-def _hint(input: Any, values: Any, attribute: str) -> tensor:
+def _hint(b: Emitter, input: Any, values: Any, name: str) -> tensor:
     if not isinstance(input, tensor):
         raise LanguageTypeError(f"a hint describes a run-time value, not {input!r}")
     numbers = _hint_values(input, values)
+    if b.promise(name, input, numbers):
+        return input
+    attribute = _ATTRIBUTES[name]
     owner = getattr(input.handle, "owner", None)
     if isinstance(owner, Operation):
         owner.attributes[attribute] = DenseIntOrFPElementsAttr.from_list(TensorType(i32, [len(numbers)]), numbers)
@@ -281,7 +293,7 @@ def multiple_of(b: Emitter, input: tensor, values: Any) -> tensor:
     Raises:
         TypeError: a value is not a compile-time integer.
     """
-    return _hint(input, values, "tt.divisibility")
+    return _hint(b, input, values, "multiple_of")
 
 
 @builtin
@@ -298,7 +310,7 @@ def max_contiguous(b: Emitter, input: tensor, values: Any) -> tensor:
     Raises:
         TypeError: a value is not a compile-time integer.
     """
-    return _hint(input, values, "tt.contiguity")
+    return _hint(b, input, values, "max_contiguous")
 
 
 @builtin
@@ -315,4 +327,4 @@ def max_constancy(b: Emitter, input: tensor, values: Any) -> tensor:
     Raises:
         TypeError: a value is not a compile-time integer.
     """
-    return _hint(input, values, "tt.constancy")
+    return _hint(b, input, values, "max_constancy")

@@ -10,12 +10,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.homes import is_direct
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import bit_width, element_type, i1, i32, i64, pointee_bytes, with_element
+from tilewright.ir.types import bit_width, element_type, i1, i32, i64, pointee_bytes, tile_type, with_element
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, PtrToIntOp, TruncIOp
 from tilewright.ops.check import CheckOp
 from tilewright.ops.constant import ConstantOp
+from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import (
     AddIOp,
     AndIOp,
@@ -29,6 +30,7 @@ from tilewright.ops.elementwise import (
 )
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.shape import ReshapeOp
 from tilewright.passes.rewriting import insert_before
 
 
@@ -126,6 +128,16 @@ class Code:
     def axis(self, kind: type[TileOp], axis: int) -> SSAValue:
         """`tt.get_program_id` or `tt.get_num_programs` of an axis."""
         return self.put(kind.build_op([], [i32], {"axis": axis}))
+
+    def place(self, shape: Sequence[int], dim: int) -> SSAValue:
+        """The coordinate of each element of a tile along a dim."""
+        extent = shape[dim]
+        line = self.put(MakeRangeOp.build_op([], [tile_type((extent,), i32)], {"start": 0, "end": extent}))
+        if len(shape) == 1:
+            return line
+        ones = tuple(extent if n == dim else 1 for n in range(len(shape)))
+        turned = self.put(ReshapeOp.create(operands=[line], result_types=[tile_type(ones, i32)]))
+        return self.put(BroadcastOp.create(operands=[turned], result_types=[tile_type(tuple(shape), i32)]))
 
     # -- memory ------------------------------------------------------------------------------------------
 

@@ -21,20 +21,15 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis
-from tilewright.analysis.index import identity, whole
 from tilewright.ir.types import (
     bit_width,
     element_type,
     i32,
     is_integer,
     is_pointer,
-    pointee_bytes,
     scalar_type,
-    shape_of,
     with_element,
 )
-from tilewright.ir.values import is_tile
 from tilewright.ops.casts import BitcastOp
 from tilewright.ops.elementwise import AndIOp, OrIOp
 from tilewright.ops.memory import LoadOp
@@ -125,26 +120,6 @@ def _stamp(code: Code, word: SSAValue) -> SSAValue:
 def mark_written(code: Code, words: Words, stamps: Stamps) -> None:
     """A store or an atomic of an argument of which races are not looked for."""
     code.store(words.writer, stamps.me, words.mask)
-
-
-def may_coincide(address: SSAValue, home: SSAValue, analysis: AffineAnalysis) -> bool:
-    """Whether several elements of a tile may have one address: unless its strides are numbers that nest."""
-    if not is_tile(address):
-        return False
-    shape = shape_of(address.type)
-    form = analysis.pointer(address, identity(shape))
-    if form.base is not home or form.offset.residual:
-        return True
-    reach = pointee_bytes(address.type)
-    extents = {whole(dim, n): n for dim, n in enumerate(shape) if n > 1}
-    strides = [(form.offset.coords.get(coord), n) for coord, n in extents.items()]
-    if any(stride is None or stride.constant is None for stride, _ in strides):
-        return True
-    for stride, n in sorted((abs(stride.constant or 0), n) for stride, n in strides if stride is not None):
-        if stride < reach:
-            return True
-        reach = stride * n
-    return False
 
 
 def check_stored(code: Code, address: SSAValue, value: SSAValue, mask: SSAValue | None, site: int) -> None:

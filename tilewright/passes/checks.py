@@ -8,6 +8,7 @@ behind all others. What it appends to the parameters, and what each check is abo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,25 +17,42 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, Modul
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.distinct import lie_apart
 from tilewright.analysis.homes import homes_of
-from tilewright.base.checks import BOUNDS, OVERFLOW, RACES, UNINITIALISED
+from tilewright.base.checks import (
+    BOUNDS,
+    DEADLOCKS,
+    HINTS,
+    NAN,
+    OVERFLOW,
+    PORTABLE,
+    RACES,
+    UNINITIALISED,
+    VIEWS,
+)
 from tilewright.base.location import Location
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
-from tilewright.ir.types import i32, i64, pointee_bytes, pointer_type, shape_of
+from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
-from tilewright.ops.check import MOST_DIMS
+from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.control import WhileOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
+from tilewright.ops.promise import PromiseOp
+from tilewright.passes import check_barriers as barriers
 from tilewright.passes import check_shadow as shadow
 from tilewright.passes.carried_offsets import make_offsets_scalar
+from tilewright.passes.check_barriers import Clock, is_barrier
 from tilewright.passes.check_bounds import box_of, check_corner, lanes_inside
 from tilewright.passes.check_code import Code
+from tilewright.passes.check_finite import check_results, float_operations
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops, check_arithmetic
+from tilewright.passes.check_promises import check_promises
 from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
+from tilewright.passes.check_spins import check_look, waiting_looks
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 
@@ -47,14 +65,15 @@ class Site:
     """What a check is about.
 
     Args:
-        kind: "bounds", "race", "lanes" (two of a tile store different values to one element), "uninitialised" or
-            "overflow".
-        access: "load", "store", "atomic", or the name of an operation of arithmetic.
-        other: of a race, what the other program did.
+        kind: "bounds", "race", "lanes" (two of a tile store different values to one element), "uninitialised",
+            "overflow", "promise", "deadlock", "view", "barrier" or "nan".
+        access: "load", "store", "atomic", the name of an operation of arithmetic, or what was promised.
+        other: of a race, what the other program did; of a barrier, the lines that store.
         slot: number of the run-time parameter that the address comes from, or -1.
         size: bytes of an element.
         tile: shape of the access.
         place: file, line and column in the source, innermost first, then those that called it.
+        shown: how many values a record of it has.
     """
 
     kind: str
@@ -64,6 +83,7 @@ class Site:
     size: int
     tile: list[int]
     place: list[tuple[str, int, int]]
+    shown: int = 0
 
 
 @dataclass(slots=True)
@@ -75,6 +95,9 @@ class Checked:
         tracked: slots of the parameters whose extents follow `records` and `base`, in order.
         shadowed: slots of the parameters whose shadow words follow, in order.
         granules: bytes of the elements that the words of each stand for.
+        viewed: slots of the parameters for which the bytes that say what a view has follow, in order.
+        staged: slots of the parameters whose words of stores follow, behind the clock, in order.
+        looks: waiting loops look so often at memory; two words for each follow last.
         unknown: accesses whose address comes from no argument, which are not checked.
         in_order: why races are not looked for, or "".
         tiers: accesses by the way in which their bounds are checked.
@@ -84,6 +107,9 @@ class Checked:
     tracked: list[int] = field(default_factory=list)
     shadowed: list[int] = field(default_factory=list)
     granules: list[int] = field(default_factory=list)
+    viewed: list[int] = field(default_factory=list)
+    staged: list[int] = field(default_factory=list)
+    looks: int = 0
     unknown: int = 0
     in_order: str = ""
     tiers: dict[str, int] = field(default_factory=dict)
@@ -164,6 +190,7 @@ class _Adder:
         """The parameters of which races have to be looked for, and those whose readers count."""
         changed = {home for op, homes in self.homes.items() if access_kind(op) != LOAD for home in homes}
         read = {home for op, homes in self.homes.items() if access_kind(op) == LOAD for home in homes}
+        self.staged = changed & read if PORTABLE in self.wanted else set()
         if shared and changed:
             changed = read = changed | read
         if RACES not in self.wanted:
@@ -180,12 +207,32 @@ class _Adder:
             reached = [value for op in self.accesses for value in (op.operands[0], mask_of(op)) if value is not None]
             arithmetic = arithmetic_below([*reached, *bounds_of_loops(walk(self.kernel))])
         for op in arithmetic:
-            following = op.next_op
-            assert following is not None
             name = op.name.rpartition(".")[2].removesuffix("i")
-            check_arithmetic(self._code(following), op, self._site("overflow", op, name))
+            check_arithmetic(self._behind(op), op, self._site("overflow", op, name))
+        if HINTS in self.wanted:
+            check_promises(self.kernel, self._code, self._promise_site)
+        if NAN in self.wanted:
+            for op in list(float_operations(self.kernel)):
+                check_results(self._behind(op), op, functools.partial(self._result_site, op))
         for op in self.accesses:
             self._access(op)
+        for (op, loop), words in zip(self.looks.items(), self.looked, strict=True):
+            site = self._site("deadlock", op, access_kind(op), self._home(op))
+            check_look(self._code(loop), self._behind(op), op, words, site)
+        if self.clock is not None:
+            self._tick(self.clock)
+        for op in walk(self.kernel):
+            if isinstance(op, CheckOp):
+                self.checked.sites[op.attr_values()["site"]].shown = min(len(op.shown), MOST_SHOWN)
+
+    def _tick(self, clock: Clock) -> None:
+        """Count programs and barriers."""
+        for op in list(walk(self.kernel)):
+            if is_barrier(op):
+                clock.tick(self._behind(op))
+        first = self.entry.first_op
+        assert first is not None
+        clock.tick(self._code(first))
 
     # -- parameters --------------------------------------------------------------------------------------
 
@@ -204,12 +251,30 @@ class _Adder:
                 self.checked.granules.append(pointee_bytes(home.type))
                 words = pointer_type(i32)
                 self.shadow[home] = (self._parameter(words, "*i32"), self._parameter(words, "*i32"))
+        self._append_further(used)
         self._retype()
         self.stamps: Stamps | None = None
         if self.shadow:
             code = Code(first, self.records)
             ids, counts = ([code.axis(kind, n) for n in range(3)] for kind in (GetProgramIdOp, GetNumProgramsOp))
             self.stamps = shadow.stamps_of(code, base, ids, counts)
+
+    def _append_further(self, used: Sequence[SSAValue]) -> None:
+        """What the checks need that are asked for by name."""
+        self.views: dict[SSAValue, SSAValue] = {}
+        for home in used if VIEWS in self.wanted else ():
+            self.checked.viewed.append(self.slots[home])
+            self.views[home] = self._parameter(pointer_type(i8), "*i8")
+        self.stored: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        words = pointer_type(i32)
+        self.clock = Clock.of(self._parameter(words, "*i32"), self.accesses) if self.staged else None
+        for home in used:
+            if home in self.staged:
+                self.checked.staged.append(self.slots[home])
+                self.stored[home] = (self._parameter(words, "*i32"), self._parameter(words, "*i32"))
+        self.looks = waiting_looks(self.kernel) if DEADLOCKS in self.wanted else {}
+        self.looked = [self._parameter(pointer_type(i64), "*i64") for _ in self.looks]
+        self.checked.looks = len(self.looks)
 
     def _parameter(self, type_: Attribute, signature: str) -> SSAValue:
         self.types.append(signature)
@@ -229,6 +294,26 @@ class _Adder:
 
     def _code(self, anchor: Operation) -> Code:
         return Code(anchor, self.records)
+
+    def _behind(self, op: Operation) -> Code:
+        following = op.next_op
+        assert following is not None
+        return self._code(following)
+
+    def _home(self, op: Operation) -> SSAValue | None:
+        return self.homes[op][0] if len(self.homes[op]) == 1 else None
+
+    def _promise_site(self, op: PromiseOp, said: str) -> int:
+        return self._site_of("promise", op, said, op.value)
+
+    def _result_site(self, op: Operation, result: SSAValue) -> int:
+        return self._site_of("nan", op, op.name.rpartition(".")[2], result)
+
+    def _site_of(self, kind: str, op: Operation, access: str, value: SSAValue) -> int:
+        """The site of a check of a value that no memory is concerned with."""
+        tile = list(shape_of(value.type))
+        self.checked.sites.append(Site(kind, access, "", -1, 0, tile, _places(location_of(op))))
+        return len(self.checked.sites) - 1
 
     def _site(self, kind: str, op: Operation, access: str, home: SSAValue | None = None, other: str = "") -> int:
         address = op.operands[0] if home is not None else None
@@ -250,8 +335,12 @@ class _Adder:
             return
         if BOUNDS in self.wanted:
             self._bounds(op, homes)
+        if len(homes) == 1 and homes[0] in self.views:
+            self._view(op, homes[0])
         if len(homes) == 1 and homes[0] in self.shadow and not isinstance(op, AtomicLoadOp):
             self._shadow(op, homes[0])
+        if len(homes) == 1 and homes[0] in self.stored and self.clock is not None:
+            self._staged(op, homes[0], self.clock)
 
     def _bounds(self, op: Operation, homes: Sequence[SSAValue]) -> None:
         address, mask, home = op.operands[0], mask_of(op), homes[0]
@@ -270,6 +359,24 @@ class _Adder:
         if self.waits:  # somebody may wait for what this program has to say: it goes on, without the access
             _mask_with(op, inside, home, code)
 
+    def _view(self, op: Operation, home: SSAValue) -> None:
+        """Of an access inside of the storage: a byte says whether the view that was passed has the element."""
+        code, address = self._code(op), op.operands[0]
+        has = code.load(code.word_at(self.views[home], address, home), mask_of(op), 1)
+        holds = code.compare("ne", has, code.number(0, has.type))
+        code.check(self._site("view", op, access_kind(op), home), holds, [code.bytes_from(address, home)])
+
+    def _staged(self, op: Operation, home: SSAValue, clock: Clock) -> None:
+        code, address = self._code(op), op.operands[0]
+        when, who = (code.word_at(words, address, home) for words in self.stored[home])
+        if access_kind(op) != LOAD:
+            barriers.remember_store(code, clock, op, (when, who), mask_of(op))
+            return
+        stores = [each for each in self.accesses if access_kind(each) != LOAD and self.homes[each] == [home]]
+        lines = sorted({places[-1][1] for places in map(_places, map(location_of, stores)) if places})
+        site = self._site("barrier", op, LOAD, home, ", ".join(map(str, lines)))
+        barriers.check_load(code, clock, op, (when, who), mask_of(op), site)
+
     def _shadow(self, op: Operation, home: SSAValue) -> None:
         assert self.stamps is not None
         kind, code, mask = access_kind(op), self._code(op), mask_of(op)
@@ -287,10 +394,9 @@ class _Adder:
             shadow.check_change(code, words, self.stamps, kind, new_site)
         elif kind != LOAD:
             shadow.mark_written(code, words, self.stamps)
-        if kind == STORE and races and shadow.may_coincide(op.operands[0], home, self.analysis):
-            following = op.next_op
-            if following is not None and shadow.is_comparable(op.operands[1]):
-                shadow.check_stored(self._code(following), op.operands[0], op.operands[1], mask, new_site("lanes"))
+        stores = kind == STORE and races and shadow.is_comparable(op.operands[1])
+        if stores and not lie_apart(op.operands[0], home, self.analysis):
+            shadow.check_stored(self._behind(op), op.operands[0], op.operands[1], mask, new_site("lanes"))
 
 
 def _mask_with(op: Operation, inside: SSAValue, home: SSAValue, code: Code) -> None:

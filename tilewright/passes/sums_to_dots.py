@@ -49,13 +49,13 @@ def _factors(op: ReduceOp, least: int) -> tuple[tuple[SSAValue, int], tuple[SSAV
         return None
     if element_type(product.type) not in (f32, f64) or not isinstance(single_operation(op.regions[0].block), AddFOp):
         return None
-    x, y = (_repeated(value) for value in product.owner.operands)
+    x, y = (repeated(value) for value in product.owner.operands)
     if x is None or y is None or len({int(op.attr_values()["axis"]), x[1], y[1]}) != 3:
         return None
     return x, y
 
 
-def _repeated(value: SSAValue) -> tuple[SSAValue, int] | None:
+def repeated(value: SSAValue) -> tuple[SSAValue, int] | None:
     """What a tile repeats along one dim, and that dim."""
     if not isinstance(value.owner, BroadcastOp):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,18 +12,19 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright.language as tl
-from tilewright.base.dtypes import dtype, scalar_from_signature
+from tilewright.base.dtypes import dtype
 from tilewright.base.errors import ArgumentError, UnsupportedError
 from tilewright.base.target import Target
 from tilewright.compile.ast_source import ASTSource, compile
 from tilewright.compile.bundle import write_bundle
+from tilewright.compile.c_interface import write_c
+from tilewright.compile.declared import is_type
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.specialize import ALIGNMENT, CONSTEXPR, DIVISIBLE
 from tilewright.compile.specialize import Path as ArgumentPath
 from tilewright.launch.jit import JITFunction
-from tilewright.tools.c_interface import write_c
-from tilewright.tools.modules import load_file
+from tilewright.tools.modules import load_beside
 
 _DIVISIBLE = [["tt.divisibility", 16]]
 
@@ -139,7 +139,7 @@ def read_signature(text: str) -> list[tuple[str, Any, bool]]:
     entries: list[tuple[str, Any, bool]] = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         kind, _, fact = entry.partition(":")
-        if fact in ("", "16") and _is_type(kind):
+        if fact in ("", "16") and is_type(kind):
             entries.append((kind, None, bool(fact)))
             continue
         if isinstance(named := getattr(tl, entry.removeprefix("tl."), None), dtype) and entry.startswith("tl."):
@@ -154,24 +154,11 @@ def read_signature(text: str) -> list[tuple[str, Any, bool]]:
     return entries
 
 
-def _is_type(text: str) -> bool:
-    try:
-        return scalar_from_signature(text).signature != "void"
-    except ValueError:
-        return False
-
-
 def _load(kernel: str) -> JITFunction:
     path, _, name = kernel.rpartition(":")
     if not path or not Path(path).is_file():
         raise ArgumentError(f"there is no file {path or kernel}", hint="write FILE.py:KERNEL")
-    folder = str(Path(path).resolve().parent)
-    sys.path.insert(0, folder)  # modules beside the file are found as if it were run
-    try:
-        module = load_file(Path(path))
-    finally:
-        sys.path.remove(folder)
-    return kernel_of(module, name)
+    return kernel_of(load_beside(Path(path)), name)
 
 
 def kernel_of(module: ModuleType, name: str) -> JITFunction:

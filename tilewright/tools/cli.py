@@ -22,7 +22,8 @@ from tilewright.tools import cache as caches
 from tilewright.tools import doctor
 from tilewright.tools import tuned as searches
 from tilewright.tools.aot import bundle_file, compile_file, show_compiled, signature_of
-from tilewright.tools.explain import show_explained
+from tilewright.tools.explain import show_explained, show_proof
+from tilewright.tools.learn.command import learn
 from tilewright.tools.report import command as report
 from tilewright.tools.sanitize import sanitize
 from tilewright.tools.tour import show
@@ -123,9 +124,12 @@ def bundle_command(
 @click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
 @click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")
 @click.option("--no", "only_no", is_flag=True, help="Only what is not done.")
+@click.option("--given", default=None, help='And what is proved for arguments up to a size: "x=1000, n=1000".')
+@click.option("--grid", default="1", show_default=True, help='Programs, for the proof: "8, 4".')
 def explain_command(
-    kernel: str, signature: str, target: str | None, num_warps: int | None, num_stages: int | None, only_no: bool
-) -> None:
+    kernel: str, signature: str, target: str | None, num_warps: int | None, num_stages: int | None,
+    only_no: bool, given: str | None, grid: str,
+) -> None:  # fmt: skip
     """Show what the compiler does to a kernel, line by line; where it does not, why, and what to write instead.
 
     The signature is written as for `tilewright compile`. The target need not be on this machine.
@@ -133,13 +137,20 @@ def explain_command(
     \b
     tilewright explain matmul.py:matmul_kernel --target cuda:90 -s "*fp16:16, *fp16:16, ..., 128, 128, 64"
     """
-    show_explained(
-        _console(), compile_file(kernel, signature, target, _options(num_warps, num_stages)), only_no=only_no
-    )
+    compiled = compile_file(kernel, signature, target, _options(num_warps, num_stages))
+    show_explained(_console(), compiled, only_no=only_no)
+    if given is not None:
+        show_proof(_console(), compiled, given, grid)
 
 
 @main.command("sanitize", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--checks", "-c", default="bounds,races", show_default=True, help="And overflow, uninitialised; or all.")
+@click.option(
+    "--checks",
+    "-c",
+    default="bounds,races,deadlocks",
+    show_default=True,
+    help="Further ones are overflow, uninitialised, hints (with these: all), views, portable and nan.",
+)
 @click.option("--module", "-m", "as_module", is_flag=True, help="PROGRAM is the name of a module, as of python -m.")
 @click.option("--json", "as_json", is_flag=True, help="Print the faults as JSON; the program prints to stderr.")
 @click.argument("program", metavar="PROGRAM")
@@ -319,6 +330,29 @@ def tuned_import(file: Path) -> None:
 def tuned_prune(days: float | None) -> None:
     """Drop all but the last search of each question."""
     click.echo(f"{_searches()}: dropped {searches.prune(_searches(), days)} searches")
+
+
+@tuned.command("ahead")
+@click.argument("file", metavar="FILE.py[:KERNEL]")
+@click.option("--effort", type=click.Choice(["quick", "full"]), default="quick", help="Of the search for each set.")
+def tuned_ahead(file: str, effort: str) -> None:
+    """Tune the kernels of FILE.py that are made with hl.aot_kernel, and write their tables beside it."""
+    for path in searches.tune_ahead(file, effort):
+        click.echo(str(path))
+
+
+@tuned.command("check")
+@click.argument("file", metavar="FILE.py[:KERNEL]")
+@click.option("--time", "timed", is_flag=True, help="Also time the choices beside the defaults, on this machine.")
+def tuned_check(file: str, timed: bool) -> None:
+    """Hold the tables of kernels that are made with hl.aot_kernel against FILE.py; exit status 1 if they do not fit."""
+    wrong = searches.check_ahead(file, timed)
+    if wrong:
+        raise click.ClickException("\n".join([*wrong, f"`tilewright tuned ahead {file}` makes them anew"]))
+    click.echo("the tables fit")
+
+
+main.add_command(learn)
 
 
 def _disk_cache() -> DiskCache:

@@ -21,6 +21,7 @@ from tilewright.backends.llvm.features import host
 from tilewright.backends.nvidia import cubin
 from tilewright.backends.nvidia.arch import CAPABILITIES, arch_of
 from tilewright.backends.nvidia.device import driver, libcuda
+from tilewright.base import system
 from tilewright.base.disk_cache import DiskCache
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
@@ -59,11 +60,10 @@ def facts() -> dict[str, str]:
     openmp = find_openmp()
     entries, size = DiskCache(knobs.cache.dir, knobs.cache.size).size()
     notable = " ".join(name for name in _NOTABLE if cpu.has(name))
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "CPU": f"{cpu_name()} (LLVM: {cpu.cpu}), vectors of {cpu.vector_bytes} bytes",
         "features": notable,
-        "threads": f"{affinity} in the affinity mask, {os.cpu_count()} in the machine",
+        "threads": f"{system.this().processors()} in the affinity mask, {os.cpu_count()} in the machine",
         "OpenMP runtime": openmp.path if openmp else "none: kernels run on a pool of their own",
         **_gpu_facts(),
         "disk cache": f"{knobs.cache.dir}: {entries} entries, {decimal(size)} of at most {decimal(knobs.cache.size)}",

@@ -15,9 +15,12 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from tilewright.base.decision import Decision, counted
+from tilewright.base.errors import ArgumentError
 from tilewright.base.location import Location
+from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.frontend.source import source_of
+from tilewright.launch.proved import prove_for
 
 _STYLES = {True: "green", False: "yellow"}
 
@@ -49,6 +52,30 @@ def show_explained(console: Console, kernel: CompiledKernel, *, only_no: bool = 
         if line:
             _line(console, str(line).rjust(width), Location(file, line).source_line())
         _answers(console, width, rows)
+
+
+def show_proof(console: Console, kernel: CompiledKernel, given: str, grid: str) -> None:
+    """Print what holds for every launch of a kernel with arguments up to a size.
+
+    Args:
+        console: where to print.
+        kernel: what was compiled.
+        given: "x=1000, n=1000": elements of arrays, largest values of integers.
+        grid: "8" or "8, 4".
+
+    Raises:
+        ArgumentError: these are no sizes, or not those of the kernel's parameters.
+    """
+    assert kernel.src is not None and kernel.specialization is not None
+    try:
+        sizes = {name.strip(): int(size) for name, size in (entry.split("=") for entry in given.split(","))}
+        x, y, z = (*(int(n) for n in grid.split(",")), 1, 1)[:3]
+    except ValueError:
+        raise ArgumentError(
+            f"no sizes: {given!r} with the grid {grid!r}", hint='write --given "x=1000, n=1000" --grid "8, 4"'
+        ) from None
+    fn = kernel.src if isinstance(kernel.src, KernelFunction) else kernel.src.fn  # of a written signature
+    console.print(Text(str(prove_for(fn, kernel.specialization, sizes, (x, y, z)))), soft_wrap=True)
 
 
 def _line(console: Console, number: str, text: str) -> None:

@@ -12,14 +12,15 @@ CASES = (
         def kernel(y):
             out = torch.empty([y.size(0)])
             for rows in hl.tile(y.size(0)):
-                state = hl.zeros([rows])
-                for columns in hl.tile(y.size(1)):
+                state, lengths = hl.zeros([rows]), y[rows, 0].abs().to(torch.int32)
+                for columns in hl.jagged_tile(lengths):
                     state = 0.5 * state + y[rows, columns].sum(-1)
                 out[rows] = state
             return out
 
         kernel(y.requires_grad_())
         """,
+        "The passes go back from the last to the first, and what each began with is kept: their number must be known. "
         "The error comes with the call that wants a gradient, not in `.backward()`.",
     ),
     Case(
@@ -29,8 +30,8 @@ CASES = (
         def kernel(y):
             out = torch.empty([y.size(0)])
             for rows in hl.tile(y.size(0)):
-                largest = hl.full([rows], float("-inf"))
-                for columns in hl.tile(y.size(1)):
+                largest, lengths = hl.full([rows], float("-inf")), y[rows, 0].abs().to(torch.int32)
+                for columns in hl.jagged_tile(lengths):
                     largest = torch.maximum(largest, y[rows, columns].amax(-1))
                 out[rows] = largest
             return out

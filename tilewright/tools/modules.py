@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import ArgumentError, TilewrightError
 
 
 def load_file(path: Path, name: str | None = None, register: bool = False) -> ModuleType:
@@ -31,3 +31,19 @@ def load_file(path: Path, name: str | None = None, register: bool = False) -> Mo
         sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def load_beside(path: Path) -> ModuleType:
+    """Execute a Python file as if it were run: modules beside it are found.
+
+    Raises:
+        ArgumentError: there is no such file.
+    """
+    if not path.is_file():
+        raise ArgumentError(f"there is no file {path}")
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        return load_file(path)
+    finally:
+        sys.path.remove(folder)

@@ -17,11 +17,15 @@ from rich.table import Table
 
 from tilewright.base.errors import ArgumentError
 from tilewright.base.lazy import lazy_module
+from tilewright.tools.modules import load_beside
 
 if TYPE_CHECKING:
     from tilewright.hl import config as configs
-    from tilewright.hl.tune import cache, journal, plot
+    from tilewright.hl.runtime import kernel as kernels
+    from tilewright.hl.tune import ahead, cache, journal, plot
 else:  # torch is loaded with them, and no other command needs it
+    ahead = lazy_module("tilewright.hl.tune.ahead")
+    kernels = lazy_module("tilewright.hl.runtime.kernel")
     cache = lazy_module("tilewright.hl.tune.cache")
     configs = lazy_module("tilewright.hl.config")
     journal = lazy_module("tilewright.hl.tune.journal")
@@ -172,3 +176,35 @@ def _age(search: journal.Search, now: datetime.datetime) -> float:
         return (now - datetime.datetime.fromisoformat(str(search.head.get("when")))).total_seconds() / 86400
     except (ValueError, TypeError):
         return math.inf
+
+
+def tune_ahead(file: str, effort: str) -> list[Path]:
+    """Tune the kernels of a file that have tables, "softmax.py" or "softmax.py:softmax"; the files written."""
+    return list(dict.fromkeys(kernel.aot(effort=effort) for kernel in _with_tables(file)))
+
+
+def check_ahead(file: str, timed: bool) -> list[str]:
+    """What is wrong with the tables of a file's kernels; `timed`: also where they choose what is slower than the
+    default."""
+    wrong = []
+    for kernel in _with_tables(file):
+        assert kernel.tables is not None
+        sets = kernel.declared()
+        found = ahead.check(kernel, kernel.tables, sets)
+        wrong += found or (ahead.slower(kernel, kernel.tables, sets) if timed and sets else [])
+    return wrong
+
+
+def _with_tables(file: str) -> list[kernels.Kernel]:
+    """The kernels of a file that have tables.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    path, _, name = file.partition(".py:")
+    module = load_beside(Path(f"{path}.py" if name else file))
+    found = [one for one in vars(module).values() if isinstance(one, kernels.Kernel) and one.tables is not None]
+    chosen = [kernel for kernel in dict.fromkeys(found) if kernel.name == name or not name]
+    if not chosen:
+        raise ArgumentError(f"{file} has no kernel with a table", hint="decorate it with @hl.aot_kernel(shapes=...)")
+    return chosen

@@ -19,7 +19,7 @@ with torch_needed(__name__):
     from tilewright.hl.tune import driver
     from tilewright.launch import tracer_slot
     from tilewright.passes import pipeline
-    from tilewright.torch import hl_calls, manifest
+    from tilewright.torch import hl_calls, manifest, trace_artifacts
     from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
     from tilewright.torch.manifest import MissingKernelError, define_operators
     from tilewright.torch.mutation import MutationError
@@ -32,6 +32,7 @@ assert entry and pipeline and effects and host and module and fast_math and driv
 tracer_slot.install(launch_over, WATCH)
 hl_calls.install()
 manifest.install()
+trace_artifacts.install()
 arrays.leave_gradients_to_others()
 host_descriptor.is_traced = torch.compiler.is_dynamo_compiling
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+from tilewright.base import logs
 from tilewright.base.callable import give_number
 from tilewright.base.errors import ArgumentError, AutotunerError, LanguageValueError
 from tilewright.base.knobs import knobs
@@ -236,8 +237,13 @@ class Autotuner(Hooked, KernelInterface[Any]):
     def _tell(self, key: tuple[Any, ...], config: Config, from_disk: bool) -> None:
         """Tell whoever wants to know of the choice."""
         timings = self.configs_timings
+        choice = describe_choice(self.base_fn.fn.__name__, key, config, timings, self.bench_time, from_disk)
+        logs.tuning.info("%s", choice, extra={"kernel": self.base_fn.fn.__name__, "seconds": self.bench_time})
+        for candidate, times in timings.items():
+            failure = self.failures.get(candidate)
+            logs.tuning.debug("  %s: %s", candidate, f"{times[0]:.4g} ms" if failure is None else failure.kind)
         if knobs.autotuning.print:
-            print(describe_choice(self.base_fn.fn.__name__, key, config, timings, self.bench_time, from_disk))
+            print(choice)
             print(*describe_failures(self.failures), sep="\n", end="\n" if self.failures else "")
         listener = knobs.autotuning.listener
         if listener is not None:

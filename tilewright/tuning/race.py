@@ -8,12 +8,12 @@ What does not compile, needs too much or computes something wrong is out, with i
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base import system
 from tilewright.base.errors import (
     CompilationError,
     InternalError,
@@ -206,6 +206,5 @@ def _listed(kernels: Any) -> list[Any]:
 
 def _processes(count: int) -> Executor | None:
     """Processes that compile `count` candidates; None where one would be all there is."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(count, knobs.autotuning.workers or cores)
+    workers = min(count, knobs.autotuning.workers or system.this().processors())
     return ForkExecutor(workers, _PATIENCE) if workers > 1 and can_fork() else None

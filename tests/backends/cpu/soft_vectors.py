@@ -144,7 +144,7 @@ def _dot4(module: Module, name: str) -> None:
 
 
 def _dpbf16(module: Module, name: str) -> None:
-    acc = T("float", int(name.rpartition(".")[2]) // 32)
+    acc = T("float", 4 if "neon" in name else int(name.rpartition(".")[2]) // 32)
     parts = T("bfloat", 2 * acc.lanes)
     f = module.function(f"soft.{name}", acc, (acc, parts, parts))
     a, b = (f.cast("bitcast", arg, acc.as_int) for arg in f.args[1:])
@@ -187,6 +187,7 @@ _INSTRUCTIONS: dict[str, Callable[[Module, str], None]] = {
     "x86.avx512.vpdpbusd.": _dot4,
     "x86.avx2.vpdpbssd.": _dot4,
     "aarch64.neon.sdot.": _dot4,
+    "aarch64.neon.bfdot.": _dpbf16,
     "x86.avx512bf16.dpbf16ps.": _dpbf16,
     "x86.avx.mask": _by_sign,
     "x86.sse.sfence": _nothing,

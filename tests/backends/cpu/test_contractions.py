@@ -116,3 +116,38 @@ def test_sums_that_are_read_and_computed_rows_are_none():
     of_squares[(1,)](x, w, squares, 32, 128, 32, 64)
     torch.testing.assert_close(parts, torch.stack([w[:, :64] @ x[:64], w @ x]), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(squares, w @ (x * x), rtol=1e-4, atol=1e-4)
+
+
+# --- loads an iteration ahead, which stay there as the loop stores --------------------------------------------------
+
+
+@tilewright.jit
+def row_ahead(w, x, out, done, cols, B: tl.constexpr):
+    i, c, acc = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B), tl.zeros((B,), tl.float32)
+    row = tl.load(x + c)
+    for k in range(0, cols, B):
+        acc += tl.sum(row[None, :] * tl.load(w + i[:, None] * cols + (k + c)[None, :]), 1)
+        tl.store(done + k, 1.0)
+        row = tl.load(x + k + B + c)
+    tl.store(out + i, acc)
+
+
+@tilewright.jit
+def matrix_ahead(w, x, out, done, cols, B: tl.constexpr):
+    """The second loop takes what the first one has loaded last."""
+    i, c, acc = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B), tl.zeros((B,), tl.float32)
+    matrix = tl.load(w + i[:, None] * cols + c[None, :])
+    for k in range(0, cols - B, B):
+        acc += tl.sum(matrix * tl.load(x + k + c)[None, :], 1)
+        tl.store(done + k, 1.0)
+        matrix = tl.load(w + i[:, None] * cols + (k + B + c)[None, :])
+    for k in range(0, B, B):
+        acc += tl.sum(matrix * tl.load(x + cols - B + k + c)[None, :], 1)
+    tl.store(out + i, acc)
+
+
+@pytest.mark.parametrize("kernel", [row_ahead, matrix_ahead], ids=lambda kernel: kernel.fn.__name__)
+def test_of_loads_an_iteration_ahead(kernel) -> None:
+    w, x, out = torch.randn(64, 96), torch.randn(128), torch.zeros(64)
+    kernel[(2,)](w, x, out, torch.zeros(96), 96, 32)
+    torch.testing.assert_close(out, w @ x[:96], rtol=1e-4, atol=1e-4)

@@ -151,6 +151,8 @@ def test_families_follow_features() -> None:
     assert family("haswell", "bf16") == "fma"
     assert family("neoverse-n1", "i8", triple="aarch64-unknown-linux-gnu") == "dot4"
     assert family("cortex-a72", "i8", triple="aarch64-unknown-linux-gnu") == "imul"
+    assert family("neoverse-v1", "bf16", triple="aarch64-unknown-linux-gnu") == "dpbf16"
+    assert family("neoverse-n1", "bf16", triple="aarch64-unknown-linux-gnu") == "fma"
 
 
 def test_refusals() -> None:

@@ -9,14 +9,14 @@ import pytest
 from tests.backends.cpu.dot_harness import Case, emit_case
 from tilewright.backends.cpu.emit.dot import plan_dot
 from tilewright.backends.llvm.codegen import assembly
-from tilewright.backends.llvm.features import describe
+from tilewright.backends.llvm.features import CpuFeatures, describe
 from tilewright.backends.llvm.module import Module
 
 _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 _TARGETS = [
     (_X86, "x86-64", ""), (_X86, "haswell", ""), (_X86, "alderlake", "+avxvnniint8"), (_X86, "skylake-avx512", ""),
     (_X86, "znver4", ""), (_X86, "sapphirerapids", ""), (_ARM, "neoverse-n1", ""),
-    ("aarch64-apple-darwin", "apple-m1", ""),
+    (_ARM, "neoverse-v2", ""), ("aarch64-apple-darwin", "apple-m1", ""), ("aarch64-apple-darwin", "apple-m4", ""),
 ]  # fmt: skip
 _TYPES = [
     ("f32", "f32", "f32"), ("f64", "f64", "f64"), ("f16", "f16", "f32"), ("bf16", "bf16", "f32"),
@@ -46,6 +46,28 @@ def test_amx_instructions() -> None:
         assert listing.count("ldtilecfg") == 1 and listing.count("tilerelease") == 1
     assert text["bf16"].count("tdpbf16ps") == 4 and text["i8"].count("tdpbssd") == 4
     assert text["f32"].count("tdpbf16ps") == 16
+
+
+def _product(isa: CpuFeatures, types: tuple[str, str, str]) -> str:
+    module = Module(isa)
+    emit_case(module, plan_dot(isa, 64, 64, 64, *types), Case())
+    return assembly(module.render(), isa)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "flags", "int8", "bf16"),
+    [
+        ("generic", "", False, False), ("generic", "+dotprod", True, False), ("generic", "+bf16", False, True),
+        ("neoverse-n1", "", True, False), ("neoverse-n1", "-dotprod", False, False), ("neoverse-v1", "", True, True),
+        ("neoverse-n2", "", True, True), ("neoverse-v2", "-bf16", True, False), ("grace", "", True, True),
+        ("apple-m1", "", True, False), ("apple-m2", "", True, True), ("apple-m4", "", True, True),
+    ],
+)  # fmt: skip
+def test_products_of_arm_are_those_of_its_features(cpu: str, flags: str, int8: bool, bf16: bool) -> None:
+    isa = describe("aarch64-apple-darwin" if cpu.startswith("apple") else _ARM, cpu, flags)
+    assert ("sdot" in _product(isa, ("i8", "i8", "i32"))) is int8
+    assert ("bfdot" in _product(isa, ("bf16", "bf16", "f32"))) is bf16
+    assert "fmla" in _product(isa, ("f32", "f32", "f32"))
 
 
 def test_micro_kernel_keeps_accumulators_in_registers() -> None:

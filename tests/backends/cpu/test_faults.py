@@ -15,7 +15,9 @@ import pytest
 
 from tilewright.backends.cpu.device import faults
 from tilewright.backends.llvm.codegen import Library, compile_object, load
-from tilewright.backends.llvm.features import host
+from tilewright.backends.llvm.features import describe, host
+from tilewright.base import system
+from tilewright.base.system.darwin import Darwin
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or faults.faults_text(host().triple) is None, reason="there is a handler for Linux alone"
@@ -257,3 +259,12 @@ def _address(table: object) -> int:
 
 def _text(address: int) -> str:
     return ctypes.string_at(address).decode()
+
+
+def test_the_handler_of_a_mac_follows_the_pointer_to_the_registers() -> None:
+    triple = "arm64-apple-macosx14.0.0"
+    with system.pretend(Darwin()):
+        text = faults.faults_text(triple)
+        assert text is not None and faults.faults_text("x86_64-apple-macosx14.0.0") is None
+    assert "%registers = load ptr, ptr %to" in text and "ptr %registers, i64 272" in text
+    assert compile_object(text, describe(triple))[:4] == b"\xcf\xfa\xed\xfe"

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from tilewright.backends.llvm import codegen, features
+from tilewright.backends.llvm import codegen, features, names
 from tilewright.backends.llvm.module import Module
 from tilewright.backends.llvm.types import I64
 from tilewright.base.errors import InternalError, UnsupportedError
@@ -40,6 +40,37 @@ def test_feature_changes() -> None:
     more = features.describe(LINUX, "x86-64", "+avx2,+fma")
     assert more.vector_bytes == 32 and more.has_fma
     assert less.key != features.describe(LINUX, "sapphirerapids").key
+
+
+ARM_CPUS = ("cortex-a76", "cortex-a78", "neoverse-n1", "neoverse-n2", "neoverse-n3", "neoverse-v1", "neoverse-v2",
+            "neoverse-v3", "grace", "apple-m1", "apple-m2", "apple-m3", "apple-m4")  # fmt: skip
+
+
+_PRODUCTS = """
+define <4 x i32> @k(<4 x i32> %c, <16 x i8> %a) {
+  %s = call <4 x i32> @llvm.aarch64.neon.INSTRUCTION.v4i32.v16i8(<4 x i32> %c, <16 x i8> %a, <16 x i8> %a)
+  ret <4 x i32> %s
+}
+declare <4 x i32> @llvm.aarch64.neon.INSTRUCTION.v4i32.v16i8(<4 x i32>, <16 x i8>, <16 x i8>)
+"""
+
+
+@pytest.mark.parametrize("cpu", ARM_CPUS)
+def test_llvm_knows_the_arm_processors_and_their_features(cpu: str) -> None:
+    isa = features.describe("aarch64-unknown-linux-gnu", cpu)
+    names.check_names(isa)
+    for feature, instruction in (("dotprod", "udot"), ("i8mm", "smmla")):
+        if isa.has(feature):
+            assert instruction in codegen.assembly(_PRODUCTS.replace("INSTRUCTION", instruction), isa)
+
+
+def test_features_of_an_arm_host() -> None:
+    told = "-aes,+crc,+neon,-sve"
+    known = features._arm_flags("neoverse-v1", told, frozenset({"neon", "fp-armv8", "dotprod"})).split(",")
+    assert {"+neon", "+dotprod", "-bf16", "-crc", "-aes", "-sve"} <= set(known)  # the system knows better than the name
+    unknown = features._arm_flags("apple-m2", told, None).split(",")
+    assert {"+neon", "+dotprod", "+bf16", "+crc", "-sve"} <= set(unknown)
+    assert "+dotprod" not in features._arm_flags("of tomorrow", "", None)
 
 
 def test_the_host_is_described_by_llvm() -> None:

@@ -53,11 +53,12 @@ def check(seed: int) -> str:
 def _gradients(run: Any, args: tuple[Any, ...], forms: tuple[Any, ...], seed: int) -> list[Any] | None:
     outs = [torch.zeros_like(form) for form in forms]
     run(*args, *outs)
-    outs = [one for one in outs if one.requires_grad]
-    if not outs:
-        return None
     generator = torch.Generator().manual_seed(seed)
     ups = [torch.randn(one.shape, generator=generator).to(one.dtype) for one in outs]
+    pairs = [(one, up) for one, up in zip(outs, ups, strict=True) if one.requires_grad]
+    if not pairs:
+        return None
+    outs, ups = map(list, zip(*pairs, strict=True))
     wanted = [arg for arg in args if wants(arg)]
     found = torch.autograd.grad(outs, wanted, ups, allow_unused=True)
     return [torch.zeros_like(arg) if one is None else one for arg, one in zip(wanted, found, strict=True)]

@@ -83,3 +83,25 @@ def test_a_mask_over_one_element_is_refused():
 
     with pytest.raises(hl.exc.NotDifferentiable, match="subscript that dimension with 0, and expand"):
         kernel(torch.randn(5, requires_grad=True), torch.randn(1, requires_grad=True))
+
+
+MOVED = """
+@hl.kernel
+def kernel(x, u):
+    out = torch.empty_like(x)
+    for rows, columns in hl.tile(x.shape):
+        out[rows, columns] = x[rows - 1, columns] * u[rows, columns]
+    return out
+"""
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_tile_that_is_moved_does_not_broadcast(count):
+    x, u = torch.randn(count, 3, requires_grad=True), torch.randn(count, 3, requires_grad=True)
+    before = torch.cat([torch.zeros(1, 3), x[:-1]])
+    for one, other in zip(
+        torch.autograd.grad(kernel_of(HEADER + MOVED)(x, u).sum(), (x, u)),
+        torch.autograd.grad((before * u).sum(), (x, u)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)

@@ -108,6 +108,10 @@ RIGHT: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda x, offsets, w: products(x, w, offsets),
         (random(int(OFFSETS[-1]), 48), OFFSETS, random(9, 48, 40)),
     ),
+    "delta.delta_rule": (
+        FILES["delta"].reference,
+        (random(2, 48, 16), F.normalize(random(2, 48, 16), dim=-1), random(2, 48, 24), *torch.rand(2, 2, 48)),
+    ),
     "grouped.grouped_matmul": (products, (random(60, 40), random(4, 40, 50), GROUPS)),
     "grouped.mixture": (
         lambda x, w, order, ends: torch.einsum("rk,rkn->rn", x, w[CHOICE]),
@@ -115,11 +119,6 @@ RIGHT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
 }
 REFUSED: dict[str, tuple[type[Exception], str, tuple[Any, ...]]] = {
-    "delta.delta_rule": (
-        hl.exc.HistoryNeeded,
-        "state is not a plain sum",
-        (random(1, 64, 32), random(1, 64, 32), random(1, 64, 24), torch.rand(1, 64), torch.rand(1, 64)),
-    ),
     "segments.segment_sum": (
         hl.exc.NotDifferentiable,
         "hl.associative_scan with a function has no gradient",

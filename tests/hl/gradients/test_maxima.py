@@ -1,15 +1,16 @@
-"""Running maxima: results that do not depend on them have gradients, all others are refused."""
+"""Running maxima and recurrences: sums where a proof says so, else gradients from the last pass to the first."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tests.hl.gradients.compare import check, leaves
+from tests.hl.gradients.compare import check
 from tests.hl.gradients.texts import kernel_of, online
 from tilewright import hl
 
 X = torch.randn(11, 150, generator=torch.Generator().manual_seed(0))
+FEW = X[:5, :40].contiguous()  # three passes of 16
 
 INVARIANT = {
     "a logarithm": (online("largest + torch.log(total)"), lambda x: x.logsumexp(1)),
@@ -49,7 +50,7 @@ DEPENDENT = {
         "largest + torch.log(total)", "total = total * torch.exp2(largest - new) + weights.sum(1)"
     ),
     "rescaled backwards": online(
-        "largest + torch.log(total)", "total = total * torch.exp(new - largest) + weights.sum(1)"
+        "largest + torch.log(total)", "total = total * torch.exp(new - largest) + weights.sum(1)", start="-3.0"
     ),
     "rescaled twice": online("largest + torch.log(total)", "total = total * shrink * shrink + weights.sum(1)"),
     "relative to the one before": online(
@@ -66,11 +67,26 @@ def test_what_does_not_depend_on_a_maximum_has_a_gradient(name):
     check(kernel, reference, X)
 
 
+def tiled(kernel):
+    """A kernel as plain Python with its tiles, for autograd."""
+    return lambda *args: kernel.bind(args).run_ref(*args, mode=hl.RefMode.TILED, gradients=True)
+
+
+def passes(kernel, args):
+    """The derived kernels as text."""
+    return hl.grad(kernel).to_hl(args)
+
+
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_what_depends_on_a_maximum_is_refused(name):
-    with pytest.raises(hl.exc.DependsOnMaximum) as caught:
-        DEPENDENT[name](*leaves((X,)))
-    assert caught.value.location is not None
+def test_what_depends_on_a_maximum_goes_back_pass_by_pass(name):
+    kernel = hl.kernel(DEPENDENT[name].fn, config=hl.Config(block_sizes=[8, 16]))
+    check(kernel, tiled(kernel), FEW)
+    assert "reversed(hl.tile(" in passes(kernel, (FEW,))
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_what_is_proved_not_to_keeps_nothing(name):
+    assert "reversed" not in passes(INVARIANT[name][0], (X,))
 
 
 RECURRENCE = """
@@ -102,10 +118,49 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_needs_an_order_of_passes_is_refused(name):
-    kernel = kernel_of(RECURRENCE.format(body=BODIES[name]))
-    with pytest.raises(hl.exc.HistoryNeeded, match="not a plain sum|was in every pass"):
-        kernel(*leaves((X,)))
+def test_recurrences_go_back_from_the_last_pass_to_the_first(name):
+    kernel = hl.kernel(kernel_of(RECURRENCE.format(body=BODIES[name])).fn, config=hl.Config(block_sizes=[8, 16]))
+    check(kernel, tiled(kernel), FEW)
+    assert "in reversed(hl.tile(40" in passes(kernel, (FEW,))
+
+
+@pytest.mark.parametrize("body", [BODIES["a decay"], BODIES["a function of the sum"], "s = s + v * v"])
+def test_the_tiles_are_those_of_the_configuration_where_results_depend_on_them(body):
+    kernel = kernel_of(RECURRENCE.format(body=body))
+    for size in (16, 32):
+        kernel.bind((FEW,)).set_config(hl.Config(block_sizes=[8, size]))
+        check(kernel, tiled(kernel), FEW)
+
+
+@hl.kernel
+def by_tile(x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows] = torch.minimum(x[rows], u[rows.begin + 1])
+    return out
+
+
+def test_a_number_of_each_tile_is_that_of_the_same_tiles():
+    args = X[0, :11].contiguous(), X[1, :12].contiguous()
+    by_tile.bind(args).set_config(hl.Config(block_sizes=[2]))
+    check(by_tile, tiled(by_tile), *args)
+
+
+@hl.kernel(config=hl.Config(block_sizes=[4, 8]))
+def longest(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    out = torch.empty([x.size(0)])
+    for rows in hl.tile(x.size(0)):
+        state = hl.zeros([rows])
+        for columns in hl.jagged_tile(lengths[rows]):
+            state = torch.tanh(state + x[rows, columns].sum(-1))
+        out[rows] = state
+    return out
+
+
+def test_histories_of_which_only_data_say_how_long_they_are_are_refused():
+    with pytest.raises(hl.exc.HistoryNeeded, match="state") as caught:
+        longest(FEW.clone().requires_grad_(), torch.randint(0, 40, (5,)))
+    assert caught.value.location is not None
 
 
 def test_sums_of_sums_have_gradients():

@@ -16,8 +16,8 @@ from tilewright import hl
 KERNELS = {"rows": on_rows, "tiles": on_tiles}
 REFUSED = frozenset(
     """
-    cummax cummin cumprod gather index_select kthvalue logcumsumexp median median-keepdim nanmedian repeat
-    repeat-interleave sort sort-nan topk
+    cummax cummin cumprod gather index_select kthvalue logcumsumexp median median-keepdim nanmedian
+    repeat sort sort-nan topk
     """.split()
 )
 """What has no gradient on whole rows: elements that move to places that data say, and recurrences."""

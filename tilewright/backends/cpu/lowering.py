@@ -22,6 +22,7 @@ from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.math_extern import ExternElementwiseOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import AssumeOp, GetNumProgramsOp, GetProgramIdOp
+from tilewright.ops.promise import PromiseOp
 from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
 from tilewright.ops.scan import ScanOp, ScanReturnOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp, UnsplatOp
@@ -33,6 +34,7 @@ OWN: frozenset[type[Operation]] = frozenset({
     ReshapeOp, ReturnOp, ScanOp, ScanReturnOp, SplatOp, SplitOp, StoreOp, TransOp, UnsplatOp, WhileOp, YieldOp,
 })  # fmt: skip
 REFUSED: dict[type[Operation], str] = {
+    PromiseOp: "promises are for checks, which stand in their place when code is made",
     InlineAsmOp: "inline assembly is written for one GPU; the CPU back end has none",
     ExternElementwiseOp: "libdevice is NVIDIA's library; use tl.math",
 }

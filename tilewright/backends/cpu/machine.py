@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilewright.backends.cpu.device.permission import request_permission
 from tilewright.backends.llvm.features import FEATURES, describe, host
+from tilewright.base import system
 from tilewright.base.target import Target
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -37,6 +38,9 @@ def features(arch: str) -> frozenset[str]:
     Args:
         arch: that is asked about, "x86_64" for instance.
     """
+    known = system.this().arm_features() if arch == "aarch64" else None
+    if known is not None:
+        return known & FEATURES
     flags = _flags() if arch == "x86_64" else None
     if flags is None:
         return host().available if host().arch == arch else frozenset()

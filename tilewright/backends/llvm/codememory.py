@@ -20,12 +20,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from tilewright.base import system
 from tilewright.base.errors import InternalError, OutOfMemoryError, TilewrightError, UnsupportedError
 
 READ, WRITE, EXECUTE = 1, 2, 4  # PROT_*
 PROTECTIONS = (READ | EXECUTE, READ, READ | WRITE)  # of code, constants, data
 _USUAL_PAGES = 1024  # of a zone; larger objects get an arena of their own
-_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: what nobody touches costs nothing
 
 _arenas: list[_Arena] = []
 _lock = threading.Lock()
@@ -77,10 +77,9 @@ class _Arena:
 
     def __init__(self, pages: int) -> None:
         self.pages, self._free = pages, [(0, pages)]  # (first, count) in order, none touching another
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
         size = len(PROTECTIONS) * pages * mmap.PAGESIZE
         try:
-            self.memory = mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            self.memory = system.this().map_private(size, sparse=True)
         except OSError as error:
             raise OutOfMemoryError(f"no memory for {size:,} bytes of code: {error}") from error
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))

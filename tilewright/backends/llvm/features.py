@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.backends.llvm.identity import HostRecord, recall_host, remember_host
 from tilewright.backends.protocol import ByteCache
+from tilewright.base import system
 
 _V1 = "64bit cmov cx8 fxsr mmx sse sse2"
 _V2 = f"{_V1} cx16 popcnt sahf sse3 ssse3 sse4.1 sse4.2 crc32"
@@ -23,6 +24,8 @@ _SPR = f"{_ICX} avx512bf16 avx512fp16 avxvnni amx-tile amx-bf16 amx-int8"
 _ADL = f"{_V3} avxvnni gfni vaes vpclmulqdq"
 _ARM = "neon fp-armv8"
 _V82 = f"{_ARM} lse rdm crc fullfp16 dotprod"
+_V84 = f"{_V82} fp16fml"
+_V86 = f"{_V84} bf16 i8mm"
 
 # Only features that some emitter asks for matter here. A CPU that is not listed has the baseline of its architecture.
 _IMPLIED = {
@@ -34,9 +37,9 @@ _IMPLIED = {
     "sapphirerapids": _SPR, "emeraldrapids": _SPR, "graniterapids": f"{_SPR} amx-fp16",
     "znver1": _V3, "znver2": _V3, "znver3": f"{_V3} vaes vpclmulqdq",
     "znver4": f"{_ICX} avx512bf16", "znver5": f"{_ICX} avx512bf16 avxvnni",
-    "generic": _ARM, "cortex-a72": f"{_ARM} crc", "neoverse-n1": _V82, "neoverse-v1": f"{_V82} bf16 i8mm fp16fml",
-    "neoverse-n2": f"{_V82} bf16 i8mm fp16fml", "neoverse-v2": f"{_V82} bf16 i8mm fp16fml",
-    "apple-m1": f"{_V82} fp16fml", "apple-m2": f"{_V82} fp16fml bf16 i8mm",
+    "generic": _ARM, "cortex-a72": f"{_ARM} crc", "cortex-a76": _V82, "cortex-a78": _V82, "neoverse-n1": _V82,
+    "neoverse-n2": _V86, "neoverse-n3": _V86, "neoverse-v1": _V86, "neoverse-v2": _V86, "neoverse-v3": _V86,
+    "grace": _V86, "apple-m1": _V84, "apple-m2": _V86, "apple-m3": _V86, "apple-m4": _V86,
 }  # fmt: skip
 _BASELINE = {"x86_64": _V1, "aarch64": _ARM}
 FEATURES = frozenset(name for names in (*_IMPLIED.values(), *_BASELINE.values()) for name in names.split())
@@ -63,8 +66,7 @@ class CpuFeatures:
     @property
     def arch(self) -> str:
         """`"x86_64"`, `"aarch64"`, `"nvptx64"`, ..."""
-        arch = self.triple.partition("-")[0]
-        return {"arm64": "aarch64", "amd64": "x86_64"}.get(arch, arch)
+        return arch_of(self.triple)
 
     @property
     def is_x86(self) -> bool:
@@ -113,6 +115,12 @@ class CpuFeatures:
         return f"{self.triple}:{self.cpu}:{self.flags}"
 
 
+def arch_of(triple: str) -> str:
+    """The architecture of a triple, under one name on all systems: `"aarch64"` where Apple says arm64."""
+    arch = triple.partition("-")[0]
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(arch, arch)
+
+
 def is_listed(isa: CpuFeatures, feature: str | None = None) -> bool:
     """Whether the table above has the CPU of a target, or a feature for its architecture; LLVM has all of those."""
     own = _BASELINE.get(isa.arch, "").split()[:1]  # the feature that tells architectures apart
@@ -158,7 +166,30 @@ def host_triple() -> str:
 def _detect() -> HostRecord:
     import llvmlite.binding as llvm
 
-    return HostRecord(llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
+    told = llvm.get_host_cpu_features().flatten()
+    if arch_of(triple) == "aarch64":
+        told = _arm_flags(cpu, told, system.this().arm_features())
+    return HostRecord(triple, cpu, told)
+
+
+def _arm_flags(cpu: str, told: str, known: frozenset[str] | None) -> str:
+    """The features of an Arm processor as a feature string.
+
+    LLVM reads few of them (products of int8 and bf16 are not among them), and leaves the others to the name of the CPU.
+
+    Args:
+        cpu: LLVM's name.
+        told: what LLVM says of this machine.
+        known: what the system says; None if it does not: then what the name implies.
+    """
+    listed = {name for text in _IMPLIED.values() if "neon" in text.split() for name in text.split()}
+    there = known if known is not None else frozenset(_IMPLIED.get(cpu, _ARM).split())
+    flags = {flag[1:]: flag[0] for flag in told.split(",") if flag} if told else {}
+    if known is not None:
+        flags.update((name, "-") for name in listed)
+    flags.update((name, "+") for name in listed & there)
+    return ",".join(f"{sign}{name}" for name, sign in sorted(flags.items()))
 
 
 @functools.cache
@@ -175,7 +206,7 @@ def describe(triple: str = "", cpu: str = "", flags: str = "") -> CpuFeatures:
         triple, cpu, available, prefix = base.triple, base.cpu, set(base.available), base.flags
     else:
         triple = triple or host().triple
-        arch = CpuFeatures(triple, "", "", frozenset()).arch
+        arch = arch_of(triple)
         cpu = cpu or {"x86_64": "x86-64", "aarch64": "generic"}.get(arch, "")
         if cpu == "generic" and arch == "x86_64":
             cpu = "x86-64"

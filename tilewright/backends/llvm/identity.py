@@ -11,12 +11,12 @@ import functools
 import hashlib
 import importlib.util
 import json
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from tilewright.backends.protocol import ByteCache
+from tilewright.base import system
 from tilewright.base.errors import UnsupportedError
 
 # What LLVM derives names and features from; the clock rate and the number of the CPU change from one look to the next.
@@ -70,12 +70,14 @@ def host_identity() -> str | None:
     lines = _FIELDS.findall(first)
     if not any(line.startswith((b"flags", b"Features")) for line in lines):
         return None
-    system = os.uname()
+    told = system.this().identity()
+    if told is None:
+        return None
     try:
         version = llvmlite_version()
     except UnsupportedError:  # code that comes in a bundle runs without it
         version = ""
-    digest = hashlib.sha256("\0".join((system.sysname, system.release, system.machine, version)).encode())
+    digest = hashlib.sha256("\0".join((*told, version)).encode())
     for line in lines:
         digest.update(b"\0" + line)
     return digest.hexdigest()

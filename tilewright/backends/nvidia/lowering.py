@@ -10,13 +10,17 @@ from tilewright.backends.nvidia.emit.context import EMITTERS
 from tilewright.ops.check import CheckOp
 from tilewright.ops.control import ConditionOp, YieldOp
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
+from tilewright.ops.promise import PromiseOp
 from tilewright.ops.reduce import ReduceReturnOp
 from tilewright.ops.scan import ScanReturnOp
 
 assert families.LOADED
 # Calls are inlined; a body's end is read by the operation that it ends.
 _INSIDE = (CallOp, ConditionOp, FuncOp, ReduceReturnOp, ReturnOp, ScanReturnOp, YieldOp)
-_REFUSED: dict[type[Operation], str] = {CheckOp: "kernels with checks run on the CPU"}
+_REFUSED: dict[type[Operation], str] = {
+    CheckOp: "kernels with checks run on the CPU",
+    PromiseOp: "kernels with checks run on the CPU",
+}
 
 
 def lowering(name: str) -> Lowering | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 import ctypes
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.base import system
 from tilewright.base.errors import InterpreterError, ReadOnlyError
 
 Array = np.ndarray[Any, Any]
@@ -188,14 +188,9 @@ def byte_span(address: int, shape: Sequence[int], strides: Sequence[int], itemsi
 
 
 def _mapped(first: int, stop: int) -> tuple[int, int, bool] | None:
-    """The readable mapping of this process that holds an address range, and whether it is writable (Linux only)."""
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        span, rights = line.split()[:2]
-        low, high = (int(part, 16) for part in span.split("-"))
+    """The readable mapping of this process that holds an address range, and whether it is writable; None also
+    where the system does not say."""
+    for low, high, rights, _ in system.this().mappings():
         if low <= first and stop <= high and rights.startswith("r"):
             return low, high, "w" in rights
     return None

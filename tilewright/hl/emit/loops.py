@@ -120,8 +120,14 @@ def _heads(kernel: Kernel, node: Node, axes: list[Axis]) -> Iterator[None]:
             static = kernel.decision.choice("static_ranges", axis.id)
             head = "tl.static_range(" if static else "tl.range("
             options = "" if static else range_options(kernel, axis)
-            kernel.lines.write(f"for {name} in {head}{first}, {last}, {block}{options}):")
+            if not axis.backward:
+                kernel.lines.write(f"for {name} in {head}{first}, {last}, {block}{options}):")
+                stack.enter_context(kernel.lines.indented())
+                continue
+            extent, done = f"({last}) - ({first})", kernel.names.new(stem("done", axis))
+            kernel.lines.write(f"for {done} in {head}0, {extent}, {block}{options}):")
             stack.enter_context(kernel.lines.indented())
+            kernel.lines.write(f"{name} = ({first}) + ({extent} - 1) // {block} * {block} - {done}")
         yield
 
 

@@ -47,7 +47,11 @@ class Module:
 
 
 def emit_module(
-    traced: Traced, decision: Decision, comments: bool = True, around: Callable[[int, str], str] | None = None
+    traced: Traced,
+    decision: Decision,
+    comments: bool = True,
+    around: Callable[[int, str], str] | None = None,
+    prefix: str = "",
 ) -> Module:
     """The module for one configuration.
 
@@ -56,6 +60,7 @@ def emit_module(
         decision: the configuration.
         comments: whether the user's lines stand above those that were made of them.
         around: makes of the number of a top-level loop and its launch what the host does in the place of the loop.
+        prefix: of the names of kernels, before their number; "" for that of the function.
     """
     name = traced.source.tree.name
     lines = [Line(text) for text in _HEAD]
@@ -63,7 +68,7 @@ def emit_module(
     kernels: list[Line] = []
     for at, graph in enumerate(traced.graphs):
         decision.graph = at
-        made, launch = _kernel(f"_{name}_{at}", graph, decision, traced)
+        made, launch = _kernel(f"{prefix or f'_{name}'}_{at}", graph, decision, traced)
         kernels += [Line(""), Line(""), *made]
         launches[graph.line] = launch if around is None else around(at, launch)
     if any("libdevice." in line.text for line in kernels):

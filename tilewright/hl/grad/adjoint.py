@@ -16,15 +16,17 @@ passes may come in any order, which is checked too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from tilewright.hl import exc
+from tilewright.hl.grad.history import Histories
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import captured
 from tilewright.hl.grad.replay import WITHOUT, Env, Replay
+from tilewright.hl.grad.results import Stored, lasting, load_results
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.trace.state import raw_shape
@@ -65,12 +67,16 @@ class Adjoint:
     Args:
         traced: the kernel, a trace of whole calls.
         wanted: names of the tensors that want gradients.
+        histories: the loops whose histories are kept.
         first: number of the first value that is made.
     """
 
-    def __init__(self, traced: Traced, wanted: frozenset[str], first: int = 0) -> None:
-        self.replay = Replay(traced, first)
+    def __init__(self, traced: Traced, wanted: frozenset[str], histories: Histories, first: int = 0) -> None:
+        self.replay, self.histories = Replay(traced, first), histories
+        self.replay.blocks = histories.blocks
         self.trace, self.wanted = self.replay.trace, wanted
+        self.lasting = lasting(traced)
+        self.stored: list[Stored] = []
 
     def derive(self, loop: Node, before: list[Node]) -> Region:
         """The region of the backward pass: the same grid, whose body ends with contributions to gradients.
@@ -83,7 +89,7 @@ class Adjoint:
             env: Env = {}
             self.replay.plain(before, env)
             self.replay.structure(loop, env, self._grid)
-        return region
+        return load_results(region, self.stored, lambda: self.trace.fresh(torch.empty(())).id)
 
     def next_number(self) -> int:
         """A number that no value has."""
@@ -143,6 +149,7 @@ class Adjoint:
             incoming = HostTensor(f"grad_{tensor.name}", "", tensor.shape, tensor.stride, tensor.dtype)
             dims = node.kwargs["dims"] if node.op == "store" else node.out.dims
             form = Value(0, dims, tensor.dtype)
+            self._note(node, value, env)
             grad = self.trace.record("load", (incoming, self.replay.held(entries, env)), self.replay.blank(form))
             mask = node.kwargs.get("mask")
             if mask is not None:
@@ -152,6 +159,15 @@ class Adjoint:
                     value = torch.broadcast_to(value, raw_shape(grad))
             made.append((value, grad.to(value.dtype)))
         return made
+
+    def _note(self, node: Node, sample: Any, env: Env) -> None:
+        """Remember what is stored where it is computed: a store in an arm says nothing of what is outside."""
+        value, region = self.replay.lifted(sample), self.trace.region
+        assert region is not None
+        tensor, entries = node.args[:2]
+        here = any(out is value for made in region.nodes for out in made.outs)
+        if here and node.op == "store" and node.kwargs.get("mask") is None and tensor.name in self.lasting:
+            self.stored.append(Stored(value, tensor, self.replay.held(entries, env), tuple(node.kwargs["dims"])))
 
     def reverse(self, frame: Frame, seeds: list[Seed], inputs: Sequence[Any]) -> list[Any]:
         """The gradients of `inputs`: None where none flows."""
@@ -180,12 +196,12 @@ class Adjoint:
 
     def _loop(self, sub: Sub, known: dict[int, Any]) -> list[Seed]:
         """Go back through a loop; seeds for what it read from outside."""
-        maxima = running_maxima(sub.node)
+        maxima = {} if sub.node in self.histories else running_maxima(sub.node)
         for at in maxima:
             known.pop(sub.node.outs[at].id, None)
         adjoints: list[int] = [at for at, out in enumerate(sub.node.outs) if out.id in known]
         while True:
-            snapshot = self.trace.snapshot()
+            snapshot, noted = self.trace.snapshot(), len(self.stored)
             outer = self.trace.region
             assert outer is not None
             length = len(outer.nodes)
@@ -195,7 +211,7 @@ class Adjoint:
                 return seeds
             adjoints = sorted({*adjoints, *made.more})
             self.trace.restore(snapshot)
-            del outer.nodes[length:]
+            del outer.nodes[length:], self.stored[noted:]
 
     def _branch(self, sub: Sub, known: dict[int, Any]) -> list[Seed]:
         """Go back through a branch: both arms give gradients for all that either read."""
@@ -215,7 +231,7 @@ class Adjoint:
                     self.contribute(frame, grads[: len(frame.leaves)], env)
                     rest = grads[len(frame.leaves) :]
                     for value, grad in zip(outer, rest, strict=True):
-                        grad = torch.zeros_like(env[value.id]) if grad is None else grad
+                        grad = _zeros(env[value.id]) if grad is None else grad
                         fresh.results.append(self.replay.lifted(grad))
         seeds = []
         for value in outer:
@@ -267,6 +283,7 @@ class Pass:
         self.adjoint, self.replay, self.sub = adjoint, adjoint.replay, sub
         self.adjoints, self.maxima = adjoints, maxima
         (self.region,) = sub.node.regions
+        self.has_history = sub.node in adjoint.histories
         self.more: set[int] = set()
 
     def build(self, known: dict[int, Any]) -> list[Seed]:
@@ -274,10 +291,11 @@ class Pass:
         node, replay = self.sub.node, self.replay
         starts = [known.get(node.outs[at].id) for at in self.adjoints]
         outs = [self.sub.after[node.outs[at].id] for at in self.adjoints]
-        starts = [torch.zeros_like(out) if one is None else one for one, out in zip(starts, outs, strict=True)]
+        starts = [_zeros(out) if one is None else one for one, out in zip(starts, outs, strict=True)]
         outer = self.adjoint._outer(node, self.sub.before)
         kwargs = replay.held({key: node.kwargs[key] for key in ("begin", "end")}, self.sub.before)
-        made = Node("loop", (), {"axes": replay.axes_of(node, self.sub.before), **kwargs}, node.line)
+        axes = [replace(axis, backward=self.has_history) for axis in replay.axes_of(node, self.sub.before)]
+        made = Node("loop", (), {"axes": axes, **kwargs}, node.line)
         with replay.inside(made) as fresh:
             carried = []
             for at in self.adjoints:
@@ -287,7 +305,7 @@ class Pass:
                 carried.append(sample)
             back, sums = self._body(outer, carried)
             fresh.results = [replay.lifted(sample) for sample in back]
-            if self.more <= set(self.adjoints):
+            if self.more <= set(self.adjoints) and not self.has_history:
                 self._check_order(fresh)
             seeds = [(value, grad) for value, grad in zip(outer, sums, strict=True) if grad is not None]
             totals = []
@@ -324,7 +342,7 @@ class Pass:
             back = dict(zip(floats, grads[len(frame.leaves) :], strict=False))
             self.more = {at for at, grad in back.items() if grad is not None}
             found = [back.get(at) for at in self.adjoints]
-            found = [torch.zeros_like(old) if new is None else new for new, old in zip(found, carried, strict=True)]
+            found = [_zeros(old) if new is None else new for new, old in zip(found, carried, strict=True)]
         return found, grads[len(frame.leaves) + len(floats) :]
 
     def leaves(self, carried: list[Any]) -> list[tuple[Leaf, Any]]:
@@ -359,13 +377,18 @@ class Pass:
             last = self.replay.alias(self.sub.after[out.id])
             self.replay.settled[self.maxima[at].id] = last
             return last
-        if not param.dtype.is_floating_point:
-            return self._unknown(param)
-        return self._unknown(param).requires_grad_()
+        carried = self._carried(at, param)
+        return carried.requires_grad_() if param.dtype.is_floating_point else carried
 
-    def _unknown(self, param: Value) -> Any:
-        self.adjoint.trace.line = self.sub.node.line
-        return self.adjoint.trace.record("history", (), self.replay.blank(param), {"of": param.name})
+    def _carried(self, at: int, param: Value) -> Any:
+        """What the passes before have made of a variable: kept, or not known."""
+        trace, node = self.adjoint.trace, self.sub.node
+        trace.line = node.line
+        if not self.has_history:
+            kwargs = {"of": param.name, "loop": node}
+            return trace.record("history", (), self.replay.blank(param), kwargs)
+        around = [axis for loop in trace.loops for axis in loop.kwargs["axes"]]
+        return trace.record("load", self.adjoint.histories.place(node, at, around), self.replay.blank(param))
 
     def _check_order(self, fresh: Region) -> None:
         """Gradients that change from pass to pass would have to be carried from the last pass to the first."""
@@ -376,12 +399,11 @@ class Pass:
     def needs_history(self, name: str) -> exc.HistoryNeeded:
         """The error for a variable that is not a plain sum."""
         error = exc.HistoryNeeded(
-            "the gradient of this loop goes from its last pass to its first: "
-            f"{name or 'what it carries'} is not a plain "
-            "sum over the passes",
-            hint=f"write {name or 's'} = {name or 's'} + f(tile), or call the loop's results .detach()",
+            "the gradient of this loop goes from its last pass to its first, and how many there are is not known: "
+            f"{name or 'what it carries'} is not a plain sum over the passes",
+            hint="give the loop a bound that the host knows, and mask; or call the loop's results .detach()",
         )
-        error.line = self.sub.node.line
+        error.line, error.loop = self.sub.node.line, self.sub.node
         return error
 
 
@@ -395,6 +417,11 @@ def _wide(value: Value) -> Value:
     """The form of a sum of such values: 16-bit ones are summed in float32."""
     dtype = torch.float32 if value.dtype.itemsize < 4 else value.dtype
     return Value(value.id, value.dims, dtype, value.name)
+
+
+def _zeros(like: Any) -> Any:
+    """Zeros with the form of a sample, which they do not read."""
+    return torch.zeros(raw_shape(like), dtype=like.dtype)
 
 
 def _gradients(seeds: list[Seed], inputs: Sequence[Any]) -> list[Any]:

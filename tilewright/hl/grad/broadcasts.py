@@ -51,8 +51,10 @@ def _is_wide(entry: Subscript, axes: dict[int, Axis]) -> bool:
         return False
     if entry.kind == "tensor":
         return True
-    bounds = axes[entry.what].begin, axes[entry.what].end, entry.offset
-    return not (all(type(bound) is int for bound in bounds) and bounds == (0, 1, 0))
+    if not (type(entry.offset) is int and entry.offset == 0):
+        return False  # a tile that is moved is read where it is, and not at all beyond the tensor
+    bounds = axes[entry.what].begin, axes[entry.what].end
+    return not (all(type(bound) is int for bound in bounds) and bounds == (0, 1))
 
 
 def _apart(node: Node, wide: list[Subscript]) -> list[Node]:

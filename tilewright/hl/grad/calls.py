@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 import torch
 
 from tilewright.hl import exc
+from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.grad.loops import Backward, Loop
-from tilewright.hl.graph.nodes import Region, symbols, walk
+from tilewright.hl.grad.sizes import depend_on_tiles
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.runtime import gradient_slot
-from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.guard import make_holds
 from tilewright.hl.runtime.kernel import Kernel, marked
 from tilewright.hl.runtime.keys import key_of
@@ -32,7 +32,6 @@ class Differentiated:
 
     Attributes:
         bound: the kernel for these arguments.
-        loops: its top-level loops.
     """
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
@@ -40,18 +39,22 @@ class Differentiated:
         arguments = dict(zip(kernel.signature.parameters, marked(kernel, args), strict=True))
         outside = reads(kernel.fn, arguments)
         options = SimpleNamespace(static_shapes=True, check_trace=True, index_dtype=kernel.settings.index_dtype)
-        self.traces = host.trace_whole(kernel.source, kernel.scope, arguments, options, outside)
+        try:
+            self.traces = host.trace_whole(kernel.source, kernel.scope, arguments, options, outside)
+        except exc.Error as error:  # of a kernel that compiles
+            refused = exc.NotDifferentiable(
+                f"it can be compiled, but not be followed by PyTorch: {error.message}", error.location, hint=error.hint
+            )
+            raise refused from error
         self._holds = make_holds(list(arguments), self.traces[0].guards, outside, namespace(kernel.fn))
-        graphs = len(self.traces[0].graphs)
-        if graphs != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
+        if len(self.traces[0].graphs) != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
             raise exc.NotDifferentiable(
                 "random functions of torch in a loop have no gradient, nor has host code that runs other loops for "
                 "other sizes",
                 kernel.source.location(kernel.source.tree),
                 hint="draw with hl.rand(shape, seed), whose numbers can be drawn again",
             )
-        given = kernel.name, self.traces
-        self.loops = [Loop(*given, at, kernel.settings, self._blocks) for at in range(graphs)]
+        self._loops: dict[Config, list[Loop]] = {}
         self._loaded: dict[Any, Loaded] = {}
 
     def holds(self, args: tuple[Any, ...]) -> bool:
@@ -64,27 +67,25 @@ class Differentiated:
         config = self.bound.config
         loaded = self._loaded.get(config)
         if loaded is None:
-            names = {**self.bound.scope, **self.bound.traced.captured, "_steps": self.loops}
-            module = self.bound.module(config, around=lambda at, launch: self.loops[at].text(launch))
+            loops = self.loops(config)
+            names = {**self.bound.scope, **self.bound.traced.captured, "_steps": loops}
+            module = self.bound.module(config, around=lambda at, launch: loops[at].text(launch))
             loaded = self._loaded[config] = Loaded(self.bound.name, module, names, self.bound.source.file)
         return loaded.run(*args)
 
-    def _blocks(self) -> dict[int, int] | None:
-        """The sizes of tiles where the user gave them, or a loop ends where a tile does."""
-        bound: BoundKernel = self.bound
-        if not bound.configs and not any(_reads_tiles(graph.region) for graph in self.traces[0].graphs):
-            return None
-        decision = Decision(bound.config or bound.default_config(), list(bound.traced.axes))
-        return {axis.id: decision.block(axis) for axis in bound.traced.axes}
-
-
-def _reads_tiles(region: Region) -> bool:
-    """Whether results depend on where tiles begin and how large they are."""
-    found: list[Any] = []
-    for node in walk(region):
-        if node.op in ("sym", "compare", "loop"):
-            found += symbols((node.args, {key: node.kwargs[key] for key in ("begin", "end") if key in node.kwargs}))
-    return any(atom.kind in ("block", "begin") for symbol in found for atom in symbol.atoms())
+    def loops(self, config: Config | None = None) -> list[Loop]:
+        """The top-level loops for a configuration; None for the one that a call has."""
+        config = config or self.bound.config or self.bound.default_config()
+        found = self._loops.get(config)
+        if found is None:
+            decision = Decision(config, list(self.bound.traced.axes))
+            sizes = {axis.id: decision.block(axis) for axis in self.bound.traced.axes}
+            fixed = bool(self.bound.configs) or any(depend_on_tiles(graph.region) for graph in self.traces[0].graphs)
+            settings = self.kernel.settings
+            count = len(self.traces[0].graphs)
+            found = [Loop(self.kernel.name, self.traces, at, settings, sizes, fixed) for at in range(count)]
+            self._loops[config] = found
+        return found
 
 
 _known: WeakKeyDictionary[Kernel, dict[Any, list[Differentiated]]] = WeakKeyDictionary()
@@ -118,7 +119,7 @@ def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backwa
         found = differentiated(kernel, args)
     wanted = {name for name, arg in zip(kernel.signature.parameters, args, strict=True) if gradient_slot.wants(arg)}
     made = []
-    for loop in found.loops:
+    for loop in found.loops():
         floats = [tensor for tensor in loop.loaded.values() if tensor.dtype.is_floating_point]
         own = [t for t in floats if not wanted or t.text not in kernel.signature.parameters or t.text in wanted]
         if own and loop.written:

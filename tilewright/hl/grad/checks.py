@@ -17,9 +17,6 @@ def check(region: Region) -> None:
     Raises:
         NotDifferentiable: with the line of what is refused.
     """
-    for node in walk(region):
-        if any(dim.static == 0 for out in node.outs for dim in out.dims):
-            raise _error(node, "a tile without elements", "leave the loop out where an extent is 0")
     loaded = {node.args[0].name for node in walk(region) if node.op == "load" and _floats(node)}
     stores: Stores = {}
     _collect(region, [], (), stores)
@@ -112,8 +109,8 @@ def history(asked: Node, reader: Node) -> exc.HistoryNeeded:
     """The error for a pass that needs what the passes before it had computed."""
     name = asked.kwargs["of"] or "what the loop carries"
     error = exc.HistoryNeeded(
-        f"the gradient needs what {name} was in every pass of the loop, for {reader.op}; it is not kept",
-        hint=f"a loop has a gradient where it sums: {name} = {name} + f(tile); or call .detach()",
+        f"the gradient needs what {name} was in every pass of the loop, for {reader.op}; it cannot be kept",
+        hint="give the loop, and those around it, bounds that the host knows; or call .detach()",
     )
-    error.line = reader.line
+    error.line, error.loop = reader.line, asked.kwargs["loop"]
     return error

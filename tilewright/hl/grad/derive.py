@@ -11,7 +11,9 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.grad import checks, degree, owners
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
-from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges, loads
+from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
+from tilewright.hl.grad.history import Histories, kept, reads
+from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import Program
 from tilewright.hl.grad.simplify import histories, simplify
 from tilewright.hl.grad.text import program_text
@@ -35,7 +37,12 @@ class Derived:
 
 
 def derive(
-    traces: tuple[Traced, Traced], at: int, wanted: frozenset[str], name: str, blocks: dict[int, int] | None = None
+    traces: tuple[Traced, Traced],
+    at: int,
+    wanted: frozenset[str],
+    name: str,
+    blocks: dict[int, int] | None,
+    sizes: dict[int, int],
 ) -> Derived:
     """The backward pass of a top-level loop.
 
@@ -45,11 +52,12 @@ def derive(
         wanted: names of the tensors that want gradients.
         name: of the kernel that is made.
         blocks: the sizes of tiles that the user gave, by the number of the axis.
+        sizes: the sizes of tiles in the forward pass, whoever chose them.
 
     Raises:
         NotDifferentiable: it has none, or a size that the trace invented got into it.
     """
-    first, second = (_derived(traced, at, wanted, name, blocks) for traced in traces)
+    first, second = (_derived(traced, at, wanted, name, blocks, sizes) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -62,20 +70,27 @@ def derive(
     return first
 
 
-def _derived(traced: Traced, at: int, wanted: frozenset[str], name: str, blocks: dict[int, int] | None) -> Derived:
+def _derived(
+    traced: Traced,
+    at: int,
+    wanted: frozenset[str],
+    name: str,
+    blocks: dict[int, int] | None,
+    sizes: dict[int, int],
+) -> Derived:
     graph = traced.graphs[at]
     region = clone(graph.region)
-    top = region.nodes[-1]
     try:
         narrow(region)
         checks.check(region)
-        degree.check(region)
-        first = Adjoint(traced, wanted)
-        made = _clean(first.derive(top, region.nodes[:-1]))
-        moves = exchanges(owners.contributions(made), top)
-        if moves:
-            first, made = _exchanged(traced, wanted, top, moves, blocks or {})
-        return _settled(first, made, wanted, name, blocks)
+        histories = Histories(sizes)
+        _check_maxima(region, histories)
+        while True:
+            try:
+                first, made = _reversed(traced, region, wanted, histories, blocks or {})
+                return _settled(first, made, wanted, name, blocks)
+            except exc.HistoryNeeded as error:
+                histories.add(error.loop, error)
     except exc.Error as error:
         if not isinstance(error, exc.NotDifferentiable):
             error = _refused(error, error.message or "", error.line)
@@ -83,6 +98,34 @@ def _derived(traced: Traced, at: int, wanted: frozenset[str], name: str, blocks:
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         refused = _refused(error, str(error).splitlines()[0], 0)
         raise exc.located(refused, place(traced, graph.line)) from error
+
+
+def _check_maxima(region: Region, histories: Histories) -> None:
+    """Keep the history of running maxima on which a result depends."""
+    try:
+        degree.check(region)
+    except exc.DependsOnMaximum as error:
+        for node in walk(region):
+            if node.op == "loop" and running_maxima(node):
+                histories.add(node, error)
+
+
+def _reversed(
+    traced: Traced, region: Region, wanted: frozenset[str], histories: Histories, blocks: dict[int, int]
+) -> tuple[Adjoint, Region]:
+    """The loops of the backward pass, each gradient's contributions still where they arise."""
+    before, top = region.nodes[:-1], region.nodes[-1]
+    first = Adjoint(traced, wanted, histories)
+    made = _clean(first.derive(top, before))
+    moves = exchanges(owners.contributions(made), top, histories)
+    if moves:
+        first, made = _exchanged(traced, wanted, top, moves, blocks, histories)
+    if histories.loops:
+        nodes, number = kept(traced, before, top, histories, reads(made), first.next_number())
+        made.nodes[:0] = nodes
+        first = Adjoint(traced, wanted, histories, number)
+        simplify(made)
+    return first, made
 
 
 def _refused(error: Exception, message: str, line: int) -> exc.NotDifferentiable:
@@ -104,18 +147,23 @@ def _clean(region: Region) -> Region:
 
 
 def _exchanged(
-    traced: Traced, wanted: frozenset[str], top: Node, moves: list[Exchange], blocks: dict[int, int]
+    traced: Traced,
+    wanted: frozenset[str],
+    top: Node,
+    moves: list[Exchange],
+    blocks: dict[int, int],
+    histories: Histories,
 ) -> tuple[Adjoint, Region]:
     """The loops of a backward pass where loops change places."""
-    first = Keeping(traced, wanted)
+    first = Keeping(traced, wanted, histories)
     first.exchanges, first.grid, first.kept = moves, top.kwargs["axes"], {}
     made = first.derive(top, [])
     others = []
     last: Adjoint = first
     for one in moves:
-        last = other = Exchanged(traced, wanted, last.next_number())
+        last = other = Exchanged(traced, wanted, histories, last.next_number())
         others.append(_clean(other.derive_exchanged(one, top, first.kept, blocks.get(one.axis.id))))
-    used = {name for other in others for name in loads(other)}
+    used = {name for other in others for name in reads(other)}
     body = made.nodes[-1].regions[0]
     body.nodes = [n for n in body.nodes if n.op != "store" or n.args[0].name in used]
     _clean(made)

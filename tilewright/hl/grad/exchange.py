@@ -20,10 +20,11 @@ import torch
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad.adjoint import Adjoint, Pass, Sub
+from tilewright.hl.grad.history import Histories, largest
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.owners import Contribution, place
 from tilewright.hl.grad.program import dims_of
-from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value
 from tilewright.hl.symbols import Sym, same
 from tilewright.hl.trace.state import raw_shape
 
@@ -52,16 +53,18 @@ class Exchange:
         return found
 
 
-def exchanges(found: dict[str, list[Contribution]], top: Node) -> list[Exchange]:
+def exchanges(found: dict[str, list[Contribution]], top: Node, histories: Histories) -> list[Exchange]:
     """The exchanges of loops that give owners to gradients that had none.
 
     Args:
         found: the contributions of a backward pass, by tensor.
         top: the top-level loop of the forward pass.
+        histories: the loops whose passes have an order.
     """
     grid: list[Axis] = top.kwargs["axes"]
     groups: dict[tuple[int, int], list[str]] = {}
-    inners = {node.kwargs["axes"][0].id: node for node in top.regions[0].nodes if node.op == "loop"}
+    loops = [node for node in top.regions[0].nodes if node.op == "loop" and node not in histories]
+    inners = {node.kwargs["axes"][0].id: node for node in loops}
     for name, several in found.items():
         (one, *more) = several
         if more or len(one.loops) != len(grid) + 1 or one.loops[-1].id not in inners:
@@ -95,11 +98,7 @@ def _may_move(inner: Node, axis: Axis, top: Node) -> bool:
 def _end(inner: Node) -> int | None:
     """The index behind the last one that any program reaches in an inner loop."""
     (begin,), (end,) = inner.kwargs["begin"], inner.kwargs["end"]
-    if isinstance(begin, Value) or isinstance(end, Value) or type(end) is int:
-        return end if type(end) is int and not isinstance(begin, Value) else None
-    atom = end.atom
-    bounds = [arg for arg in atom.args if type(arg) is int] if atom is not None and atom.key == "min" else []
-    return bounds[0] if bounds else None
+    return None if isinstance(begin, Value) else largest(end)
 
 
 def buffer(kind: str, at: int, out: Value, grid: list[Axis]) -> tuple[HostTensor, list[Subscript]]:
@@ -249,8 +248,3 @@ def _first(one: Exchange, own: Axis, block: int | None) -> Any:
     behind = Sym.of(one.axis.offset) + Sym.of(one.axis.size)
     reaches = any(isinstance(arg, Sym) and same(arg, behind) for arg in atom.args)
     return (Sym.of(own.offset) // block) * block if reaches else 0
-
-
-def loads(region: Region) -> set[str]:
-    """Names of the tensors that a region loads."""
-    return {node.args[0].name for node in walk(region) if node.op == "load"}

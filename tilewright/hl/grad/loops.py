@@ -130,7 +130,8 @@ class Loop:
         traces: of the kernel, two with other samples.
         at: number of the loop.
         settings: of the kernel.
-        blocks: gives the sizes of tiles that the kernel was given, by the number of the axis; None for chosen ones.
+        sizes: the sizes of tiles in the forward pass, by the number of the axis.
+        fixed: whether the tiles of the backward pass are as large.
     """
 
     def __init__(
@@ -139,9 +140,11 @@ class Loop:
         traces: tuple[Traced, Traced],
         at: int,
         settings: Settings,
-        blocks: Callable[[], dict[int, int] | None],
+        sizes: dict[int, int],
+        fixed: bool,
     ) -> None:
-        self.name, self.traces, self.at, self.settings, self.blocks = name, traces, at, settings, blocks
+        self.name, self.traces, self.at, self.settings = name, traces, at, settings
+        self.sizes, self.blocks = sizes, sizes if fixed else None
         loaded, written = tensors_of(traces[0], at)
         self.loaded = {key: tensor for key, tensor in loaded.items() if key not in written or not _floats(tensor)}
         self.loaded |= {key: tensor for key, tensor in loaded.items() if _floats(tensor)}
@@ -189,10 +192,10 @@ class Loop:
         found = self._known.get(wanted)
         if found is None:
             number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
-            blocks = self.blocks()
-            derived = derive(self.traces, self.at, wanted, f"{self.name}_backward{number}", blocks)
+            name = f"{self.name}_backward{number}"
+            derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
             given = list(self.loaded), list(self.written)
-            config = config_of(derived.program, blocks)
+            config = config_of(derived.program, self.blocks)
             found = self._known[wanted] = Backward(derived, *given, self.settings, config)
         return found
 

@@ -28,6 +28,9 @@ Env = dict[int, Any]
 WITHOUT = frozenset(("print", "assert"))
 """Effects that happen in the forward pass alone."""
 
+VIEWS = frozenset(("view", "_unsafe_view", "_reshape_alias"))
+"""Calls that give a tile another shape."""
+
 CONSTANT = frozenset(
     ("compare", "draw_integers", "draw_uniform", "full", "history", "lanes", "sole", "sym", "tile_index")
 )
@@ -70,6 +73,7 @@ class Replay:
         trace: where what is called is written down.
         constants: numbers that all elements of a sample are, by its identity.
         settled: samples that stand for values whatever computes them, by the numbers of the values.
+        blocks: block sizes that are fixed, by the number of the axis.
     """
 
     def __init__(self, traced: Traced, first: int = 0) -> None:
@@ -80,6 +84,7 @@ class Replay:
         self.trace.axes, self.trace.whole = traced.axes, True
         self.constants: dict[int, float] = {}
         self.settled: Env = {}
+        self.blocks: dict[int, int] = {}
 
     @contextmanager
     def running(self) -> Iterator[Region]:
@@ -128,7 +133,8 @@ class Replay:
         made = []
         for axis in node.kwargs["axes"]:
             begin, end, parent = self.held([axis.begin, axis.end, axis.parent], env)
-            made.append(changed(axis, begin=begin, end=end, parent=parent))
+            block = self.blocks.get(axis.id, axis.block)
+            made.append(changed(axis, begin=begin, end=end, parent=parent, block=block))
             ends = env[axis.parent.id] if isinstance(axis.parent, Value) else end
             self.trace.bounds[axis.id] = begin, ends
         return made
@@ -155,6 +161,8 @@ class Replay:
     def _called(self, node: Node, env: Env) -> Any:
         if node.function is not None:
             args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
+            if node.op in VIEWS:  # strides are no part of tiles, and samples have others here
+                return torch.reshape(*args)
             return node.function(*args, **kwargs)
         if node.op == "product":
             a, b, acc = (env[arg.id] if isinstance(arg, Value) else arg for arg in node.args)

@@ -145,14 +145,14 @@ class _Writer:
         """What a loop iterates."""
         kind = axes[0].kind
         if kind == "jagged":
-            return f"hl.jagged_tile({self.value(axes[0].parent)})"
+            return _ordered(axes, f"hl.jagged_tile({self.value(axes[0].parent)})")
         begins, ends = ([self.value(item) for item in node.kwargs[key]] for key in ("begin", "end"))
         known = [self.value(axis.block) for axis in axes]
         join = (lambda items: items[0]) if len(axes) == 1 else (lambda items: f"[{', '.join(items)}]")
         parts = [join(ends)] if all(begin == "0" for begin in begins) else [join(begins), join(ends)]
         if kind == "tile" and any(text != "None" for text in known):
             parts.append(f"block_size={join(known)}")
-        return f"hl.{kind}({', '.join(parts)})"
+        return _ordered(axes, f"hl.{kind}({', '.join(parts)})")
 
     def branch(self, node: Node) -> list[str]:
         """An `if`; both arms assign what it results in."""
@@ -287,6 +287,11 @@ class _Writer:
         op, left, right = node.args
         return f"({self.value(left)} {op} {self.value(right)})"
 
+    def constant(self, node: Node) -> str:
+        """A number, or a tile of it."""
+        shape = self.value([dim.size() for dim in node.out.dims])
+        return f"torch.full({shape}, {self.value(node.args[0])}, dtype={node.out.dtype})"
+
     def lanes(self, node: Node) -> str:
         """Positions along a dimension."""
         return f"hl.arange({self.value(node.out.dims[0].size())}, dtype=torch.int32)"
@@ -296,6 +301,11 @@ class _Writer:
         seed, counter = map(self.value, node.args[:2])
         shape = self.value([dim.size() for dim in node.out.dims])
         return f"hl.rand({shape}, {seed}, offsets={counter})"
+
+
+def _ordered(axes: list[Axis], text: str) -> str:
+    """A range in the order of its passes."""
+    return f"reversed({text})" if axes[0].backward else text
 
 
 def _slice(item: str) -> str:
@@ -321,7 +331,7 @@ _EXPRESSIONS: dict[str, Callable[..., str]] = {
     "draw_uniform": _Writer.drawn,
     "largest": lambda writer, node: f"torch.amax({writer.value(node.args[0])}, {writer.value(node.args[1])}, True)",
     "sym": lambda writer, node: writer.value(node.args[0]),
-    "full": lambda writer, node: f"torch.full([], {writer.value(node.args[0])}, dtype={node.out.dtype})",
+    "full": lambda writer, node: writer.constant(node),
     "tile_index": lambda writer, node: f"{writer.axes[node.args[0]]}.index",
     "sole": lambda writer, node: writer.value(node.args[0]),
 }

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import builtins as python
 from typing import Any
 
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.rows.inline import no_breakpoint
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import builtins
 from tilewright.hl.trace.state import current, device_trace
 
-breakpoint = no_breakpoint
+breakpoint = python.breakpoint  # while a kernel is traced: trace/stops.py
 
 
 def device_print(prefix: str, *values: Any) -> None:
@@ -42,4 +42,3 @@ def _print(*values: Any, **options: Any) -> None:
 
 
 builtins.provide("print", _print)
-builtins.provide("breakpoint", no_breakpoint)

@@ -10,6 +10,8 @@ import torch
 
 from tilewright import lazy_module
 from tilewright.hl import exc
+from tilewright.hl.language.reference import running
+from tilewright.hl.language.reference_functions import FUNCTIONS
 from tilewright.hl.rows.dtypes import opmath
 from tilewright.hl.trace import builtins
 from tilewright.hl.trace.state import device_trace, raw_shape
@@ -167,7 +169,8 @@ def _torch_scan(
     combine_fn: Callable[..., Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
     """`associative_scan` of torch's higher-order operations, in a loop."""
-    return associative_scan(combine_fn, tuple(xs) if isinstance(xs, list) else xs, dim, reverse)
+    scan = associative_scan if running() is None else FUNCTIONS["associative_scan"]
+    return scan(combine_fn, tuple(xs) if isinstance(xs, list) else xs, dim, reverse)
 
 
 builtins.provide("scan", _torch_scan)

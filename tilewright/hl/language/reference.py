@@ -200,17 +200,17 @@ def either(name: str, traced: Callable[..., Any], reference: Callable[..., Any] 
 # --- loops -------------------------------------------------------------------------------------------------
 
 
-def _tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None) -> Iterator[Any]:
+def _tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None) -> list[Any]:
     reference = running()
     assert reference is not None
     if not reference.has_loops:
-        return iter(())
+        return []
     begins, ends, several = _ranges(begin_or_end, end_or_none)
     given = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
     chosen = reference.sizes(sys._getframe(2).f_lineno, len(ends))
     sizes = [int(own) if own is not None else size for own, size in zip(given, chosen, strict=True)]
     parts = [list(tiles_of(begin, end, size)) for begin, end, size in zip(begins, ends, sizes, strict=True)]
-    return iter(list(itertools.product(*parts)) if several else parts[0])
+    return list(itertools.product(*parts)) if several else parts[0]
 
 
 def tiles_of(begin: int, end: int, size: int | None) -> Iterator[RefTile]:
@@ -228,15 +228,15 @@ def _ranges(begin: Any, end: Any) -> tuple[list[int], list[int], bool]:
     return [int(item) for item in begins], [int(item) for item in ends], several
 
 
-def _grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> Iterator[Any]:
+def _grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> list[Any]:
     reference = running()
     assert reference is not None
     if not reference.has_loops:
-        return iter(())
+        return []
     begins, ends, several = _ranges(begin_or_end, end_or_none)
     steps = list(step) if isinstance(step, list | tuple) else [step or 1] * len(ends)
     parts = [list(map(RefIndex, range(*part))) for part in zip(begins, ends, steps, strict=True)]
-    return iter(list(itertools.product(*parts)) if several else parts[0])
+    return list(itertools.product(*parts)) if several else parts[0]
 
 
 def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node
@@ -62,10 +61,3 @@ class Call(Row):
 row(Print("print"))
 row(Assembly("assembly"))
 row(Call("call"))
-
-
-def no_breakpoint() -> Any:
-    """What `breakpoint()` says in compiled code."""
-    raise exc.BreakpointInDeviceLoopRequiresInterpret(
-        "breakpoint() stops nothing while a kernel is compiled", hint="set TILEWRIGHT_HL_INTERPRET=1"
-    )

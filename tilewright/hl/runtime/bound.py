@@ -16,7 +16,7 @@ from tilewright.hl.constexpr import plain
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.language import reference
 from tilewright.hl.runtime.guard import make_holds
-from tilewright.hl.runtime.keeping import keeping
+from tilewright.hl.runtime.keeping import keeping, standing_in
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.settings import RefMode, Settings
 from tilewright.hl.trace.call_effects import Effects
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tilewright.hl.emit import module as module_text
     from tilewright.hl.passes import decide, fast_math
     from tilewright.hl.trace import host
-    from tilewright.hl.tune import cache, driver, journal, spec, warm
+    from tilewright.hl.tune import cache, driver, journal, spec, tables, warm
 else:
     cache = lazy_module("tilewright.hl.tune.cache")
     decide = lazy_module("tilewright.hl.passes.decide")
@@ -37,6 +37,7 @@ else:
     module_text = lazy_module("tilewright.hl.emit.module")
     journal = lazy_module("tilewright.hl.tune.journal")
     spec = lazy_module("tilewright.hl.tune.spec")
+    tables = lazy_module("tilewright.hl.tune.tables")
     warm = lazy_module("tilewright.hl.tune.warm")
 
 
@@ -56,6 +57,7 @@ class BoundKernel:
         key: its specialization key.
         outside: what it reads besides its arguments.
         names: what texts of `outside` use.
+        table: file of the tables that say which configuration a call has; None for none.
 
     Attributes:
         traced: the graphs and what they are made of.
@@ -75,6 +77,7 @@ class BoundKernel:
         key: Any = None,
         outside: Sequence[Read] = (),
         names: Mapping[str, Any] | None = None,
+        table: Path | None = None,
     ) -> None:
         self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
         self.function, self.outside = function, list(outside)
@@ -89,6 +92,9 @@ class BoundKernel:
         self.configs = [self.config_spec.normalize(config) for config in configs]
         self.specialization_key = key if not self.traced.guards else (*(key or ()), *self.traced.guards)
         log.debug("%s: bound%s", self.name, f"; {self.traced.why_constant}" if self.traced.why_constant else "")
+        self._ahead = (
+            None if table is None else tables.ahead_of(table, self.name, self.config_spec, arguments, settings)
+        )
         self.config: Config | None = None
         self.run: Callable[..., Any] = self._first
         self._compiled: dict[Config, Loaded] = {}
@@ -113,14 +119,16 @@ class BoundKernel:
         portable: bool = False,
         comments: bool = True,
         around: Callable[[int, str], str] | None = None,
+        prefix: str = "",
     ) -> module_text.Module:
         """The generated module for a configuration, with its map of lines; arguments as of `to_code`, and `emit_module`
-        for `around`."""
+        for `around` and `prefix`."""
+        _refuse_stops(self.traced)
         entries = self.config_spec.facts.entries
         vector = 1 if portable else self.config_spec.facts.machine.vector
         decision = decide.Decision(self._normal(config), list(self.traced.axes), entries, 0, portable, vector)
         try:
-            return module_text.emit_module(self.traced, decision, comments, around)
+            return module_text.emit_module(self.traced, decision, comments, around, prefix)
         except exc.Error as error:
             place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None
@@ -179,13 +187,16 @@ class BoundKernel:
         self.run, self.config = self.compile_config(chosen), chosen
 
     def ensure_config_exists(self, args: Sequence[Any]) -> None:
-        """Choose a configuration if none is in use: the only one given, the best known one, what tuning finds, or the
-        default, in this order."""
+        """Choose a configuration if none is in use: the only one given, that of the table beside the source, the best
+        known one, what tuning finds, or the default, in this order."""
         if self.config is not None:
             return
         effort = self.settings.autotune_effort
         if len(self.configs) == 1 and not self.settings.force_autotune:
             self.set_config(self.configs[0])
+        elif self._ahead is not None and not self.settings.force_autotune:
+            self.config = self._ahead.configs[self._ahead.first]
+            self.run = self._ahead.run([one.arg for one in self.source.tree.args.args], self.compile_config)
         elif effort == "none" and not self.settings.force_autotune:
             self.set_config(self.default_config())
         else:
@@ -238,6 +249,8 @@ class BoundKernel:
     def known_config(self, whole: bool = False) -> Config | None:
         """The best configuration that tuning found before, if it is still one; `whole`: not in a search that was
         interrupted."""
+        if self._ahead is not None:
+            return self._ahead.configs[self._ahead.first]
         found = None if self.settings.skip_cache else cache.read(self.get_cached_path(), whole)
         try:
             return None if found is None else self.config_spec.normalize(found)
@@ -259,7 +272,7 @@ class BoundKernel:
         config = None if mode is RefMode.EAGER else self._normal(None)
         registers = config is not None and any(axis.kind == "block" for axis in self.traced.slots)
         function = keeping(self.function, self.source) if registers else self.function
-        return reference.run(function, args, self._reference(config), gradients)
+        return reference.run(standing_in(function), args, self._reference(config), gradients)
 
     @property
     def effects(self) -> Effects:
@@ -311,8 +324,21 @@ class BoundKernel:
         mode = self.settings.ref_mode
         if mode is not RefMode.OFF:
             return self.run_ref(*args, mode=mode)
+        _refuse_stops(self.traced)  # before a search compiles it many times
         self.ensure_config_exists(args)
         return self.run(*args)
+
+
+def _refuse_stops(traced: host.Traced) -> None:
+    if traced.stop is None:
+        return
+    line, _, column, end = traced.stop
+    source = traced.source
+    raise exc.BreakpointInDeviceLoopRequiresInterpret(
+        "breakpoint() stops nothing in a kernel that is compiled",
+        errors.Location(source.file, line or 0, column or 0, end, function=source.tree.name),
+        hint="run it as Python: @hl.kernel(ref_mode=hl.RefMode.TILED), or TILEWRIGHT_HL_INTERPRET=1 for all kernels",
+    )
 
 
 def _set_precision(traced: host.Traced, precision: str) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
 
+from tilewright.hl.trace import builtins
 from tilewright.hl.trace.source import Source
 
 _KEPT = "kept_lanes_of"
 
 
 def keeping(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
-    """A kernel's plain function, rewritten.
+    """A kernel's plain function, rewritten so that accumulators keep their lanes.
 
     Args:
         function: the function.
@@ -41,6 +42,22 @@ def keeping(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
     assert isinstance(made, FunctionType)
     made.__defaults__ = function.__defaults__
     return made
+
+
+def standing_in(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel's plain function, in which names of its module and of functions around it are what they are in kernels:
+    torch's `associative_scan`, which on a CPU asks for a GPU, is that of the language."""
+    assert isinstance(function, FunctionType)
+    held = function.__closure__ or ()
+    cells = tuple(CellType(builtins.instead(cell.cell_contents)) for cell in held)
+    names = {name: value for name, value in function.__globals__.items() if name in function.__code__.co_names}
+    others = {name: made for name, value in names.items() if (made := builtins.instead(value)) is not value}
+    same = all(new.cell_contents is old.cell_contents for new, old in zip(cells, held, strict=True))
+    if same and not others:
+        return function
+    return FunctionType(
+        function.__code__, {**function.__globals__, **others}, function.__name__, function.__defaults__, cells
+    )
 
 
 class _Rewriter(ast.NodeTransformer):

@@ -8,7 +8,8 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import FunctionType, GenericAlias, MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -30,9 +31,13 @@ from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import current
 
 if TYPE_CHECKING:
-    from tilewright.hl.tune import driver
+    from tilewright.hl.runtime import bundling
+    from tilewright.hl.tune import ahead, driver, tables
 else:
+    bundling = lazy_module("tilewright.hl.runtime.bundling")
+    ahead = lazy_module("tilewright.hl.tune.ahead")
     driver = lazy_module("tilewright.hl.tune.driver")
+    tables = lazy_module("tilewright.hl.tune.tables")
 
 
 if TYPE_CHECKING:  # `Kernel` without brackets takes any arguments
@@ -66,6 +71,8 @@ class Kernel(Generic[P, R]):
         name: name of the function.
         signature: its signature.
         number: tells it from every other kernel of the process.
+        tables: file of the tables that say which configuration a call has; None for none.
+        shapes: gives the arguments that the tables are made for.
     """
 
     def __init__(
@@ -83,6 +90,8 @@ class Kernel(Generic[P, R]):
         self.signature = inspect.signature(fn)
         self.configs, self.settings, self.key = list(configs), settings or Settings(), key
         self.backward = backward
+        self.tables: Path | None = None
+        self.shapes: Callable[[], Iterable[Sequence[Any]]] | None = None
         self.source = Source(fn)
         self._bound: dict[Any, list[BoundKernel]] = {}
         self._hot: tuple[Guard, BoundKernel, Guard] | None = None
@@ -147,7 +156,7 @@ class Kernel(Generic[P, R]):
                     arguments = dict(zip(self.signature.parameters, args, strict=True))
                     outside, names = reads(self.fn, arguments), namespace(self.fn)
                     given = self.source, self.scope, arguments, self.settings, self.configs
-                    found = BoundKernel(self.fn, *given, key, outside, names)
+                    found = BoundKernel(self.fn, *given, key, outside, names, self.tables)
                     self._bound.setdefault(key, []).append(found)
         return found
 
@@ -183,6 +192,59 @@ class Kernel(Generic[P, R]):
         for bound, _ in pairs:
             bound.set_config(best)
         return best
+
+    def aot(self, sets: Sequence[Sequence[Any]] | None = None, *, effort: str = "quick", force: bool = True) -> Path:
+        """Tune ahead: find the fastest configurations for some sets of arguments, write a table of them beside the
+        source, and use it from now on. A kernel that is made with `hl.aot_kernel` uses it in every process.
+
+        Args:
+            sets: arguments of calls; None for those that `hl.aot_kernel` declares.
+            effort: "quick" or "full", of the search for each set.
+            force: tune even where the best configuration is known.
+
+        Returns:
+            The file.
+
+        Raises:
+            InvalidAPIUsage: there are no arguments.
+            NoConfigFound: nothing works with some of them.
+        """
+        path = self.tables or tables.path_beside(self.fn)
+        ahead.make(self, path, self.declared() if sets is None else list(sets), effort, force)
+        self.tables = path
+        self.reset()
+        return path
+
+    def bundle(
+        self, folder: str | Path, sets: Sequence[Sequence[Any]] | None = None, *, target: str | None = None
+    ) -> list[Path]:
+        """Compile calls for processes without the compiler, PyTorch, or Python.
+
+        In Python `tilewright.load_bundle("NAME.twb")["NAME"](x)` takes tensors or arrays of numpy; for C there is
+        NAME.h with a function for each set of arguments, beside headers and object files of the kernels (of a GPU:
+        their sources).
+
+        Args:
+            folder: where to write.
+            sets: arguments of calls; None for those that `hl.aot_kernel` declares. A call has to have their types,
+                shapes, strides and numbers.
+            target: what to compile for ("cpu:x86-64-v3", "cuda:90"); None for where the arguments are.
+
+        Returns:
+            The files.
+
+        Raises:
+            UnsupportedOperation: the host code computes with PyTorch.
+        """
+        calls = []
+        for given in self.declared() if sets is None else sets:
+            args = self.normalize_args(*given)
+            calls.append((self.bind(args), dict(zip(self.signature.parameters, args, strict=True))))
+        return bundling.write(self.name, calls, Path(folder), target)
+
+    def declared(self) -> list[Sequence[Any]]:
+        """The arguments that tables are made for, as `hl.aot_kernel` declares them."""
+        return [] if self.shapes is None else list(self.shapes())
 
     def reset(self) -> None:
         """Forget every binding."""
@@ -368,3 +430,32 @@ def kernel(
         key,
         backward,
     )
+
+
+def aot_kernel(
+    fn: Callable[..., Any] | None = None,
+    *,
+    shapes: Callable[[], Iterable[Sequence[Any]]] | None = None,
+    file: str | Path | None = None,
+    **options: Any,
+) -> Any:
+    """Make a kernel that was tuned ahead: `@hl.aot_kernel(shapes=lambda: [(torch.randn(64, 64),)])`.
+
+    Its configurations come from the table beside its source, chosen by the sizes of a call, without the tuner.
+    `kernel.aot()` and `tilewright tuned ahead FILE.py` write the table, `tilewright tuned check FILE.py` holds it
+    against the source. Where it has none for a machine or a kind of arguments, the kernel is what `hl.kernel` makes.
+
+    Args:
+        fn: the function.
+        shapes: gives the arguments that the table is made for.
+        file: name of the file, beside the source; None for that of the source with another ending.
+        options: as of `hl.kernel`.
+
+    Returns:
+        A `Kernel`, or a decorator that makes one.
+    """
+    if fn is None:
+        return functools.partial(aot_kernel, shapes=shapes, file=file, **options)
+    made = kernel(fn, **options)
+    made.tables, made.shapes = tables.path_beside(fn, file), shapes
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ else:
 
 GENERATED = "tilewright_hl_generated"
 """Name of the module of generated kernels."""
+
+Launch = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
 
 
 class Loaded:
@@ -47,13 +49,21 @@ class Loaded:
     def compile_for(self, args: Sequence[Any]) -> list[Any]:
         """Compile the kernels for these arguments, and give them: the host function runs, its launches only compile."""
         made: list[Any] = []
+
+        def launch(kernel: Any, grid: Any, given: Sequence[Any], options: Mapping[str, Any]) -> None:
+            made.append(kernel.warmup(*given, grid=grid, **options))
+
+        self.run_with(launch, args)
+        return made
+
+    def run_with(self, launch: Launch, args: Sequence[Any]) -> Any:
+        """Run the host function with `launch` in the place of each launch: it gets kernel, grid, arguments, options."""
         names = {
-            name: _Compiler(value, made) if isinstance(value, tilewright.JITFunction) else value
+            name: _Launched(value, launch) if isinstance(value, tilewright.JITFunction) else value
             for name, value in self._names.items()
         }
         host = self._function
-        self._placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
-        return made
+        return self._placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
 
     def _placed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, whose errors of compiling and launching generated code point at the user's line."""
@@ -85,14 +95,11 @@ class Loaded:
         return errors.Location(self._file, origin, start, end, None, self._function.__name__)
 
 
-class _Compiler:
-    """A kernel whose launches only compile it, into a list."""
+class _Launched:
+    """A kernel whose launches somebody else does."""
 
-    def __init__(self, kernel: Any, made: list[Any]) -> None:
-        self._kernel, self._made = kernel, made
+    def __init__(self, kernel: Any, launch: Launch) -> None:
+        self._kernel, self._launch = kernel, launch
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        def compile(*args: Any, **options: Any) -> None:
-            self._made.append(self._kernel.warmup(*args, grid=grid, **options))
-
-        return compile
+        return lambda *args, **options: self._launch(self._kernel, grid, args, options)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.symbols import Sym, maximum, minimum, number_needed
-from tilewright.hl.trace.numbers import Number, called
+from tilewright.hl.trace.numbers import Number, calculated, called
 from tilewright.hl.trace.state import current
 
 
@@ -61,17 +61,37 @@ def _extreme(plain: Any, symbolic: Any, tensors: Any, args: tuple[Any, ...], kwa
         return called(plain.__name__, plain, items)
     if not any(isinstance(item, Sym) for item in items):
         return plain(*args, **kwargs)
+    if any(isinstance(item, builtins.float) for item in items):
+        return _mixed_extreme(plain, tensors, items)
     result = items[0]
     for item in items[1:]:
         result = symbolic(result, item)
     return result
 
 
+def _mixed_extreme(plain: Any, tensors: Any, items: list[Any]) -> Any:
+    """The least or greatest of sizes or indices and floating-point numbers: the launcher's, or the device's."""
+    made = called(plain.__name__, plain, items)
+    if made is not NotImplemented:
+        return made
+    return _extreme(plain, None, tensors, tuple(item / 1 if isinstance(item, Sym) else item for item in items), {})
+
+
 def _sum(values: Any, start: Any = 0) -> Any:
     total = start
     for value in values:
-        total = total + value
+        total = calculated("+", total, value)
     return total
+
+
+def _divmod(one: Any, other: Any) -> Any:
+    if isinstance(one, Sym) or isinstance(other, Sym):
+        return calculated("//", one, other), calculated("%", one, other)
+    return builtins.divmod(one, other)
+
+
+def _pow(base: Any, exponent: Any, *rest: Any) -> Any:
+    return builtins.pow(base, exponent, *rest) if rest else calculated("**", base, exponent)
 
 
 def _any(values: Any) -> Any:
@@ -117,6 +137,8 @@ def scope() -> dict[str, Any]:
         "min": _min,
         "max": _max,
         "sum": _sum,
+        "divmod": _divmod,
+        "pow": _pow,
         "range": _range,
         "any": _any,
         "all": _all,

@@ -18,6 +18,7 @@ from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Region
 from tilewright.hl.symbols import ConfiguredTruth, Sym
 from tilewright.hl.trace.branches import branch, condition
+from tilewright.hl.trace.numbers import calculated
 from tilewright.hl.trace.source import CHOSEN
 from tilewright.hl.trace.statements import Interpreter
 
@@ -31,6 +32,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "is": operator.is_,
     "is not": operator.is_not,
 }
+_FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "is": "is", "is not": "is not"}
 # What computing in vain costs next to nothing, and nobody sees.
 _CHEAP = frozenset(("compare", "sym", "full", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "neg", "abs"))
 _CHEAP |= {"bitwise_and", "bitwise_or", "bitwise_not", "logical_and", "logical_or", "logical_not", "_to_copy"}
@@ -76,6 +78,20 @@ class Choices:
         """`bool(value)`, if `bool` is still Python's."""
         return self.truth(value) if function is builtins.bool else function(value)
 
+    def combined(self, op: str, left: Any, right: Any) -> Any:
+        """`left op right`; a floating-point number lets a size that comes after it answer."""
+        return calculated(op, left, right)
+
+    def augmented(self, op: str, left: Any, right: Any) -> Any:
+        """What `left op= right` assigns; likewise."""
+        return calculated(op, left, right, in_place=True)
+
+    def ordered(self, op: str, left: Any, right: Any) -> Any:
+        """`left op right` of a comparison; likewise."""
+        if type(left) is float and isinstance(right, Sym):
+            return _COMPARISONS[_FLIPPED[op]](right, left)
+        return _COMPARISONS[op](left, right)
+
     def negated(self, value: Any) -> Any:
         """`not value`."""
         truth = self.truth(value) if self._is_late(value) else value
@@ -108,7 +124,7 @@ class Choices:
         """`left < right < ...`."""
         first = self._contained(names[0], left, right) if names[0].endswith("in") else None
         if first is None:
-            first = _COMPARISONS[names[0]](left, right)
+            first = self.ordered(names[0], left, right)
         if not rest:
             return first
         return self.chain(False, test, first, lambda: self.compared(test, names[1:], right, rest[0](), *rest[1:]))

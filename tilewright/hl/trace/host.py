@@ -17,6 +17,7 @@ from tilewright.hl.constexpr import in_kernels, plain
 from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.graph.nodes import Graph, walk
 from tilewright.hl.graph.text import graph_text, node_text
+from tilewright.hl.settings import RefMode
 from tilewright.hl.symbols import Atom, ConfiguredTruth, Sym, is_chosen, number_needed, set_hooks, show, substitute
 from tilewright.hl.trace import branches, builtins, carried, loops, rewrite, statements
 from tilewright.hl.trace.arguments import device_of, has_numbers, host_view, integers
@@ -30,6 +31,7 @@ from tilewright.hl.trace.samples import Sampling
 from tilewright.hl.trace.source import Source
 from tilewright.hl.trace.state import Fixed, Place, Trace, current, tracing
 from tilewright.hl.trace.statements import Interpreter, Left, has_loop
+from tilewright.hl.trace.stops import noted_breakpoints
 
 statements.provide("run", loops.run_loop)
 statements.provide("if", branches.run_if)
@@ -59,6 +61,7 @@ class Traced:
         kept: lines of the statements of the host that are the same for every configuration, by their place.
         factors: what the primes of the trace stand for.
         sampling: the inventions of the trace.
+        stop: where the first `breakpoint()` stands; such a kernel runs as a reference only.
     """
 
     source: Source
@@ -79,6 +82,7 @@ class Traced:
     kept: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     factors: Factors = field(default_factory=Factors)
     sampling: Sampling | None = None
+    stop: Place | None = None
 
 
 class _Equal(Exception):
@@ -245,6 +249,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     trace.equal, trace.file = request.equal, source.file
     trace.whole = trace.detaches = request.whole
     trace.index_dtype, trace.static = request.options.index_dtype, request.options.static_shapes
+    trace.reference = not request.whole and request.options.ref_mode is not RefMode.OFF
     trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
     trace.fixed = request.fixed
     trace.guards += request.fixed.items()
@@ -259,7 +264,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         names["__builtins__"][rewrite.CHOICES] = Choices(interpreter)
-        with FunctionMode(trace), DispatchMode(trace), suppress(Left):
+        with FunctionMode(trace), DispatchMode(trace), noted_breakpoints(), suppress(Left):
             interpreter.run(source.tree.body)
     if not trace.graphs and not has_loop(interpreter, source.tree.body):
         raise exc.NoDeviceLoopsInKernel(
@@ -272,6 +277,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
     made.captured, made.tunables, made.read, made.actual = trace.captured, trace.tunables, trace.read, trace.actual
     made.effects, made.factors, made.sampling = effects_of(trace, views), trace.factors, sampling
+    made.stop = trace.stop
     return made
 
 
@@ -285,8 +291,7 @@ def _compare(first: Traced, second: Traced) -> None:
         raise exc.LeakedSample(
             named(first.axes, f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}"),
             errors.Location(first.source.file, line, function=first.source.name),
-            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code; "
-            "write n * 0.5, not 0.5 * n",
+            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code",
         )
 
 

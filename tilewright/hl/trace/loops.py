@@ -142,6 +142,7 @@ def _open(
             )
         axis.wide = range_is_wide(trace, items.end[at])
         axis.parent = trace.lift(items.end[at]) if items.kind == "jagged" else None
+        axis.backward = items.backward and not top  # the tiles of a grid have no order
         trace.bounds[axis.id] = items.begin[at], items.end[at]
         axes.append(axis)
     return Node("loop", (), {"axes": axes, "begin": begins, "end": ends}, node.lineno), axes

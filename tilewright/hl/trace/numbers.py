@@ -28,6 +28,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.mod,
     "**": operator.pow,
 }
+_NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow"}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -155,6 +156,15 @@ def combined(op: str, left: Any, right: Any) -> Any:
     return number(trace, f"({one[1]} {op} {other[1]})", known)
 
 
+def calculated(op: str, left: Any, right: Any, in_place: bool = False) -> Any:
+    """`left op right`; after a floating-point number Python would take a symbol for the integer that it invents."""
+    led = type(left) is float and isinstance(right, Sym)
+    made = getattr(right, f"__r{_NAMES[op]}__")(left) if led else NotImplemented
+    if made is not NotImplemented:
+        return made
+    return getattr(operator, f"i{_NAMES[op]}")(left, right) if in_place else OPERATIONS[op](left, right)
+
+
 def called(name: str, function: Callable[..., Any], values: list[Any]) -> Any:
     """What a built-in function of Python gives for numbers of which one is the launcher's: another one of these.
 
@@ -177,8 +187,7 @@ def _on_host(value: Any) -> bool:
 
 
 def _methods() -> None:
-    names = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow"}
-    for op, name in names.items():
+    for op, name in _NAMES.items():
         setattr(Number, f"__{name}__", lambda self, other, op=op: combined(op, self, other))
         setattr(Number, f"__r{name}__", lambda self, other, op=op: combined(op, other, self))
     for op, name in {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}.items():

@@ -1,8 +1,11 @@
-"""Expressions of statements whose order of evaluation Python decides by a truth: rewritten into calls.
+"""Expressions of statements that Python would evaluate past the values of a trace: rewritten into calls.
 
 `a and b`, `not a`, `a < b < c`, `a in (b, c)` and `a if c else b` ask for the truth of a value at once. A value of the
 device has none while a kernel is traced, so these become calls of `trace.choices`, which take what is evaluated later,
 or not at all, as functions.
+
+A floating-point number before a size (`0.5 * n`, `0.5 < n`) takes the size for the integer that it invents: such
+arithmetic and comparisons ask the size first, in loops and on the host.
 """
 
 from __future__ import annotations
@@ -23,6 +26,16 @@ _SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
 _Code = TypeVar("_Code", bound=ast.AST)
 
 
@@ -31,12 +44,12 @@ def rewritten(code: _Code, device: bool, test: bool = False) -> _Code:
 
     Args:
         code: what is rewritten.
-        device: whether it runs in a loop over tiles; what the host runs is rewritten in its functions alone, which
-            loops may call.
+        device: whether it runs in a loop over tiles; truths that the host asks for are rewritten in its functions
+            alone, which loops may call.
         test: whether nothing but the truth of the expression counts.
     """
     wanted = _asks if device else _defines
-    if not any(wanted(node) for node in ast.walk(code)):
+    if not any(wanted(node) or _may_lead(node) for node in ast.walk(code)):
         return code
     made = _Rewriter(device).rewrite(code, test)
     ast.fix_missing_locations(made)
@@ -48,6 +61,20 @@ def _asks(node: ast.AST) -> bool:
         return len(node.ops) > 1 or isinstance(node.ops[0], ast.In | ast.NotIn)
     truth = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
     return truth or isinstance(node, ast.BoolOp | ast.IfExp) or _is_not(node)
+
+
+def _may_lead(node: ast.AST) -> bool:
+    """Whether a floating-point number may stand before a size, in arithmetic or a comparison."""
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.target, ast.Name) and type(node.op) in _ARITHMETIC
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        right = node.right
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _ORDERS:
+        right = node.comparators[0]
+    else:
+        return False
+    before = not isinstance(node.left, ast.Constant) or isinstance(node.left.value, float)
+    return before and not isinstance(right, ast.Constant)
 
 
 def _is_not(node: ast.AST) -> bool:
@@ -71,6 +98,16 @@ class _Rewriter:
         """A copy of `node`; where only its truth counts, of its parts too."""
         device, self.device = self.device, self.device or isinstance(node, ast.FunctionDef | ast.Lambda)
         made: Any = self._asking(node, test) if self.device and isinstance(node, ast.expr) else None
+        if isinstance(node, ast.BinOp) and _may_lead(node):
+            sides = self.rewrite(node.left), self.rewrite(node.right)
+            made = _call(node, "combined", ast.Constant(_ARITHMETIC[type(node.op)]), *sides)
+        if isinstance(node, ast.Compare) and _may_lead(node):
+            sides = self.rewrite(node.left), self.rewrite(node.comparators[0])
+            made = _call(node, "ordered", ast.Constant(_SYMBOLS[type(node.ops[0])]), *sides)
+        if isinstance(node, ast.AugAssign) and _may_lead(node) and isinstance(node.target, ast.Name):
+            own = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+            value = _call(own, "augmented", ast.Constant(_ARITHMETIC[type(node.op)]), own, self.rewrite(node.value))
+            made = ast.Assign([node.target], value)
         if made is None:
             made = type(node)(**{name: self._field(name, value) for name, value in ast.iter_fields(node)})
         self.device = device

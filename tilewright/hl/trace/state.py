@@ -77,6 +77,8 @@ class Trace:
         index_dtype: what the settings say of indices; None for what is needed.
         has_wide: whether offsets of an argument pass 32 bits.
         read: names of the numbers that host code reads from tensors, by the place of the expression.
+        reference: whether the kernel is to run as a reference: what only looks at values is then Python's alone.
+        stop: where the first `breakpoint()` stands.
         whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
         detaches: whether `detach` is a call like others, and not another name.
     """
@@ -111,8 +113,9 @@ class Trace:
         self.captured: dict[str, Any] = {}
         self.file = ""
         self.index_dtype: Any = None
-        self.has_wide = self.whole = self.detaches = False
+        self.has_wide = self.whole = self.detaches = self.reference = False
         self.read: dict[Place, str] = {}
+        self.stop: Place | None = None
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()

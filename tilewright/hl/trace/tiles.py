@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -115,6 +115,7 @@ class Range:
         block: block sizes; None where the configuration chooses.
         several: whether the loop variable is a sequence.
         places: (first index, step) of each range of a grid whose loop counts its passes; empty where it counts indices.
+        backward: whether the last pass comes first.
     """
 
     kind: str
@@ -123,6 +124,10 @@ class Range:
     block: tuple[Any, ...]
     several: bool
     places: tuple[tuple[Any, Any], ...] = ()
+    backward: bool = False
+
+    def __reversed__(self) -> Range:
+        return replace(self, backward=not self.backward)
 
     def __iter__(self) -> Iterator[Any]:
         if sys._getframe(1).f_code.co_name not in _OWN_FRAMES:

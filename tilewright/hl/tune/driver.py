@@ -86,23 +86,27 @@ class Driver(Rounds):
         self._end(best)
         return best
 
-    def search(self, effort: str) -> Config:
+    def search(self, effort: str, strategy: Strategy | None = None) -> Config:
         """What a strategy finds until the time is over or nothing gets better; Ctrl-C gives the best so far.
 
         Args:
             effort: "quick" or "full".
+            strategy: None for what the settings say.
 
         Raises:
             NoConfigFound: nothing works.
             KeyboardInterrupt: Ctrl-C before anything was timed.
         """
         effort = effort if effort in _SECONDS else "quick"
+        strategy = strategy or self._strategy(effort)
+        if isinstance(strategy, strategies.Finite):
+            return self.among(strategy.configs)
         seconds = self.settings.autotune_budget_seconds or _SECONDS[effort]
         last = self.began + seconds
         self.deadline = self.progress.deadline = self.began + seconds * _SEARCHING[effort]
         best: Config | None = None
         try:
-            self._explore(effort)
+            self._explore(effort, strategy)
             best = self._finals(effort, last)
             if effort == "full":
                 self.deadline = last
@@ -115,10 +119,9 @@ class Driver(Rounds):
         self._end(best)
         return best
 
-    def _explore(self, effort: str) -> None:
+    def _explore(self, effort: str, strategy: Strategy) -> None:
         """Rounds of proposals."""
         space = Space(self.spec, random.Random(self.settings.autotune_random_seed))
-        strategy = self._strategy(effort)
         given = map(self.spec.normalize, self.settings.autotune_seed_configs or ())
         seeds = list(dict.fromkeys([space.default(), *given, *self._starts]))
         count = max(_ROUND[effort], 2 * (self.settings.autotune_precompile_jobs or os.cpu_count() or 1))

@@ -6,6 +6,7 @@ machine that gets busy, or another GPU, spoils no ranking.
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 import sys
@@ -19,6 +20,7 @@ from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Outcome, Plan, Ti
 from tilewright.hl.tune.pools import Form, Tunable, Workers, make_pool
 from tilewright.hl.tune.progress import Progress
 
+log = logging.getLogger("tilewright.tune")
 _BATCH = 4  # candidates that are measured as soon as they are compiled, where the two do not disturb each other
 _COMPILING, _SHARE = 0.6, 0.9  # of the time left: for compiling; that a worker is told of, as it is some way behind us
 _SLOW, _PATIENCE, _FEW = (
@@ -224,6 +226,7 @@ class Rounds:
         return round(self._clock() - self.began, 3)
 
     def _say(self, level: int, text: str) -> None:
+        log.log(logging.INFO if level == 1 else logging.DEBUG, "%s: %s", self.bound.name, text)
         if self.settings.autotune_log_level >= level:
             self.progress.close()
             print(f"[hl] {text}", file=sys.stderr)

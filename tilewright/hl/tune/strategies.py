@@ -91,7 +91,8 @@ class Finite:
     """
 
     def __init__(self, configs: Iterable[Config]) -> None:
-        self._left = list(configs)
+        self.configs = list(configs)
+        self._left = list(self.configs)
 
     def propose(self, space: Space, times: Times, count: int) -> Sequence[Config]:
         taken, self._left = self._left[:count], self._left[count:]

@@ -56,6 +56,7 @@ class Access:
         addresses: of all lanes, in bytes.
         active: lanes that the mask lets through.
         size: bytes of an element.
+        shape: of the tile; () for one element.
     """
 
     program: int
@@ -64,6 +65,7 @@ class Access:
     addresses: Ints
     active: NDArray[np.bool_]
     size: int
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -174,7 +176,8 @@ class _Traced(Memory):
         active = (
             np.ones(flat.size, np.bool_) if mask is None else np.broadcast_to(mask, addresses.shape).reshape(-1) != 0
         )
-        self._made.accesses.append(Access(self._number, self._place.now(), writes, flat.copy(), active, size))
+        place, shape = self._place.now(), np.shape(addresses)
+        self._made.accesses.append(Access(self._number, place, writes, flat.copy(), active, size, shape))
 
 
 class _Counting(EagerEmitter):

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 
 from tilewright.backends.cpu import tuning
+from tilewright.base import system
 from tilewright.base.errors import OutOfMemoryError
 
 PAGE = 4096
@@ -34,7 +35,7 @@ class Memory:
         huge = size >= 2 * HUGE
         length = size + HUGE if huge else size
         try:
-            self._mapping = _mapped(length)
+            self._mapping = system.this().map_private(length)
         except OSError as error:
             raise OutOfMemoryError(f"no memory for {length:,} bytes of scratch of a launch: {error}") from error
         if huge and hasattr(mmap, "MADV_HUGEPAGE"):
@@ -48,12 +49,6 @@ class Memory:
     def word(self, offset: int) -> ctypes.c_int64:
         """The 8-byte word at `offset`, readable and writable through `.value`."""
         return ctypes.c_int64.from_address(self.address + offset)
-
-
-def _mapped(length: int) -> mmap.mmap:
-    if hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return mmap.mmap(-1, length)
 
 
 def arena_stride(scratch_bytes: int) -> int:

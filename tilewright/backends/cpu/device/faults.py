@@ -16,7 +16,6 @@ of the load. Linux alone: elsewhere processes die as silently as they would.
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -24,20 +23,16 @@ from typing import Any
 
 from tilewright.backends.cpu.abi import FRAME_MARK
 from tilewright.backends.llvm.codegen import Library, load_helper
-from tilewright.backends.llvm.features import host_triple
+from tilewright.backends.llvm.features import arch_of, host_triple
 from tilewright.backends.protocol import ByteCache
+from tilewright.base import system
 from tilewright.base.errors import TilewrightError
+from tilewright.base.system import FaultLayout
 
 Pointer = tuple[int, int, str]
 """Slot among the arguments, bytes of what it points to, name."""
 EXPORTS = ("tw_on_fault", "tw_before", "tw_faults")
 
-# Offsets of the stack pointer and the program counter in `ucontext_t`, and of the address in `siginfo_t` (glibc, musl).
-_REGISTERS = {"x86_64": (160, 168), "aarch64": (432, 440)}
-_ADDRESS, _CODE, _SI_KERNEL = 16, 8, 0x80
-_ACTION_BYTES = 160  # of `struct sigaction`, or more
-_SIGBUS, _SIGSEGV, _SA_SIGINFO, _SA_ONSTACK = 7, 11, 0x4, 0x08000000
-_MASK_BYTES = 128
 _WORDS = 8  # of a row: start and end of the code, name, lines and how many, file, pointers and how many
 _POINTER_WORDS = 3  # of a pointer: its slot among the arguments, bytes of what it points to, name
 _MOST_WORDS = 1 << 20  # of the stack between the fault and the kernel's frame
@@ -150,7 +145,8 @@ declare i64 @llvm.abs.i64(i64, i1)
 
 define void @tw_on_fault(i32 %number, ptr %info, ptr %context) nounwind {{
 entry:
-  %pc.p = getelementptr i8, ptr %context, i64 {pc}
+  {registers}
+  %pc.p = getelementptr i8, ptr %registers, i64 {pc}
   %pc = load i64, ptr %pc.p
   %count = load volatile i64, ptr @tw_faults
   %rows.p = getelementptr i64, ptr @tw_faults, i64 1
@@ -177,7 +173,7 @@ next:
 
 found:                      ; without a line of its own it is that of the nearest call that the kernel waits for
   %own = call i32 @tw_line(ptr %start.p, i64 %pc)
-  %sp.p = getelementptr i8, ptr %context, i64 {sp}
+  %sp.p = getelementptr i8, ptr %registers, i64 {sp}
   %sp = load i64, ptr %sp.p
   %sp.8 = and i64 %sp, -8
   %stack = inttoptr i64 %sp.8 to ptr
@@ -240,17 +236,19 @@ done:                                     ; the instruction runs again, and what
 
 
 def faults_text(triple: str) -> str | None:
-    """Text of the handler for the target `triple`, or None where there is none."""
-    registers = _REGISTERS.get(triple.partition("-")[0])
-    if registers is None:
+    """Text of the handler for the target `triple` on this system, or None where there is none."""
+    layout = system.this().fault_layout(arch_of(triple))
+    if layout is None:
         return None
-    sp, pc = registers
     messages = {f"message{i}": text for i, text in enumerate(_MESSAGE)}
     lengths = {f"length{i}": len(text) - 2 * text.count("\\") for i, text in enumerate(_MESSAGE)}
+    registers = "%registers = getelementptr i8, ptr %context, i64 0"
+    if layout.context is not None:
+        registers = f"%to = getelementptr i8, ptr %context, i64 {layout.context}\n  %registers = load ptr, ptr %to"
     text = _IR.format(
-        sp=sp, pc=pc, address=_ADDRESS, mark=FRAME_MARK, most=_MOST_WORDS, action=_ACTION_BYTES, words=_WORDS,
-        pointer_words=_POINTER_WORDS, code=_CODE, si_kernel=_SI_KERNEL, sigbus=_SIGBUS,
-        **messages, **lengths,
+        sp=layout.stack_pointer, pc=layout.program_counter, registers=registers, address=layout.address,
+        mark=FRAME_MARK, most=_MOST_WORDS, action=layout.action, words=_WORDS, pointer_words=_POINTER_WORDS,
+        code=layout.code, si_kernel=layout.unknown, sigbus=layout.bus, **messages, **lengths,
     )  # fmt: skip
     return f'target triple = "{triple}"\n{text}'
 
@@ -271,16 +269,20 @@ class Faults:
         self._lock = threading.RLock()  # the collector may drop a kernel while another is added
         self._words[1] = ctypes.addressof(self._tables[0])
 
-    def install(self) -> None:
-        """Take SIGSEGV and SIGBUS; the actions that were there before are kept for `tw_on_fault`."""
-        action = ctypes.create_string_buffer(_ACTION_BYTES)
+    def install(self, layout: FaultLayout) -> None:
+        """Take SIGSEGV and SIGBUS; the actions that were there before are kept for `tw_on_fault`.
+
+        Args:
+            layout: of what the system takes.
+        """
+        action = ctypes.create_string_buffer(layout.action)
         ctypes.c_uint64.from_buffer(action).value = self._library.address("tw_on_fault")
-        ctypes.c_int.from_buffer(action, 8 + _MASK_BYTES).value = _SA_SIGINFO | _SA_ONSTACK
+        ctypes.c_int.from_buffer(action, layout.flags).value = layout.wanted
         sigaction = ctypes.CDLL(None).sigaction
         sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
         before = self._library.address("tw_before")
-        sigaction(_SIGSEGV, ctypes.addressof(action), before)
-        sigaction(_SIGBUS, ctypes.addressof(action), before + _ACTION_BYTES)
+        sigaction(layout.segment, ctypes.addressof(action), before)
+        sigaction(layout.bus, ctypes.addressof(action), before + layout.action)
 
     def add(
         self, code: Library, name: str, lines: Sequence[int] = (), file: str = "", pointers: Sequence[Pointer] = ()
@@ -353,12 +355,13 @@ def note_kernel(code: Library, metadata: Mapping[str, Any], cache: ByteCache | N
 
 
 def _load(cache: ByteCache | None) -> Faults | None:
-    text = faults_text(host_triple()) if sys.platform == "linux" else None
-    if text is None:
+    triple = host_triple()
+    text, layout = faults_text(triple), system.this().fault_layout(arch_of(triple))
+    if text is None or layout is None:
         return None
     try:
         made = Faults(load_helper("faults", text, EXPORTS, cache))
     except TilewrightError:  # a C library without dprintf
         return None
-    made.install()
+    made.install(layout)
     return made

@@ -22,6 +22,7 @@ from tilewright.backends.cpu.abi import RUNNING, SIGNALLED, STOP_POLL, STOPPED
 from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
+from tilewright.base import system
 from tilewright.base.errors import TilewrightError
 from tilewright.base.record import Record
 
@@ -139,7 +140,7 @@ def load_interrupts(launch: int, main: int, cache: ByteCache | None) -> Interrup
         main: `threading.main_thread().ident`.
         cache: where to look for its object, and where to keep it.
     """
-    if sys.implementation.name != "cpython" or sys.platform == "win32":
+    if sys.implementation.name != "cpython" or not system.this().interrupts:
         return None
     try:
         library = load_helper("interrupts", interrupts_text(host_triple()), EXPORTS, cache)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tilewright.base import system
 from tilewright.base.record import Record
 
 _STEMS = ("libgomp", "libomp", "libiomp")
@@ -79,17 +80,9 @@ def _torch_folder() -> Path | None:
 
 
 def _loaded() -> Iterator[str]:
-    """OpenMP libraries already mapped into the process (Linux)."""
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return
-    seen: set[str] = set()
-    for line in lines:
-        path = line[line.find("/") :] if "/" in line else ""
-        if os.path.basename(path).startswith(_STEMS) and path not in seen:
-            seen.add(path)
-            yield path
+    """OpenMP libraries already mapped into the process, where the system says."""
+    paths = dict.fromkeys(path for _, _, _, path in system.this().mappings())
+    return (path for path in paths if os.path.basename(path).startswith(_STEMS))
 
 
 def _open(path: str) -> OpenMP | None:

@@ -19,6 +19,7 @@ from tilewright.backends.cpu.device.interrupt import Interrupts
 from tilewright.backends.cpu.device.native import Native
 from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
 from tilewright.backends.cpu.device.pool import ThreadPool
+from tilewright.base import system
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 
@@ -32,9 +33,7 @@ def affinity_threads() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if given.isdigit() and int(given) > 0:
         return int(given)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return system.this().processors()
 
 
 class Team:

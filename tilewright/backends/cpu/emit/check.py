@@ -4,8 +4,8 @@
         for each element that does not: note(row, program, what is shown, place in the tile)
         go on behind this program, if what the check guards must not happen
 
-`note` is one function of a module. Kernels whose programs may wait for each other go on in any case: somebody may wait
-for this one (`passes/checks.py` masks their accesses).
+`note` is one function of a module. Whether a check ends its program is said by who wrote it: where programs may wait
+for each other, only one that waits for ever is ended (`passes/checks.py` masks the accesses of others).
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str, linkage
     leave, done = f.label("leave"), f.label("done")
     if not any(isinstance(op, WhileOp) for op in walk(plan.function)):  # nobody waits for what this program has to say
         low.leave = leave
-        low.skip = check.end_of_program(f, plan.function)
+    low.skip = check.end_of_program(f, plan.function)
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:
         f.effect(f"store volatile i64 {programs.index.ref}, ptr {at_program.ref}")
         low.pids[:] = programs.values

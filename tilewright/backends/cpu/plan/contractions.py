@@ -291,6 +291,8 @@ def _of_operands(
         return No("a condition is no mask of both loads", found.op, "the same mask on both loads")
     sides: list[SSAValue] = []
     for load, place in zip(product.loads, ((rows, k), (k, columns)), strict=True):
+        if load not in raising.sources:
+            return No("an iteration takes what the one before has loaded", found.op)
         op, index = raising.sources[load]
         if op.parent is not found.loop.body.block:
             return No("a factor is loaded outside of the loop's body", op)
@@ -336,20 +338,13 @@ def _one_row(load: LoadOp, index: Index, place: tuple[Poly, Poly]) -> Answer[SSA
 
 
 def _as_matrix(load: LoadOp) -> SSAValue:
-    """A load of one dim as that of a matrix of one row, beside it."""
-    operands = [_widened(value, load) for value in load.operands]
+    """A load of one dim as a matrix of one row."""
     kind = tile_type((1, *shape_of(load.result.type)), element_type(load.result.type))
-    return value_before(LoadOp.create(operands=operands, result_types=[kind], properties=dict(load.properties)), load)
-
-
-def _widened(value: SSAValue, anchor: Operation) -> SSAValue:
-    """A tile of one dim as a matrix of one row."""
-    kind = tile_type((1, *shape_of(value.type)), element_type(value.type))
-    op = value.owner
-    if isinstance(op, ConstantOp) and op.splat_value is not None:
-        return value_before(ConstantOp.of(op.splat_value, kind), anchor)
     properties: dict[str, Attribute] = {"axis": I32.encode(0)}  # type: ignore[dict-item]
-    return value_before(ExpandDimsOp.create(operands=[value], result_types=[kind], properties=properties), anchor)
+    op = ExpandDimsOp.create(operands=[load.result], result_types=[kind], properties=properties)
+    op.location = load.location
+    load.parent_block().insert_op_after(op, load)  # type: ignore[union-attr]
+    return op.results[0]
 
 
 # --- rewriting -------------------------------------------------------------------------------------------------------

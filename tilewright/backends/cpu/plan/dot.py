@@ -268,7 +268,7 @@ def _choose_family(isa: CpuFeatures, a: str, b: str, acc: str, precision: str) -
     if both <= {"bf16", *_MINIFLOATS}:  # bf16 holds every 8-bit float exactly
         if isa.has("amx-bf16", "amx-tile"):
             return "amx-bf16", "bf16", "f32"
-        if isa.has("avx512bf16") and isa.has_zmm and isa.cpu.startswith(tuning.FAST_BF16_CPUS):
+        if has_fast_bf16(isa):
             return "dpbf16", "bf16", "f32"
     can_split = isa.has("amx-bf16", "amx-tile", "avx512bf16") and isa.has_zmm
     if can_split and ("f32" not in both or precision in _SPLIT_PRECISIONS):
@@ -288,6 +288,13 @@ def _choose_integer(isa: CpuFeatures, both: set[str], acc: str) -> tuple[Family,
     if both <= {"i8", "i16"} and isa.is_x86:
         return "pmadd", "i16", "i32"
     return "imul", "i32", "i32"
+
+
+def has_fast_bf16(isa: CpuFeatures) -> bool:
+    """Whether two products of bf16 are summed into an f32 lane by one instruction that beats two multiply-adds."""
+    if isa.is_x86:
+        return isa.has("avx512bf16") and isa.has_zmm and isa.cpu.startswith(tuning.FAST_BF16_CPUS)
+    return isa.arch == "aarch64" and isa.has("bf16")
 
 
 def has_dot4(isa: CpuFeatures) -> bool:

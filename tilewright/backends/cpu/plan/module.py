@@ -8,13 +8,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collapse_reductions import collapse_reductions
-from tilewright.backends.cpu.plan.collapse_row_strips import collapse_row_strips
 from tilewright.backends.cpu.plan.contractions import raise_contractions
 from tilewright.backends.cpu.plan.interleaved_stores import merge_interleaved_stores
 from tilewright.backends.cpu.plan.loop_distribution import distribute_loops
 from tilewright.backends.cpu.plan.loop_reversal import reverse_loops
 from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
-from tilewright.backends.cpu.plan.outer_products import multiply_outer_products
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
@@ -88,9 +86,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         sink_prefetched_loads(function, decisions)
         if ForOp in kinds:
             raised = raise_contractions(function, decisions)
-            multiply_outer_products(function, decisions)
-        whole = collapse_row_strips(function, decisions) if ForOp in kinds else set()
-        if ForOp in kinds and strip_mine_sums(function, decisions, but=whole):
+        if ForOp in kinds and strip_mine_sums(function, decisions):
             raise_sums_to_dots(function, tuning.SUMMED_SIZE)
             accumulate_in_dots(function)
             raised |= raise_contractions(function, decisions)

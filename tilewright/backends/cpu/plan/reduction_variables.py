@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, is_made_inside
 from tilewright.ops.casts import ExtSIOp
@@ -79,10 +80,10 @@ def _gain(op: Operation, argument: SSAValue, loop: ForOp) -> Gain | None:
 
 
 def _is_outside(value: SSAValue, loop: ForOp) -> bool:
-    """Whether a scalar is made before a loop, or in it by a conversion of one that is."""
+    """Whether a scalar is a number, or made before a loop, or in it by a conversion of one that is."""
     op = defining_op(value)
-    if value in loop.body.block.args:
-        return False
+    if constant_of(value) is not None or value in loop.body.block.args:
+        return op is not None
     return not is_made_inside(op.operands[0] if isinstance(op, ExtSIOp) else value, loop)
 
 

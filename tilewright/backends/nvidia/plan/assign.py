@@ -35,6 +35,7 @@ from tilewright.backends.nvidia.plan.anchors import (
     within_warps,
 )
 from tilewright.backends.nvidia.plan.dots import DotPlan, SharedOperand
+from tilewright.backends.nvidia.plan.networks import network_layouts
 from tilewright.backends.nvidia.plan.relations import (
     follows_result,
     is_access,
@@ -185,6 +186,7 @@ class _States:
         self._usual: dict[tuple[int, ...], LinearLayout] = {}
         for op, access in self.accesses.items():
             self._usual.setdefault(access.shape, self.access_layouts[op])
+        self._networks = network_layouts(function, num_warps, self.usual)
         for block in function.body.blocks:
             self._block(block)
 
@@ -303,6 +305,9 @@ class _States:
         state = self.strongest(op.operands)
         if state.strength == 0 and not is_removable(op):  # must run exactly once
             return State(state.layout or self.usual(op.results[0]), _MEMORY)
+        network = self._networks.get(op.results[0])
+        if network is not None:
+            return State(network, max(_LIBRARY, state.strength))
         return State(state.layout and result_layout(op, state.layout), state.strength)
 
     def _broadcast(self, op: Operation) -> State:

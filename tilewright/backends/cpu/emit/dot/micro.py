@@ -219,9 +219,12 @@ def _imul(f: Function, acc: V, a: V, b: V) -> V:
 
 
 def _dpbf16(f: Function, acc: V, a: V, b: V) -> V:
-    """VDPBF16PS: adds two products per lane in f32, rounding to nearest, denormals as zero."""
+    """VDPBF16PS or BFDOT: adds two products per lane in f32, denormals as zero. The former rounds to nearest, the
+    latter to odd (Arm Architecture Reference Manual, BFDotAdd)."""
     t = BF16.vec(2 * acc.type.lanes)
     name = f"llvm.x86.avx512bf16.dpbf16ps.{acc.type.bytes * 8}"
+    if f.isa.arch == "aarch64":
+        name = "llvm.aarch64.neon.bfdot.v4f32.v8bf16"
     return f.call(name, acc.type, (acc, f.cast("bitcast", a, t), f.cast("bitcast", b, t)))
 
 

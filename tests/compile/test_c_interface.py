@@ -14,7 +14,7 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import UnsupportedError
-from tilewright.tools.c_interface import write_c
+from tilewright.compile.c_interface import write_c
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_cc = pytest.mark.skipif(CC is None or sys.platform != "linux", reason="there is no C compiler here")

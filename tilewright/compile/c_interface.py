@@ -10,29 +10,33 @@ on is checked at each launch: a pointer or integer that is not divisible by 16 a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-from tilewright.backends.cpu.device.arena import arena_stride
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.version import __version__
+from tilewright.compile.c_parameters import (
+    BITS,
+    PERMISSION,
+    Parameter,
+    chunks,
+    grid_slots,
+    needs_permission,
+    parameters_of,
+    scratch_of,
+)
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compile.specialize import DIVISIBLE
-from tilewright.devices.registry import cpu
 
-_TYPES = {
-    "fp32": "float", "fp64": "double", "u1": "uint8_t", "i1": "uint8_t", "i8": "int8_t", "i16": "int16_t",
-    "i32": "int32_t", "i64": "int64_t", "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
-}  # fmt: skip
-_BITS = {"fp16": "uint16_t", "bf16": "uint16_t"}
-_RESERVED = """
+RESERVED = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false
 nullptr class new delete template this namespace gx gy gz kernel stream slots stop first chunk total failed scratch
 """
+"""Names that parameters cannot have: words of C and C++, and what the functions use."""
 
 
+_GRID = ("gx", "gy", "gz")
 _SYSCALL = """\
 #include <sys/syscall.h>
 #ifdef __cplusplus
@@ -41,41 +45,6 @@ _SYSCALL = """\
 extern long syscall(long number, ...);
 #endif
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """A run-time parameter.
-
-    Args:
-        name: in C.
-        kind: signature type.
-        divisible: whether the code takes it to be divisible by 16.
-    """
-
-    name: str
-    kind: str
-    divisible: bool
-
-    @property
-    def ctype(self) -> str:
-        """Its type in C; halves are passed by their bits."""
-        if not self.kind.startswith("*"):
-            return _TYPES.get(self.kind) or _BITS[self.kind]
-        const = "const " if self.kind.startswith("*k") else ""
-        return f"{const}{_TYPES.get(self.kind.removeprefix('*').removeprefix('k'), 'void')} *"
-
-    @property
-    def note(self) -> str:
-        """What a caller must know of it."""
-        notes = ["the bits of a " + self.kind] if self.kind in _BITS else []
-        notes += [f"to {self.kind[1:]}"] if self.kind.startswith("*") and "void" in self.ctype else []
-        return "; ".join([*notes, *(["divisible by 16"] if self.divisible else [])])
-
-    def check(self, code: int) -> str:
-        """Statement that refuses what the code was not made for."""
-        value = f"(uintptr_t){self.name}" if self.kind.startswith("*") else self.name
-        return f"    if ({value} % 16 != 0) return {code};\n" if self.divisible else ""
 
 
 def write_c(kernel: CompiledKernel, folder: Path) -> list[Path]:
@@ -101,30 +70,34 @@ def write_c(kernel: CompiledKernel, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _parameters(kernel: CompiledKernel) -> list[_Parameter]:
-    assert kernel.specialization is not None
-    found = []
-    for name, path, kind, key in kernel.specialization.leaves():
-        if kind != "constexpr":
-            spelled = "_".join([name, *map(str, path[1:])])
-            found.append(_Parameter(f"{spelled}_" if spelled in _RESERVED.split() else spelled, kind, key == DIVISIBLE))
-    return found
+def _parameters(kernel: CompiledKernel) -> list[Parameter]:
+    reserved = RESERVED.split()
+    found = parameters_of(kernel)
+    return [replace(one, name=f"{one.name}_") if one.name in reserved else one for one in found]
 
 
-def _head(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) -> str:
+def _note(parameter: Parameter) -> str:
+    """What a caller must know of a parameter."""
+    notes = ["the bits of a " + parameter.kind] if parameter.kind in BITS else []
+    notes += [f"to {parameter.kind[1:]}"] if parameter.is_pointer and "void" in parameter.ctype else []
+    return "; ".join([*notes, *(["divisible by 16"] if parameter.divisible else [])])
+
+
+def _head(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -> str:
     assert kernel.specialization is not None
     names = kernel.specialization.names
-    lines = [f"{p.name}: {p.note}" for p in parameters if p.note]
+    lines = [f"{p.name}: {_note(p)}" for p in parameters if _note(p)]
     lines += [f"{names[path[0]]} = {value!r}" for path, value in kernel.specialization.constants.items()]
     noted = "".join(f" *   {line.replace('*/', '* /')}\n" for line in lines)
     return f"/* {symbol} for {kernel.target}, compiled by Tilewright {__version__}.\n{noted} */\n"
 
 
-def _guarded(symbol: str, text: str) -> str:
+def guarded(symbol: str, text: str) -> str:
+    """A header that may be included twice."""
     return f"#ifndef TW_{symbol}_H\n#define TW_{symbol}_H\n\n{text}\n#endif\n"
 
 
-def _takes(parameters: list[_Parameter]) -> str:
+def _takes(parameters: list[Parameter]) -> str:
     return "".join(f", {p.ctype}{'' if p.ctype.endswith('*') else ' '}{p.name}" for p in parameters)
 
 
@@ -137,13 +110,12 @@ def _codes(asserts: list[str]) -> str:
 # --- CPU --------------------------------------------------------------------------------------------------
 
 
-def _for_cpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) -> dict[str, str]:
+def _for_cpu(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -> dict[str, str]:
     facts, count = kernel.metadata, len(parameters)
     asserts = list(facts["asserts"])
-    slots = "".join(_slot(index, parameter) for index, parameter in enumerate(parameters))
+    slots = "".join(parameter.slot(index) for index, parameter in enumerate(parameters))
     flag = f'extern int32_t {symbol}_failed __asm__("{symbol}.failed");\n' if asserts else ""
-    amx = cpu.features_of(kernel.target).has("amx-tile")
-    permission = "    syscall(SYS_arch_prctl, 0x1023, 18); /* tile registers */\n" if amx else ""
+    amx, scratch = needs_permission(kernel), scratch_of(kernel)
     text = f"""\
 {_head(kernel, symbol, parameters)}
 #include <stdint.h>
@@ -158,19 +130,17 @@ void {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, cons
 {flag}
 {_codes(asserts)}static inline int {symbol}_launch(int64_t gx, int64_t gy, int64_t gz{_takes(parameters)}) {{
     static const int64_t stop[2] = {{0, 0}};
-    const int64_t total = gx * gy * gz, given = {int(facts.get("chunk", 0))};
-    const int64_t chunk = given ? given : total / 64 + 1;
+{chunks(kernel, _GRID)}\
     int64_t slots[{count + 3}] = {{0}};
     int failed = 0;
-{"".join(parameter.check(-1) for parameter in parameters)}{slots}\
-    slots[{count}] = gx, slots[{count + 1}] = gy, slots[{count + 2}] = gz;
-{permission}{f"    {symbol}_failed = 0;" if asserts else ""}
+{"".join(parameter.refused("return -1") for parameter in parameters)}{slots}{grid_slots(count, _GRID)}\
+{PERMISSION if amx else ""}{f"    {symbol}_failed = 0;" if asserts else ""}
 #ifdef _OPENMP
 #pragma omp parallel
 #endif
     {{
-        void *scratch = {_scratch(int(facts["scratch_bytes"]))};
-        const int usable = scratch || {int(not facts["scratch_bytes"])};
+        void *scratch = {f"aligned_alloc(4096, {scratch})" if scratch else "NULL"};
+        const int usable = scratch || {int(not scratch)};
         if (!usable) failed = -2;
 #ifdef _OPENMP
 #pragma omp for schedule(dynamic, 1)
@@ -186,24 +156,13 @@ void {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, cons
 }}
 #endif
 """
-    return {f"{symbol}.h": _guarded(symbol, text)}
-
-
-def _slot(index: int, parameter: _Parameter) -> str:
-    """The statement that fills a slot of eight bytes: integers are widened, all else lies in its first bytes."""
-    if parameter.kind[0] in "iu" and not parameter.kind.startswith("*"):
-        return f"    slots[{index}] = (int64_t){parameter.name};\n"
-    return f"    memcpy(&slots[{index}], &{parameter.name}, sizeof {parameter.name});\n"
-
-
-def _scratch(size: int) -> str:
-    return f"aligned_alloc(4096, {arena_stride(size)})" if size else "NULL"
+    return {f"{symbol}.h": guarded(symbol, text)}
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------
 
 
-def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) -> dict[str, str]:
+def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -> dict[str, str]:
     facts = kernel.metadata
     special = {
         "clusters of blocks": facts["cluster"] != 1,
@@ -221,7 +180,7 @@ def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter]) 
     grid = "unsigned gx, unsigned gy, unsigned gz"
     declared = f"int {symbol}_launch(const {symbol}_kernel *kernel, void *stream, {grid}{takes})"
     header = _gpu_header(_head(kernel, symbol, parameters), symbol, declared)
-    return {f"{symbol}.h": _guarded(symbol, header), f"{symbol}.c": _gpu_source(kernel, symbol, parameters, declared)}
+    return {f"{symbol}.h": guarded(symbol, header), f"{symbol}.c": _gpu_source(kernel, symbol, parameters, declared)}
 
 
 def _gpu_header(head: str, symbol: str, declared: str) -> str:
@@ -249,7 +208,7 @@ int {symbol}_unload({symbol}_kernel *kernel);
 """
 
 
-def _gpu_source(kernel: CompiledKernel, symbol: str, parameters: list[_Parameter], declared: str) -> str:
+def _gpu_source(kernel: CompiledKernel, symbol: str, parameters: list[Parameter], declared: str) -> str:
     facts = kernel.metadata
     shared, passed = int(facts["shared"]), ", ".join(f"&{parameter.name}" for parameter in parameters)
     return f"""\
@@ -280,16 +239,16 @@ int {symbol}_unload({symbol}_kernel *kernel) {{ return cuModuleUnload(kernel->mo
 
 {declared} {{
     void *parameters[] = {{{passed}{", " if passed else ""}NULL}};
-{"".join(_on_gpu(parameter).check(-1) for parameter in parameters)}\
+{"".join(_on_gpu(parameter).refused("return -1") for parameter in parameters)}\
     return cuLaunchKernel(kernel->function, gx, gy, gz, {int(facts["block_warps"]) * WARP}, 1, 1, {shared}, stream,
                           parameters, NULL);
 }}
 """
 
 
-def _on_gpu(parameter: _Parameter) -> _Parameter:
+def _on_gpu(parameter: Parameter) -> Parameter:
     """An address on a GPU is a number in C."""
-    return _Parameter(parameter.name, "u64", parameter.divisible) if parameter.kind.startswith("*") else parameter
+    return replace(parameter, kind="u64") if parameter.is_pointer else parameter
 
 
 def _bytes(image: bytes) -> str:

@@ -1,0 +1,1 @@
+"""Kernels beside a reference, for tests of kernels: `tilewright.testing.compare` and `assert_kernel`."""
