@@ -43,6 +43,17 @@ def test_an_access_behind_an_array_names_line_program_tile_and_index() -> None:
     assert "^" in fault.render() and "x has 1000 elements" in fault.render()
 
 
+def test_the_first_program_at_fault_is_told_whichever_thread_came_first() -> None:
+    index = torch.full((64 * 4096,), 3, dtype=torch.int32)
+    index[64 * 5 :: 64] = -1
+    for _ in range(5):
+        launch = lambda: kernels.scatter[(4096,)](
+            index, torch.ones(len(index)), torch.zeros(9), len(index), BLOCK=64, num_threads=2
+        )
+        (fault,) = faults(launch, "bounds")
+        assert fault.program == (5, 0, 0) and fault.times == fault.programs == 4091
+
+
 def test_what_was_not_at_fault_is_computed_and_nothing_else_is_touched() -> None:
     memory = torch.arange(1300.0)
     x, y = torch.arange(1000.0), torch.full((1300,), -1.0)

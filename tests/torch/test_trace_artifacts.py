@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from tests.meta.sources import ROOT
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 PROGRAM = """
 import torch
 import tilewright
@@ -39,6 +40,19 @@ def test_records_and_stages(tmp_path):
     assert {"facts", "source", "ttir", "llir"} == set(artifacts(file.read_text()))
     assert "tt.store" in artifacts(file.read_text())["ttir"]
     assert json.loads(artifacts(file.read_text())["facts"])["kernel"] == "double"
+
+
+def test_nothing_is_rendered_where_no_trace_is_written(monkeypatch):
+    from torch._logging import _internal
+
+    from tilewright.torch.trace_artifacts import _trace
+
+    for folder, rendered in ((None, []), ("traces", ["facts", "ttir"])):
+        said = []
+        monkeypatch.setattr(_internal.trace_log, "handlers", [_internal.LazyTraceHandler(folder)])
+        monkeypatch.setattr("tilewright.torch.trace_artifacts._artifact", lambda kernel, what, *rest: said.append(what))
+        _trace(None, SimpleNamespace(from_disk=False, asm={"ttir": ""}))
+        assert said == rendered
 
 
 def artifacts(text: str) -> dict[str, str]:

@@ -3,8 +3,9 @@
     tt.check %holds, %records, %shown {site = 3, ends = true} : tensor<64xi1>, !tt.ptr<i64>, tensor<64xi64>
 
 A check is an assertion that does not stop the launch. `%records` is an array of 64-bit words with a row for each site;
-the first element that fails leaves its program, its coordinates and what is shown, every further one counts. Behind a
-check that `ends` its program nothing more of that program runs: what the check guards must not happen.
+the first element that fails, of the first program, leaves its program, its coordinates and what is shown, every further
+one counts. Behind a check that `ends` its program nothing more of that program runs: what the check guards must not
+happen.
 Passes write checks (`passes/checks.py`); users have none.
 """
 
@@ -40,6 +41,8 @@ ROW = 16
 """Words of a row of the records."""
 COUNT, LAST_PROGRAM, PROGRAMS, PROGRAM, SHOWN, PLACE = 0, 1, 2, 3, 6, 8
 """Where in a row: how often; 1 + number of the last program, how many; the first failure's program, values, place."""
+FIRST, BUSY = 13, 14
+"""1 + number of the first program at fault, of the grid's order; whether a thread is writing the row."""
 MOST_SHOWN, MOST_DIMS = 2, 5
 
 
@@ -112,6 +115,7 @@ def _reference(call: Call, condition: Array, records: Array, *shown: Array) -> N
     number = 1 + program[0] + machine.num_programs(0) * (program[1] + machine.num_programs(1) * program[2])
     if not words[COUNT]:
         first = tuple(failing[0])
+        words[FIRST] = number
         values = [int(np.asarray(value)[first]) for value in shown]
         values, place = (values[:MOST_SHOWN], [*first]) if first else (values[:MOST_SHOWN], values[MOST_SHOWN:])
         for at, found in ((PROGRAM, program), (SHOWN, values), (PLACE, place)):

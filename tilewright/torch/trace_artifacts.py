@@ -22,10 +22,17 @@ def install() -> None:
 
 
 def _trace(source: Any, kernel: CompiledKernel) -> None:
+    if not any(map(_writes, torch._logging._internal.trace_log.handlers)):
+        return
     _artifact(kernel, "facts", "json", lambda: _facts(kernel))
     for stage in () if kernel.from_disk else _TEXTS:  # texts of what is on disk would have to be compiled anew
         if stage in kernel.asm:
             _artifact(kernel, stage, "string", functools.partial(_text, kernel, stage))
+
+
+def _writes(handler: Any) -> bool:
+    """Whether a trace is written: torch's handler stands there without one too, but has a folder only then."""
+    return getattr(handler, "root_dir", None) is not None
 
 
 def _artifact(kernel: CompiledKernel, what: str, encoding: str, payload: Any) -> None:

@@ -116,6 +116,8 @@ class _Run:
             self.kernel[case.grid](**case.arguments)
         found = [self._here(fault) for fault in faults.faults] if faults is not None else []
         wrong = _told(found) or self._changed(case.arguments) or self._different(case.arguments)
+        if found and all(fault.kind == "lanes" for fault in found):  # which elements lie wrong shows the stride
+            wrong = "\n".join(filter(None, (wrong, self._different(case.arguments))))
         if not wrong and not self.interpret:
             wrong = self._by_chance()
         return f"{self._title()}\n{wrong}" if wrong else ""

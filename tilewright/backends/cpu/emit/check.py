@@ -23,7 +23,9 @@ from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I64, PTR, VOID, V, const
 from tilewright.ir.walk import walk
 from tilewright.ops.check import (
+    BUSY,
     COUNT,
+    FIRST,
     LAST_PROGRAM,
     MOST_DIMS,
     MOST_SHOWN,
@@ -100,7 +102,10 @@ def _note(low: FunctionLowering, op: CheckOp, records: V, shown: list[V], place:
 
 
 def _define_note(module: Module) -> None:
-    """`note(row, 1 + number of the program, x, y, z, shown, place)`; threads may meet in it."""
+    """`note(row, 1 + number of the program, x, y, z, shown, place)`: threads that meet in it take turns.
+
+    What the row shows is the first failure of the first program at fault, whichever thread came first.
+    """
     if module.has(_NOTE):
         return
     count = 3 + MOST_SHOWN + MOST_DIMS
@@ -110,10 +115,15 @@ def _define_note(module: Module) -> None:
     def word(at: int) -> V:
         return f.gep(row, 8 * at)
 
-    with f.if_(f.icmp("eq", f.atomic_rmw("add", word(COUNT), const(I64, 1), "monotonic"), 0)):
-        for number_of_word, value in enumerate(values, PROGRAM):
-            f.store(value, word(number_of_word))
+    taken = lambda _: f.icmp("ne", f.atomic_rmw("xchg", word(BUSY), const(I64, 1), "acquire"), 0)  # noqa: E731
+    f.while_((), taken, lambda _: ())
+    seen, first = f.load(I64, word(COUNT)), f.load(I64, word(FIRST))
+    with f.if_(f.or_(f.icmp("eq", seen, 0), f.icmp("slt", number, first))):
+        for at, value in ((FIRST, number), *enumerate(values, PROGRAM)):
+            f.store(value, word(at))
     with f.if_(f.icmp("ne", f.load(I64, word(LAST_PROGRAM)), number)):
         f.store(number, word(LAST_PROGRAM))
-        f.atomic_rmw("add", word(PROGRAMS), const(I64, 1), "monotonic")
+        f.store(f.add(f.load(I64, word(PROGRAMS)), 1), word(PROGRAMS))
+    f.store(f.add(seen, 1), word(COUNT))
+    f.atomic_rmw("xchg", word(BUSY), const(I64, 0), "release")
     f.ret()
