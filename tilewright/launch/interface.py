@@ -11,7 +11,7 @@ from tilewright.base.tracebacks import shorten_traceback
 from tilewright.launch.subscript import InPython, Subscript
 
 T = TypeVar("T")
-Reporter = Callable[[Any, Sequence[Any], Mapping[str, Any], Any, Sequence[str] | None], Any]
+Reporter = Callable[[Any, Sequence[Any], Mapping[str, Any], Any, Sequence[str] | None, str], Any]
 
 
 def _no_reporter(*_: Any) -> Any:
@@ -22,7 +22,7 @@ reporter: Reporter = _no_reporter
 
 
 def install_reporter(function: Reporter) -> None:
-    """Have `function(kernel, args, kwargs, grid, targets)` make the pages of `kernel.report`."""
+    """Have `function(kernel, args, kwargs, grid, targets, checks)` make the pages of `kernel.report`."""
     global reporter
     reporter = function
 
@@ -67,13 +67,17 @@ class KernelInterface(Subscript, InPython, Generic[T]):
         """Compile for these arguments without launching."""
         raise NotImplementedError
 
-    def report(self, *args: Any, grid: Any, targets: Sequence[str] | None = None, **kwargs: Any) -> Any:
+    def report(
+        self, *args: Any, grid: Any, targets: Sequence[str] | None = None, checks: str = "", **kwargs: Any
+    ) -> Any:
         """Launch with these arguments, and make a page that shows what the compiler and the programs did.
 
         Args:
             args, kwargs: as for a launch.
             grid: of the launch.
             targets: what else to compile for, in order: ("cuda:90",); None for that where the launch is on a CPU.
+            checks: names of checks ("bounds,races"), with which the launch is made once more; what they find stands at
+                its line.
 
         Returns:
             The page: notebooks show it, `.save(path)` writes it.
@@ -81,4 +85,4 @@ class KernelInterface(Subscript, InPython, Generic[T]):
         Raises:
             UnsupportedError: jinja2 is not installed.
         """
-        return reporter(self, args, kwargs, grid, targets)
+        return reporter(self, args, kwargs, grid, targets, checks)

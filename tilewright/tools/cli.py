@@ -173,10 +173,17 @@ def sanitize_command(checks: str, as_module: bool, as_json: bool, program: str, 
 @click.option("--out", "-o", default="report.html", type=click.Path(dir_okay=False, path_type=Path), help="The page.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write the trace (Perfetto) here too.")
 @click.option("--target", "-t", "targets", multiple=True, help="What else to compile for; default: cuda:90. Or: none.")
+@click.option("--checks", "-c", default="", help="Show what these checks find: bounds,races (see sanitize).")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def report_command(
-    is_module: bool, out: Path, trace: Path | None, targets: tuple[str, ...], program: str, arguments: tuple[str, ...]
+    is_module: bool,
+    out: Path,
+    trace: Path | None,
+    targets: tuple[str, ...],
+    checks: str,
+    program: str,
+    arguments: tuple[str, ...],
 ) -> None:
     """Run a program, and write one page about its kernels: decisions, stages, layouts, accesses, roofline, trace.
 
@@ -187,7 +194,7 @@ def report_command(
     tilewright report matmul.py 512 -o report.html
     tilewright report -o report.html matmul.py -- --trace
     """
-    click.echo(report.write_report([program, *arguments], is_module, out, trace, report.targets_of(targets)))
+    click.echo(report.write_report([program, *arguments], is_module, out, trace, report.targets_of(targets), checks))
 
 
 @main.command("layout")

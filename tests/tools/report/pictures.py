@@ -26,9 +26,9 @@ MATMUL = """
 import torch
 from examples.matmul import matmul
 torch.manual_seed(0)
-for n in (192, 250):
+for n, launches in ((250, 2), (512, 20)):
     a, b = torch.randn(n, n).half(), torch.randn(n, n).half()
-    for _ in range(5):
+    for _ in range(launches):
         matmul(a, b, tile=(64, 64, 32))
 """
 _SHOW = "document.getElementById('{part}').scrollIntoView();"
@@ -47,6 +47,13 @@ PICTURES: Shots = {
     "report_layout_shared": ("layouts", _CUDA + _BUTTON.format(query="#layouts .chips button", text="shared"), 920),
     "report_accesses": ("accesses", "", 1000),
     "report_roofline": ("roofline", "", 860),
+    "report_pipelines": ("pipelines", "", 620),
+    "report_conversion": (
+        "conversion",
+        _CUDA + "[...document.querySelectorAll('#shared-accesses tbody tr')].find("
+        "r => r.textContent.includes('convert_layout')).click();",
+        700,
+    ),
     "report_trace": ("trace", "document.querySelector('#trace .event.launch').click();", 560),
     "report_dark": ("stages", _CUDA + _DOT + "document.querySelector('#theme').click();", 940),
 }  # fmt: skip

@@ -174,6 +174,29 @@ def test_programs_slide_over_the_tensors(report):
     assert report.all("#source .row.on")
 
 
+def test_a_conversion_is_shown_as_arrows(report):
+    report.click("#targets button:nth-child(2)")
+    assert not report.find("#conversion").is_displayed()
+    rows = [row for row in report.all("#shared-accesses tbody tr") if "convert_layout" in row.text]
+    assert rows
+    report.js("arguments[0].click()", rows[0])
+    assert report.find("#conversion").is_displayed()
+    assert len(report.all("#conversion path")) >= 32 and "warp 0" in report.find("#conversion figcaption").text
+    warps = report.all("#conversion [data-role=warps] button")
+    warps[-1].click()
+    assert f"warp {len(warps) - 1}" in report.find("#conversion figcaption").text
+    report.js("document.querySelector('#conversion text[tabindex]').focus()")
+    assert {path.get_attribute("data-lane") for path in report.all("#conversion path.on")} == {"0"}
+
+
+def test_software_pipelines_are_those_of_the_kernel(report):
+    shown = report.find("#pipelines [data-pipelines]:not([hidden])")
+    assert "product" in shown.text and "buffers of" in shown.text
+    number = [node.text for node in report.all("#overview .link")].index("scale")
+    report.js(f"chooseKernel({number})")
+    assert "No loop copies ahead" in report.find("#pipelines [data-pipelines]:not([hidden])").text
+
+
 def test_points_and_events_say_what_they_are(report):
     report.click("#roofline tr[data-point]")
     assert report.all("#roofline tr.on")

@@ -8,12 +8,15 @@ import json
 import re
 from html.parser import HTMLParser
 
+import numpy as np
+import pytest
 import torch
 from click.testing import CliRunner
 
 import tilewright
 import tilewright.language as tl
 from tests.tools.report.programs import TWO_KERNELS
+from tilewright.base.errors import ArgumentError
 from tilewright.tools import cli
 
 PARTS = ["overview", "source", "stages", "layouts", "accesses", "roofline", "trace"]
@@ -149,6 +152,26 @@ def ahead(x_ptr, num_stages: tl.constexpr):
 def test_a_parameter_may_be_called_as_an_option():
     made = ahead.report(torch.zeros(4), num_stages=2, grid=(1,))
     assert "Not compiled" not in made.text and len(_data(made.text)["kernels"][0]["builds"]) == 2
+
+
+@tilewright.jit
+def add_all(x_ptr, BLOCK: tl.constexpr):
+    at = x_ptr + tl.arange(0, BLOCK)
+    tl.store(at, tl.load(at) + 1)
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_faults_stand_at_their_lines(library):
+    x = torch.zeros(64) if library == "torch" else np.zeros(64, np.float32)
+    plain = add_all.report(x, BLOCK=64, grid=(1,), targets=(), checks="races").text
+    assert "race: " not in plain
+    said = add_all.report(x, BLOCK=64, grid=(2,), targets=(), checks="bounds,races").text
+    rows = [row for row in said.split('class="row has"') if "race: " in row]
+    assert rows and all("tl.load(at)" in re.sub("<[^>]*>", "", row) for row in rows)
+    assert "an element of x_ptr" in rows[0]
+    assert float(x[0]) == 3 + 3 * 2  # checks run on copies
+    with pytest.raises(ArgumentError, match="sums"):
+        add_all.report(x, BLOCK=64, grid=(1,), targets=(), checks="sums")
 
 
 def test_kernels_report_on_themselves():

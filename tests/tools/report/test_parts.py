@@ -181,6 +181,26 @@ def test_operands_of_a_product_are_read_once_for_each_block(kernels):
     assert tensors["a_ptr"]["unique"] == 128 * 96 * 2
 
 
+# --- software pipelines -------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_copies_ahead_is_a_pipeline(kernels):
+    kernel = kernels["product"]
+    assert not kernel.builds[0].pipelines and not kernels["scale"].builds[1].pipelines
+    ((pipeline, picture),) = kernel.builds[1].pipelines
+    assert pipeline.line == _line(kernel, "for k in range")
+    loads = {_line(kernel, "a = tl.load"), _line(kernel, "b = tl.load")}
+    assert {(ring.line, ring.bytes, ring.buffers, ring.by) for ring in pipeline.rings} == {
+        (line, 64 * 32 * 2, 3, "cp.async") for line in loads
+    }
+    assert pipeline.products == [_line(kernel, "tl.dot")] and pipeline.in_flight
+    assert "3 buffers of 4,096 bytes" in pipeline.said() and "in the next one" in pipeline.said()
+    if picture:
+        for text in ("buffer 0", "buffer 2", "tensor cores", "copy 3", "product 0"):
+            assert text in picture
+        assert "buffer 3" not in picture
+
+
 # --- roofline ----------------------------------------------------------------------------------------------
 
 
@@ -192,13 +212,14 @@ def test_operations_and_bytes_are_those_of_the_arithmetic(kernels):
 
 
 def test_the_limit_is_the_slower_of_the_two():
-    peaks = Peaks(bandwidth=10e9, flops=100e9, threads=1)
+    peaks = Peaks("cpu", bandwidth=10e9, flops=100e9, element="float32", by="by hand")
     assert Point("copy", 1e6, 1e9, 0.2).bound(peaks) == ("memory", pytest.approx(0.5))
     assert Point("dot", 1e9, 1e6, 0.02).bound(peaks) == ("arithmetic", pytest.approx(0.5))
 
 
 def test_the_plot_takes_the_colours_of_the_page():
     pytest.importorskip("matplotlib")
-    svg = plot(Peaks(10e9, 100e9, 1), [Point("dot", 1e9, 1e6, 0.02), Point("none", 0, 1e6, 0.02)])
-    assert 'id="roof-0"' in svg and 'id="roof-1"' not in svg
+    peaks = Peaks("cuda", 10e9, 100e9, "float16", "by hand")
+    svg = plot(peaks, [Point("dot", 1e9, 1e6, 0.02), Point("none", 0, 1e6, 0.02)])
+    assert 'id="roof-cuda-0"' in svg and 'id="roof-cuda-1"' not in svg
     assert "var(--warm)" in svg and "#0" not in svg.replace('href="#', "").replace("url(#", "")

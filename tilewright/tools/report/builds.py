@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from collections.abc import Sequence
@@ -13,10 +14,13 @@ from tilewright.base.knobs import knobs
 from tilewright.compile.build import compile_request
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.frontend.source import source_of
+from tilewright.launch.faults import Fault
 from tilewright.launch.jit import JITFunction
+from tilewright.sanitize.checking import checking
 from tilewright.tools.report import accesses
 from tilewright.tools.report.layouts import layouts_of
-from tilewright.tools.report.recording import Recording, Variant
+from tilewright.tools.report.pipelines import Pipeline, drawing, pipelines_of
+from tilewright.tools.report.recording import Recording, Sample, Variant
 from tilewright.tools.report.roofline import Point
 from tilewright.tools.report.source import Source, source_rows
 from tilewright.tools.report.stages import stages_of
@@ -48,6 +52,7 @@ class Build:
         error: why it failed.
         source: with decisions.
         stages, passes, layouts: data for the page's script.
+        pipelines: loops that copy ahead, each with its time line as SVG.
         facts: figures by name.
     """
 
@@ -59,6 +64,7 @@ class Build:
     stages: list[dict[str, Any]] = field(default_factory=list)
     passes: list[dict[str, Any]] = field(default_factory=list)
     layouts: dict[str, Any] = field(default_factory=dict)
+    pipelines: list[tuple[Pipeline, str]] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
 
 
@@ -111,40 +117,56 @@ def median_of(variant: Variant) -> float:
     return statistics.median(event.seconds for event in variant.launches) if variant.launches else 0.0
 
 
-def shown_kernels(recording: Recording, targets: Sequence[str]) -> list[Shown]:
+def shown_kernels(recording: Recording, targets: Sequence[str], checks: str = "") -> list[Shown]:
     """The kernels of a run, those that took most of it first.
 
     Args:
         recording: of the run.
         targets: what else to compile for.
+        checks: names of checks, with which a launch of each kernel is made once more; none by default.
     """
     by_kernel: dict[JITFunction, list[Variant]] = {}
     for variant in recording.variants:
         by_kernel.setdefault(variant.fn, []).append(variant)
-    made = [_shown(fn, variants, targets) for fn, variants in by_kernel.items()]
+    made = [_shown(fn, variants, targets, checks) for fn, variants in by_kernel.items()]
     return sorted(made, key=lambda kernel: -kernel.seconds)
 
 
-def _shown(fn: JITFunction, variants: list[Variant], targets: Sequence[str]) -> Shown:
+def _shown(fn: JITFunction, variants: list[Variant], targets: Sequence[str], checks: str) -> Shown:
     source = source_of(fn)
     main = max(variants, key=lambda variant: (variant.sample is not None, seconds_of(variant)))
     times = [_times(variant) for variant in variants]
     made = Shown(fn.fn.__name__, source.file, source.first_line, variants, times, main, [])
     if main.sample is not None:
         _interpret(made, main)
+    faults = faults_of(main.sample, checks) if main.sample is not None and checks else []
     moved = made.trace.bytes_by_line() if made.trace else {}
     flops = made.trace.flops if made.trace else {}
     lines = range(source.first_line, source.first_line + source.text.count("\n") + 1)
     for kernel, target, error in _compiled(main, targets):
         build = Build(main.title, target, kernel, error)
         if kernel is not None:
-            build.source = source_rows(fn, kernel.decisions, moved, flops)
+            build.source = source_rows(fn, kernel.decisions, moved, flops, faults)
             build.stages, build.passes = stages_of(kernel, source.file, lines)
             build.facts = _facts(kernel)
             if "tgir" in kernel.asm:
-                build.layouts = layouts_of(str(kernel.asm["tgir"]), source.file, lines)
+                text = str(kernel.asm["tgir"])
+                build.layouts = layouts_of(text, source.file, lines)
+                build.pipelines = [(loop, drawing(loop)) for loop in pipelines_of(text, source.file, lines)]
         made.builds.append(build)
     return made
+
+
+def faults_of(sample: Sample, checks: str) -> list[Fault]:
+    """What checks find in a launch, on copies of its arguments.
+
+    Raises:
+        ArgumentError: there is no such check.
+    """
+    arguments = {name: copy.deepcopy(value) for name, value in sample.arguments.items()}
+    with checking(checks) as found:
+        sample.fn[sample.grid](**arguments)
+    return list(found.faults)
 
 
 def _compiled(variant: Variant, targets: Sequence[str]) -> list[tuple[CompiledKernel | None, str, str]]:
@@ -216,8 +238,9 @@ def _interpret(made: Shown, variant: Variant) -> None:
     made.tensors = accesses.grids_of(sample, made.trace)
     made.rows = accesses.rows_of(sample, made.trace)
     grid = "×".join(map(str, sample.grid))
-    times = [event.seconds for event in variant.launches if event.facts["grid"] == grid]
-    if times and variant.kernel.target.backend == "cpu":
+    times = [event.in_kernel for event in variant.launches if event.facts["grid"] == grid]
+    if times:
         scale = made.trace.scale
         moved = sum(min(tensor["bytes"], tensor["unique"] * scale) for tensor in made.tensors)
-        made.point = Point(made.name, sum(made.trace.flops.values()) * scale, moved, min(times))
+        backend = variant.kernel.target.backend
+        made.point = Point(made.name, sum(made.trace.flops.values()) * scale, moved, min(times), backend)

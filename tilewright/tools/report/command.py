@@ -25,7 +25,7 @@ def targets_of(given: Sequence[str]) -> Sequence[str] | None:
 
 
 def write_report(
-    arguments: Sequence[str], is_module: bool, out: Path, trace: Path | None, targets: Sequence[str] | None
+    arguments: Sequence[str], is_module: bool, out: Path, trace: Path | None, targets: Sequence[str] | None, checks: str
 ) -> str:
     """Run a program and write the page; returns what to tell the user.
 
@@ -35,11 +35,12 @@ def write_report(
         out: file of the page.
         trace: file of the trace, or None.
         targets: what else to compile for; None for the usual.
+        checks: names of checks whose faults are shown at their lines; "" for none.
 
     Raises:
-        ArgumentError: there is no such program, or it launches no kernel.
+        ArgumentError: there is no such program or check, or it launches no kernel.
     """
-    made, recording = page.report_of_program(arguments, is_module, targets)
+    made, recording = page.report_of_program(arguments, is_module, targets, checks)
     file = made.save(out)
     if trace is not None:
         trace.write_text(trace_file.trace_text(recording), encoding="utf-8")

@@ -26,7 +26,6 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.backends.nvidia.tgir.types import LayoutAttr, MemDescType
 from tilewright.base.errors import UnsupportedError
-from tilewright.ir.op import location_of
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.layouts import text as layout_text
 from tilewright.layouts.access import BANKS, SharedAccess, plan_access, unique_registers
@@ -34,6 +33,7 @@ from tilewright.layouts.conversion import plan_conversion
 from tilewright.layouts.exchange import SharedPlan
 from tilewright.layouts.f2 import LayoutError
 from tilewright.layouts.linear import LinearLayout
+from tilewright.tools.report.places import line_of
 from tilewright.tools.report.stages import layouts_named
 
 _ROWS, _COLUMNS = 128, 128  # elements of a tile that are shown
@@ -87,7 +87,7 @@ def layouts_of(text: str, file: str, lines: range) -> dict[str, Any]:
     uses: dict[str, _Use] = {}
     accesses: dict[tuple[Any, ...], dict[str, Any]] = {}
     for op in parse_module(text).walk():
-        number = _line_of(op, file, lines)
+        number = line_of(op, file, lines)
         for value in op.results:
             if (tile := _Tile.of(value, names)) is not None:
                 uses.setdefault(tile.name, _Use(tile)).add(tile, number, value.name_hint)
@@ -150,15 +150,6 @@ class _Use:
         """As the page has it."""
         used = {"shapes": list(self._shapes), "lines": list(self._lines), "values": list(self._values)}
         return {"name": self.tile.name, **layout_data(self.tile.layout, self.tile.bits), **used}
-
-
-def _line_of(op: Operation, file: str, lines: range) -> int:
-    """The line of the kernel that an operation is from; 0 if it is from none."""
-    place, found = location_of(op), 0
-    while place is not None:
-        found = place.line if place.file == file and place.line in lines else found
-        place = place.caller
-    return found
 
 
 def _access(op: Operation, names: Mapping[str, str]) -> dict[str, Any] | None:

@@ -58,7 +58,12 @@ class Report:
 
 
 def report_of_launch(
-    kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any, targets: Sequence[str] | None
+    kernel: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    grid: Any,
+    targets: Sequence[str] | None,
+    checks: str = "",
 ) -> Report:
     """Launch a kernel, and report on it.
 
@@ -67,25 +72,26 @@ def report_of_launch(
         args, kwargs: of the launch.
         grid: of the launch.
         targets: what else to compile for; None for cuda:90 if it does not run on a GPU.
+        checks: names of checks, with which the launch is made once more; what they find stands at its line.
     """
     with recorded() as recording:
         for _ in range(3):
             kernel[grid](*args, **kwargs)
-    return report_of(recording, str(getattr(getattr(kernel, "fn", kernel), "__name__", "kernel")), targets)
+    return report_of(recording, str(getattr(getattr(kernel, "fn", kernel), "__name__", "kernel")), targets, checks)
 
 
 def report_of_program(
-    arguments: Sequence[str], is_module: bool, targets: Sequence[str] | None
+    arguments: Sequence[str], is_module: bool, targets: Sequence[str] | None, checks: str = ""
 ) -> tuple[Report, Recording]:
     """Run a program as `python` would, and report on its kernels.
 
     Args:
         arguments: the file or the module, then the program's own arguments.
         is_module: it is a module.
-        targets: as for `report_of_launch`.
+        targets, checks: as for `report_of_launch`.
 
     Raises:
-        ArgumentError: there is no such file, or no kernel was launched.
+        ArgumentError: there is no such file or check, or no kernel was launched.
     """
     if not is_module and not Path(arguments[0]).is_file():
         raise ArgumentError(f"there is no file {arguments[0]}", hint="write tilewright report PROGRAM.py [ARGUMENTS]")
@@ -103,12 +109,12 @@ def report_of_program(
                 if ended.code not in (None, 0):
                     print(f"the program ended with {ended.code}", file=sys.stderr)
         title = " ".join([arguments[0] if is_module else Path(arguments[0]).name, *arguments[1:]])
-        return report_of(recording, title, targets), recording
+        return report_of(recording, title, targets, checks), recording
     finally:
         sys.argv, sys.path[:] = argv, path
 
 
-def report_of(recording: Recording, title: str, targets: Sequence[str] | None) -> Report:
+def report_of(recording: Recording, title: str, targets: Sequence[str] | None, checks: str = "") -> Report:
     """The page of a recorded run; arguments as for `report_of_launch`.
 
     Raises:
@@ -120,17 +126,28 @@ def report_of(recording: Recording, title: str, targets: Sequence[str] | None) -
     if targets is None:
         on_gpu = any(variant.kernel.target.backend == "cuda" for variant in recording.variants)
         targets = () if on_gpu else (DEFAULT_TARGET,)
-    kernels = shown_kernels(recording, targets)
-    peaks = measure_peaks()
-    points = [kernel.point for kernel in kernels if kernel.point is not None]
+    kernels = shown_kernels(recording, targets, checks)
+    roofs = [_roof(backend, kernels) for backend in _backends(kernels)]
     data = {"kernels": [_data(kernel) for kernel in kernels], "trace": trace.trace_text(recording)}
     return Report(_render(
         "report.html.j2",
-        title=title, kernels=kernels, recording=recording, peaks=peaks, roofline=plot(peaks, points),
-        points=table(peaks, points), bars=trace.bars(recording), data=_packed(data), about=_about(),
+        title=title, kernels=kernels, recording=recording, roofs=roofs,
+        bars=trace.bars(recording), data=_packed(data), about=_about(),
         launch_seconds=sum(kernel.seconds for kernel in kernels),
         compile_seconds=sum(event.seconds for event in recording.events if event.kind == "compile"),
     ))  # fmt: skip
+
+
+def _backends(kernels: Sequence[Shown]) -> list[str]:
+    """Where kernels ran whose operations and bytes are known; the CPU if there are none."""
+    return sorted({kernel.point.backend for kernel in kernels if kernel.point is not None}) or ["cpu"]
+
+
+def _roof(backend: str, kernels: Sequence[Shown]) -> dict[str, Any]:
+    """What the page shows of one machine: its peaks, its plot, a row for each kernel."""
+    peaks = measure_peaks(backend)
+    points = [k.point for k in kernels if k.point is not None and k.point.backend == backend]
+    return {"peaks": peaks, "plot": plot(peaks, points), "rows": table(peaks, points)}
 
 
 def report_of_layout(text: str, bits: int = 32) -> Report:

@@ -38,6 +38,7 @@ class Event:
         begin, end: seconds of `time.perf_counter`.
         thread: that it happened in.
         facts: more about it, for people.
+        on_gpu: of a launch on a GPU, the seconds between two events of its stream around it.
     """
 
     kind: str
@@ -46,11 +47,17 @@ class Event:
     end: float
     thread: int
     facts: dict[str, Any] = field(default_factory=dict)
+    on_gpu: float | None = None
 
     @property
     def seconds(self) -> float:
         """How long it took."""
         return self.end - self.begin
+
+    @property
+    def in_kernel(self) -> float:
+        """How long a launch took where it ran."""
+        return self.seconds if self.on_gpu is None else self.on_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ class Recording:
         self.begin = self.end = time.perf_counter()
         self.events: list[Event] = []
         self._variants: dict[int, Variant] = {}
-        self._open: dict[int, tuple[float, Any]] = {}
+        self._open: dict[int, tuple[float, Any, _GpuClock | None]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -128,24 +135,24 @@ class Recording:
         _consider(variant, launched.arguments, grid)
         variant.largest = max(variant.largest, grid, key=math.prod)
         mark = _profiler_mark(variant.title)
-        self._open[id(facts)] = (time.perf_counter(), mark)
+        clock = _GpuClock() if launched.kernel.target.backend == "cuda" and _torch_has_gpu() else None
+        self._open[id(facts)] = (time.perf_counter(), mark, clock)
 
     def leave(self, facts: LazyDict) -> None:
         """Behind a launch."""
-        begin, mark = self._open.pop(id(facts), (None, None))
+        begin, mark, clock = self._open.pop(id(facts), (None, None, None))
         if begin is None:
             return
         launched = facts.subject
         assert isinstance(launched, Launched)
-        if launched.kernel.target.backend == "cuda":
-            _wait_for_gpu()
+        on_gpu = None if clock is None else clock.seconds()
         end = time.perf_counter()
         if mark is not None:
             mark.__exit__(None, None, None)
         variant = self._variants[id(launched.kernel)]
         grid = grid3(launched.grid)
         facts_shown = {"grid": "×".join(map(str, grid)), "variant": variant.title}
-        event = Event("launch", launched.kernel.name, begin, end, threading.get_ident(), facts_shown)
+        event = Event("launch", launched.kernel.name, begin, end, threading.get_ident(), facts_shown, on_gpu)
         variant.launches.append(event)
         self.events.append(event)
 
@@ -238,7 +245,21 @@ def _profiler_mark(name: str) -> Any:
     return mark
 
 
-def _wait_for_gpu() -> None:
+class _GpuClock:
+    """Times a launch on the current stream of torch, and waits for it."""
+
+    def __init__(self) -> None:
+        event = sys.modules["torch"].cuda.Event
+        self._begin, self._end = event(enable_timing=True), event(enable_timing=True)
+        self._begin.record()
+
+    def seconds(self) -> float:
+        """Between the two ends of the launch."""
+        self._end.record()
+        self._end.synchronize()
+        return float(self._begin.elapsed_time(self._end)) / 1e3
+
+
+def _torch_has_gpu() -> bool:
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.synchronize()
+    return torch is not None and torch.cuda.is_available()

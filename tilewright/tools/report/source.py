@@ -13,6 +13,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.base.decision import Decision, counted
 from tilewright.base.location import Location
 from tilewright.frontend.source import source_of
+from tilewright.launch.faults import Fault
 
 _SMALL = 0.02  # of a kernel's bytes or flops: decisions about a line below are folded
 
@@ -44,6 +45,7 @@ class Line:
         html: the line with the colours of its words.
         bytes_share, flops_share: of the kernel's, 0 to 1.
         answers: decisions about it.
+        faults: what checks have found there.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Line:
     bytes_share: float = 0.0
     flops_share: float = 0.0
     answers: list[Answer] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,13 @@ class Source:
         file: path.
         lines: of the function.
         elsewhere: decisions about other places: (place, its line of source, decisions).
+        faults: what checks have found at other places.
     """
 
     file: str
     lines: list[Line]
     elsewhere: list[tuple[str, str, list[Answer]]]
+    faults: list[str] = field(default_factory=list)
 
     @property
     def taken(self) -> int:
@@ -82,7 +87,11 @@ class Source:
 
 
 def source_rows(
-    fn: BlockFunction, decisions: Sequence[Decision], moved: Mapping[int, int], flops: Mapping[int, int]
+    fn: BlockFunction,
+    decisions: Sequence[Decision],
+    moved: Mapping[int, int],
+    flops: Mapping[int, int],
+    faults: Sequence[Fault] = (),
 ) -> Source:
     """The source of a kernel with everything that is known about its lines.
 
@@ -90,6 +99,7 @@ def source_rows(
         fn: the kernel.
         decisions: of the compiled kernel.
         moved, flops: bytes and operations by line; empty where they are not known.
+        faults: what checks have found in the kernel.
     """
     source = source_of(fn)
     texts = highlight(source.text, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)).split("\n")
@@ -114,4 +124,9 @@ def source_rows(
         (f"{file}:{number}" if number else "the kernel as a whole", Location(file, number).source_line().strip(), found)
         for (file, number), found in elsewhere.items()
     ]
-    return Source(source.file, list(lines.values()), places)
+    beside: list[str] = []
+    for fault in faults:
+        place = fault.place
+        line = lines.get(place.line) if place is not None and place.file == source.file else None
+        (beside if line is None else line.faults).append(fault.title())
+    return Source(source.file, list(lines.values()), places, beside)

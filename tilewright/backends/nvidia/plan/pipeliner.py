@@ -280,7 +280,8 @@ class _Pipeliner:
             buffer = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
             if self.barrier is not None and prefetch.is_block:
                 desc, *indices = (known.get(value, value) for value in prefetch.address)
-                b.effect(TmaLoadOp, [desc, buffer, self.barrier, index, valid, *indices])
+                copy = b.effect(TmaLoadOp, [desc, buffer, self.barrier, index, valid, *indices])
+                copy.location = prefetch.load.location
             else:
                 self._copy_load(b, prefetch, buffer, known, valid)
         if self.by_threads:
@@ -300,7 +301,7 @@ class _Pipeliner:
             mask = b.make(AndIOp, [masks[0], mask], type_)
         if prefetch.order is not None:
             pointers, mask = (transposed(b, value, prefetch.order) for value in (pointers, mask))
-        b.effect(AsyncCopyOp, [pointers, buffer, mask])
+        b.effect(AsyncCopyOp, [pointers, buffer, mask]).location = prefetch.load.location
 
     def _copy_ahead(self, after: Operation, rings: Sequence[SSAValue], index: SSAValue, reach: SSAValue) -> None:
         """In the loop, copy a later iteration to the buffer that the iteration before this one has read."""

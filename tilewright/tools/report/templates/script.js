@@ -230,10 +230,35 @@ function drawLayouts() {
     const conflict = a.wavefronts ? (a.conflicts ? make("span", { class: "bad" }, `${a.conflicts} more wavefronts`) : make("span", { class: "good" }, "none")) : "–";
     const cells = [a.line || "–", a.operation, `${a.from} → ${a.to}`, a.kind, a.count, a.instructions || "–", a.vector || "–", a.wavefronts || "–", conflict];
     const row = make("tr", { tabindex: 0 }, ...cells.map((c, i) => make("td", [0, 4, 5, 6, 7].includes(i) ? { class: "n" } : {}, c instanceof Node ? c : String(c))));
-    row.addEventListener("click", () => { if (a.line) mark(a.line); const to = found.find((g) => g.name === a.to); if (to) pick(a.to); });
+    const [from, to] = [a.from, a.to].map((name) => found.find((g) => g.name === name));
+    row.addEventListener("click", () => { if (a.line) mark(a.line); if (to) pick(a.to); drawConversion(a, from, to, 0); });
     return row;
   }));
   pick(found[0].name);
+  drawConversion(null);
+}
+
+/** A conversion as arrows: which lanes of a warp give elements, and who holds them afterwards. */
+function drawConversion(row, from, to, warp) {
+  const figure = $("#conversion"), svg = $("svg", figure), at = (lane) => 30 + lane * 26, moves = {};
+  figure.hidden = !(from && to && !from.shared && !to.shared && from.held.lane?.length === to.held.lane?.length);
+  if (figure.hidden) return;
+  const whose = (layout, cell) => layout.held.warp?.[cell] ?? 0;
+  from.held.lane.forEach((lane, cell) => {
+    const key = [lane, whose(to, cell) === warp ? to.held.lane[cell] : 32];
+    if (lane >= 0 && whose(from, cell) === warp) moves[key] = (moves[key] || 0) + 1;
+  });
+  const paths = Object.entries(moves).map(([key, count]) => {
+    const [give, take] = key.split(",").map(Number);
+    return `<path data-lane="${give}" class="${give === take ? "stays" : "moves"}" d="M${at(give)} 34 C${at(give)} 95 ${at(take)} 95 ${at(take)} 150"><title>lane ${give} → ${take < 32 ? `lane ${take}` : "other warps"}: ${count} elements</title></path>`;
+  });
+  const lanes = Array.from({ length: 33 }, (_, lane) => (lane < 32 ? `<text x="${at(lane)}" y="22" tabindex="0">${lane}</text>` : "") + `<text x="${at(lane)}" y="168">${lane < 32 ? lane : "others"}</text>`);
+  svg.innerHTML = paths.join("") + lanes.join("");
+  for (const node of $$("[tabindex]", svg)) for (const event of ["mouseenter", "focus"]) node.addEventListener(event, () => {
+    for (const path of $$("path", svg)) path.classList.toggle("on", path.dataset.lane === node.textContent);
+  });
+  choice($("[data-role=warps]", figure), Array.from({ length: from.inputs.warp || 1 }, (_, n) => `warp ${n}`), `warp ${warp}`, (_, n) => drawConversion(row, from, to, n));
+  $("figcaption", figure).textContent = `${from.name} → ${to.name}${row.line ? `, line ${row.line}` : ""}, by ${row.kind}: above the lanes of warp ${warp}, below who holds their elements afterwards${from.cut ? "; of the part that is shown" : ""}`;
 }
 
 // --- accesses ----------------------------------------------------------------------------------------
@@ -242,7 +267,7 @@ const spread = (runs, flags, value) => { for (let i = 0; i < runs.length; i += 2
 
 function drawAccesses() {
   const kernel = data.kernels[state.kernel];
-  for (const node of $$("[data-about]")) node.hidden = Number(node.dataset.about) !== state.kernel;
+  for (const name of ["about", "pipelines"]) for (const node of $$(`[data-${name}]`)) node.hidden = Number(node.dataset[name]) !== state.kernel;
   $("#tensors").hidden = !kernel.tensors.length;
   if (!kernel.tensors.length) return;
   const slider = $("#program");
@@ -331,10 +356,10 @@ function listen() {
   });
   for (const row of $$("[data-goto]")) row.addEventListener("click", () => { mark(Number(row.dataset.goto)); $("#source .row.on:not([hidden])")?.scrollIntoView({ block: "center" }); });
   for (const row of $$("[data-point]")) row.addEventListener("click", () => {
-    const on = !row.classList.contains("on"), figure = $("#roofline figure");
+    const on = !row.classList.contains("on"), dot = document.getElementById(`roof-${row.dataset.point}`);
     for (const node of $$("[data-point], [id^=roof-]")) node.classList.remove("on");
-    figure?.classList.toggle("picked", on);
-    if (on) for (const node of [row, document.getElementById(`roof-${row.dataset.point}`)]) node?.classList.add("on");
+    for (const figure of $$("#roofline > figure")) figure.classList.toggle("picked", on && figure.contains(dot));
+    if (on) for (const node of [row, dot]) node?.classList.add("on");
   });
   for (const event of $$(".event")) event.addEventListener("click", () => {
     for (const other of $$(".event.on")) other.classList.remove("on");
