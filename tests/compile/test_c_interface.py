@@ -167,3 +167,18 @@ def test_what_a_launch_from_c_does_not_do(tmp_path):
     with pytest.raises(UnsupportedError, match="device_assert"):
         write_c(compiled, tmp_path)
     assert not re.findall("sums", " ".join(map(str, tmp_path.iterdir())))
+
+
+@tilewright.jit
+def shares(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places)
+    tl.store(out_ptr + places, x / tl.sum(x, 0))
+
+
+def test_programs_that_are_clusters_are_counted_as_programs(tmp_path):
+    signature = {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "BLOCK": 65536}
+    (compiled,) = shares.precompile(signature, target="cuda:90")
+    write_c(compiled, tmp_path)
+    text = (tmp_path / "shares.c").read_text()
+    assert "cuLaunchKernel(kernel->function, gx * 4u, gy, gz, 512, 1, 1" in text

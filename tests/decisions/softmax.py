@@ -77,6 +77,14 @@ def of_long_rows(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + row + i, e / tl.sum(e, 0), i < n)
 
 
+@spelled(SOFTMAX, "*fp32:16, *fp32:16, i32:16, i32, 1048576")
+def of_rows_that_no_cluster_holds(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
+    i, row = tl.arange(0, BLOCK), tl.program_id(0) * stride
+    x = tl.load(x_ptr + row + i, i < n, -float("inf"))
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(y_ptr + row + i, e / tl.sum(e, 0), i < n)
+
+
 @spelled(SOFTMAX, "*fp64:16, *fp64:16, i32:16, i32, 1024")
 def of_doubles(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
     i, row = tl.arange(0, BLOCK), tl.program_id(0) * stride

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tilewright.backends.nvidia.device import launch as launch_module
 from tilewright.base.errors import DeviceError, DriverError, OutOfResources
 from tilewright.compiler import ASTSource, GPUTarget
 from tilewright.devices.drivers import driver
+from tilewright.tools.tensor_descriptor import TensorDescriptor
 from tilewright.tuning import bench as testing
 
 X, Y = aligned(64), aligned(64)
@@ -302,3 +304,67 @@ def test_machine_code_asks_for_the_stream(fake: FakeCuda, monkeypatch: pytest.Mo
         scale[(3,)](CudaArray(X), CudaArray(Y), 50, 2.5, BLOCK=64)
     assert [told["stream"] for told in fake.launches[-4:]] == [0x77, 0x77, 0x88, 0] and said == [1] * 4
     scale.clear()
+
+
+@tilewright.jit
+def moved(source, target, shift, R: tl.constexpr, C: tl.constexpr):
+    row = tl.program_id(0) * R
+    target.store([row, 0], source.load([row + shift, 0]))
+
+
+def test_tensor_maps_of_known_launches_are_kept_by_machine_code(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are made anew where what describes a tensor has changed, and nowhere else."""
+    moved.clear()
+    x, y = aligned(4096), aligned(4096)
+
+    def described(array: Any, rows: int) -> TensorDescriptor:
+        base: Any = CudaArray(array)
+        base.itemsize, base.dtype = 4, array.dtype
+        return TensorDescriptor(base, [rows, 64], [64, 1], [16, 64])
+
+    offsets: list[int] = []
+
+    def tell(function: int, number: int, offset: int, size: int) -> None:
+        ctypes.c_size_t.from_address(offset).value = offsets[number]
+
+    def encode(out: int, kind: int, rank: int, address: int, sizes: int, *rest: Any) -> None:
+        ctypes.memset(out, 0, 128)
+        ctypes.memmove(out, struct.pack("=QQ", address, ctypes.c_uint64.from_address(sizes + 8).value), 16)
+
+    fake.acts["cuFuncGetParamInfo"], fake.acts["cuTensorMapEncodeTiled"] = tell, encode
+    warm = moved.warmup(described(x, 32), described(y, 32), 3, R=16, C=64, grid=(1,))
+    given = len(warm.metadata.types)
+    start = -(-8 * given // 128) * 128
+    assert len(warm.metadata.tensor_maps) == 2
+    offsets += [*range(0, 8 * given, 8), start, start + 128]
+    for _ in range(3):
+        moved[(1,)](described(x, 32), described(y, 32), 3, R=16, C=64)
+    assert moved._binder is not None
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the launch went through Python")
+
+    in_python, moved._binder._in_python = moved._binder._in_python, fail
+    made, asked, wanted = fake.names().count("cuTensorMapEncodeTiled"), list[Any](), launch_module.tensormap.encode
+    monkeypatch.setattr(launch_module.tensormap, "encode", lambda *args: asked.append(args) or wanted(*args))
+    try:
+        fake.launches.clear()
+        calls = [(x, y, 32, 3), (x, y, 32, 5), (y, x, 32, 5), (y, x, 48, 5), (x, y, 32, 3)]
+        for source, target, rows, shift in calls:
+            moved[(2,)](described(source, rows), described(target, 32), shift, R=16, C=64)
+        for (source, target, rows, _), told in zip(calls, fake.launches, strict=True):
+            maps = [told["parameters"][at : at + 128] for at in (start, start + 128)]
+            want = [(source.ctypes.data, rows), (target.ctypes.data, 32)]
+            assert [struct.unpack("=QQ112x", one) for one in maps] == want
+        assert len(asked) == 2 * 3  # the third, fourth and fifth have other tensors than the launch before
+        assert fake.names().count("cuTensorMapEncodeTiled") == made + 1  # the others have been made before
+        fake.fails["cuTensorMapEncodeTiled"] = 1
+        with pytest.raises(DriverError, match="describing a tensor"):
+            moved[(2,)](described(x, 64), described(y, 32), 3, R=16, C=64)
+        del fake.fails["cuTensorMapEncodeTiled"]
+        moved[(2,)](described(x, 32), described(y, 32), 3, R=16, C=64)
+    finally:
+        moved._binder._in_python = in_python
+        moved.clear()

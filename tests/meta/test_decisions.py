@@ -59,6 +59,7 @@ PLANNERS = {
     "nvidia/plan/barriers.py": {"_waits": "NO_BARRIER"},
     "nvidia/plan/ordering.py": {"_waits": "UNORDERED"},
     "nvidia/pipeline.py": {"_shared_out": "CLUSTER"},
+    "nvidia/plan/cluster.py": {"_shared_out": "LONG_ROWS"},
 }
 ALWAYS = {"DOT", "APART_AT_LAUNCH", "DOUBLE_BUFFERED", "WHOLE"}  # noted where it is planned, or by the assembler
 ALIASES = {"Loads"}  # types that hold answers

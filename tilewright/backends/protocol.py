@@ -44,6 +44,8 @@ class Packing:
         scratch: (address of three words, bytes, borrow) of what each thread needs; None if nothing. The words are the
             address and the bytes of a block, and whether a launch has it; `borrow(bytes)` gives the address of another,
             which lasts as long as that object.
+        maps: (offset in the block, parameters, encode) of tensor maps, which are `encode({parameter: its number})` and
+            made anew where a parameter has changed since the last launch; None if there are none.
         cluster: blocks of a cluster of a GPU; 0 for a CPU.
         explain: called with the code and the grid where the driver refuses; raises.
         owner: kept alive.
@@ -61,6 +63,7 @@ class Packing:
     streams: tuple[int, int] = (0, 0)
     mark: tuple[int, int] = (0, 0)
     scratch: tuple[int, int, Callable[[int], int]] | None = None
+    maps: tuple[int, tuple[int, ...], Callable[[Mapping[int, int]], bytes]] | None = None
 
 
 class ByteCache(Protocol):

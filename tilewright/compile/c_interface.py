@@ -165,7 +165,6 @@ void {symbol}(int64_t first, int64_t end, const void *slots, void *scratch, cons
 def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -> dict[str, str]:
     facts = kernel.metadata
     special = {
-        "clusters of blocks": facts["cluster"] != 1,
         "tensor maps": bool(facts.get("tensor_maps")),
         "device_assert or device_print": bool(facts["needs_log"]),
         "cooperative grids": bool(facts.get("launch_cooperative_grid")),
@@ -211,6 +210,8 @@ int {symbol}_unload({symbol}_kernel *kernel);
 def _gpu_source(kernel: CompiledKernel, symbol: str, parameters: list[Parameter], declared: str) -> str:
     facts = kernel.metadata
     shared, passed = int(facts["shared"]), ", ".join(f"&{parameter.name}" for parameter in parameters)
+    blocks = "gx" if facts["cluster"] == 1 else f"gx * {facts['cluster']}u"  # the image says how they form clusters
+    threads = int(facts["block_warps"]) * WARP
     return f"""\
 #include "{symbol}.h"
 
@@ -240,7 +241,7 @@ int {symbol}_unload({symbol}_kernel *kernel) {{ return cuModuleUnload(kernel->mo
 {declared} {{
     void *parameters[] = {{{passed}{", " if passed else ""}NULL}};
 {"".join(_on_gpu(parameter).refused("return -1") for parameter in parameters)}\
-    return cuLaunchKernel(kernel->function, gx, gy, gz, {int(facts["block_warps"]) * WARP}, 1, 1, {shared}, stream,
+    return cuLaunchKernel(kernel->function, {blocks}, gy, gz, {threads}, 1, 1, {shared}, stream,
                           parameters, NULL);
 }}
 """

@@ -17,6 +17,7 @@ from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan import assign
 from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir import level as tgir_level
 from tilewright.backends.nvidia.tgir.ops import (
     ConvertLayoutOp,
@@ -71,7 +72,7 @@ def built_ir(fn: BlockFunction, types: dict[str, str], **constants: Any) -> Modu
 def lay(source: ModuleOp, num_warps: int = 4, capability: int = 80) -> ModuleOp:
     """The laid-out form of a copy of `source`, checked; it prints and parses back to itself."""
     arch = arch_of(capability)
-    module = assign.lay_out(source.clone(), num_warps, lambda op: plan_dot(op, num_warps, arch))
+    module = assign.lay_out(source.clone(), Team(num_warps), lambda op: plan_dot(op, num_warps, arch))
     tgir_level.verify(module, num_warps)
     text = print_module(module)
     assert print_module(parse_module(text)) == text

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tests.backends.nvidia import simt_ops as ops
+from tests.backends.nvidia.simt_cluster import Cluster
 from tests.backends.nvidia.simt_intrinsics import INTRINSICS
 from tests.backends.nvidia.simt_memory import GLOBAL_BASE, SHARED_WINDOW, GlobalMemory, SharedMemory, SimtError
 from tests.backends.nvidia.simt_ptx import run_ptx
@@ -53,18 +54,22 @@ def run_kernel(
     shared_bytes: int = 0,
     *,
     count_wavefronts: bool = False,
+    cluster: int = 1,
+    order: Sequence[int] = (),
 ) -> Result:
-    """Run all blocks of a grid.
+    """Run all programs of a grid.
 
     Args:
         llvm_text: a module.
         symbol: the kernel.
-        grid: blocks along x, y, z.
+        grid: programs along x, y, z: blocks, or clusters of them.
         num_warps: warps of a block.
         args: one per parameter: contiguous numpy arrays for pointers (None for null), numbers for scalars; functions
             that make an array of the addresses and numbers before it.
         shared_bytes: size of `@shared`.
         count_wavefronts: count the memory cycles of shared memory.
+        cluster: blocks of a program.
+        order: their ranks in the order in which those that can go on do so.
     """
     module = parse_module(llvm_text)
     memory, result = GlobalMemory(), Result()
@@ -84,15 +89,23 @@ def run_kernel(
     memory.start()
     sizes = (*grid, 1, 1, 1)[:3]
     for z, y, x in np.ndindex(*sizes[::-1]):
-        block = Machine(module, memory, symbols, (x, y, z), sizes, num_warps, shared_bytes, result, count_wavefronts)
-        block.run(function, values, np.ones(32 * num_warps, bool))
-        for end in block.ends:
-            end(block)
-        result.wavefronts += block.shared.wavefronts
+        blocks = [
+            Machine(module, memory, symbols, (x, y, z), sizes, num_warps, shared_bytes, result, count_wavefronts)
+            for _ in range(cluster)
+        ]
+        _run_program(blocks, lambda block: block.finish(function, values), order)
+        result.wavefronts += sum(block.shared.wavefronts for block in blocks)
     for address, array in mapped:
         if array.flags.writeable:
             array.view(np.uint8).reshape(-1)[:] = memory.contents(address, array.nbytes)
     return result
+
+
+def _run_program(blocks: Sequence[Machine], body: Callable[[Machine], None], order: Sequence[int]) -> None:
+    if len(blocks) > 1:
+        Cluster(blocks, order or range(len(blocks))).run(body)
+    else:
+        body(blocks[0])
 
 
 def _literal(t: Ty, arg: Any) -> Array:
@@ -102,7 +115,7 @@ def _literal(t: Ty, arg: Any) -> Array:
 
 
 class Machine:
-    """One block of threads.
+    """One block of threads; `block` and `grid` count programs, which have the numbers that clusters have.
 
     Handlers of intrinsics and PTX see: `mask` (threads that run), `threads` (their numbers), `full`, `shared`,
     `memory`, `load`/`store`, `whole_warps`, `result`.
@@ -129,7 +142,9 @@ class Machine:
         self.mask, self.threads, self.full = self.everyone, np.arange(self.count), True
         self.pending: list[list[Callable[[], None]]] = [[]]  # copies in flight, by group; the last one is open
         self.ends: list[Callable[[Machine], None]] = []  # what is done when the block has ended
-        numbers = {"ctaid": block, "nctaid": grid, "ntid": (self.count, 1, 1)}
+        self.cluster: Any = None
+        self.rank, self.parked = 0, False
+        numbers = {"ctaid": block, "nctaid": grid, "ntid": (self.count, 1, 1), "clusterid": block, "nclusterid": grid}
         self.registers = {
             f"{n}.{d}": np.array([v[i]], np.uint32) for n, v in numbers.items() for i, d in enumerate("xyz")
         }
@@ -140,6 +155,12 @@ class Machine:
         self.depth = 0
 
     # -- running -----------------------------------------------------------------------------------------
+
+    def finish(self, function: Function, args: Sequence[Any]) -> None:
+        """Run a kernel to its end."""
+        self.run(function, args, self.everyone)
+        for end in self.ends:
+            end(self)
 
     def run(self, function: Function, args: Sequence[Any], mask: Array) -> Any:
         """Run a function for the threads of `mask`; gives its result."""

@@ -7,6 +7,8 @@ thread raises `SimtError`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tests.backends.nvidia.simt_text import NOISE
@@ -89,6 +91,7 @@ class SharedMemory:
         self._reader_warp = np.full(size, _NOBODY)  # warp, if one alone
         self._times = {name: np.full(size, -1) for name in ("write", "read", "warp write", "warp read")}
         self.wavefronts = 0
+        self.watch: Callable[[np.ndarray], None] | None = None  # told of every place that a thread of the block touches
 
     def barrier(self) -> None:
         """All threads wait for each other."""
@@ -141,6 +144,8 @@ class SharedMemory:
         places = addresses.astype(np.int64)[:, None] + np.arange(size)
         if places.size and (places.min() < 0 or places.max() >= self.data.size):
             raise SimtError(f"access to byte {places.max()} of {self.data.size} bytes of shared memory")
+        if self.watch is not None:
+            self.watch(places)
         return places
 
     def _unordered_writes(self, threads: np.ndarray, places: np.ndarray) -> np.ndarray:

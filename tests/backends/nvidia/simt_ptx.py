@@ -234,10 +234,21 @@ def _ld(s: Statement) -> None:
     s.result(s.machine.load(t, s.address(s.operands[1]), t.bytes, _space(s)), t)
 
 
+_SENDING: list[Callable[[Statement, Ty, Array], None]] = []
+
+
+def sends(handler: Callable[[Statement, Ty, Array], None]) -> Callable[[Statement, Ty, Array], None]:
+    """Decorator: this function stores to the shared memory of another block (`simt_cluster`)."""
+    _SENDING[:] = [handler]
+    return handler
+
+
 @ptx("st")
 def _st(s: Statement) -> None:
     t = Ty(s.type().elem, _vector(s))
     value = s.arg(1, t)
+    if s.has("shared::cluster"):
+        return _SENDING[0](s, t, value)
     s.machine.store(t, value, s.address(s.operands[0]), t.bytes, _space(s))
 
 

@@ -12,6 +12,7 @@ from tests.backends.nvidia.laying import lay, ops, same_meaning
 from tests.sample_kernels import is_runnable, kernel_of
 from tilewright.backends.nvidia.plan.anchors import Access, common_layouts, cycles
 from tilewright.backends.nvidia.plan.relations import operand_layouts, result_layout, splittable
+from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir import level as tgir_level
 from tilewright.backends.nvidia.tgir.ops import parse_module
 from tilewright.backends.nvidia.tgir.types import layout_of
@@ -68,7 +69,7 @@ def test_equal_addresses_are_one_sector():
 
 def test_accesses_share_a_layout_unless_one_would_suffer():
     half, single, turned = rows(64, 2, 8), rows(64, 4, 4), rows(64, 4, 4, (0, 1))
-    found = common_layouts({"half": half, "single": single, "turned": turned}, 4)
+    found = common_layouts({"half": half, "single": single, "turned": turned}, Team(4))
     assert found["half"] == found["single"] == default_blocked((64, 64), 4, (1, 0), 4)
     assert found["turned"] == default_blocked((64, 64), 4, (0, 1), 4)
 

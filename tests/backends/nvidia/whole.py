@@ -40,10 +40,12 @@ class Whole:
         """Its LLVM IR."""
         return emit_kernel(self.module.clone(), self.options, target_of(self.capability))
 
-    def run(self, grid: Sequence[int], *args: Any) -> Result:
-        """Run it on the simulated GPU; arrays are changed in place."""
+    def run(self, grid: Sequence[int], *args: Any, order: Sequence[int] = ()) -> Result:
+        """Run it on the simulated GPU; arrays are changed in place. `order` is that of the blocks of a cluster."""
         made = self.lowered()
-        return run_kernel(made.llvm, made.symbol, grid, made.num_warps, args, made.shared_bytes)
+        return run_kernel(
+            made.llvm, made.symbol, grid, made.num_warps, args, made.shared_bytes, cluster=made.cluster, order=order
+        )
 
     def assembled(self) -> tuple[str, Cubin]:
         """PTX and machine code."""

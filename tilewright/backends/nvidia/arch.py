@@ -18,6 +18,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
 MAX_THREADS = 1024  # of a block
 REGISTERS = 65536  # of a multiprocessor
+MOST_REGISTERS = 255  # of a thread
 _REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
 _SHARED_UNIT = 128  # bytes
 _SHARED_RESERVED = 1024  # bytes of every block that the driver keeps
@@ -83,6 +84,11 @@ class Arch:
     @property
     def has_tma(self) -> bool:
         """`cp.async.bulk.tensor` and the `mbarrier` forms that count its bytes."""
+        return self.capability >= 90
+
+    @property
+    def has_clusters(self) -> bool:
+        """Clusters of blocks that reach each other's shared memory."""
         return self.capability >= 90
 
     @property

@@ -2,7 +2,8 @@
 
 ::
 
-    tile IR --inline all--> --sums of products--> --operands in place--> --large tiles in strips-->
+    tile IR --inline all--> --sums of products--> --operands in place-->
+            --long rows over a cluster--> --large tiles in strips-->
             --reductions after loops--> --carried numbers--> --choose descriptors--> --assign layouts-->
             --stores in slices-->
             --double buffer--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
@@ -15,13 +16,14 @@ from typing import Any
 
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
 
-from tilewright.backends.nvidia.arch import arch_of
+from tilewright.backends.nvidia.arch import Arch, arch_of
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.assign import lay_out
 from tilewright.backends.nvidia.plan.barriers import place_barriers
+from tilewright.backends.nvidia.plan.cluster import share_out_long_rows
 from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
-from tilewright.backends.nvidia.plan.dots import plan_dot
+from tilewright.backends.nvidia.plan.dots import DotPlan, plan_dot
 from tilewright.backends.nvidia.plan.double_buffer import double_buffer_loads
 from tilewright.backends.nvidia.plan.large_tiles import strip_mine_large_tiles
 from tilewright.backends.nvidia.plan.locks import order_locks
@@ -31,9 +33,12 @@ from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.backends.nvidia.plan.reductions_out_of_loops import move_reductions_out_of_loops
 from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
+from tilewright.backends.nvidia.plan.team import Team
 from tilewright.base.decision import Answer, No
+from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
+from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
@@ -43,6 +48,7 @@ from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
+Steps = tuple[tuple[str, Callable[[ModuleOp], Any]], ...]
 _EXACT_ENOUGH = "tf32x3"  # of sums of f32: within 3e-7 of the sum of magnitudes, as sums in f32 are
 
 
@@ -63,18 +69,29 @@ def lay_out_module(
         told: called after each pass with its name, the module, and whether it may have changed that.
     """
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
-    warps = options.block_warps
     _note_cluster(module, options, decisions)
-    steps: tuple[tuple[str, Callable[[ModuleOp], Any]], ...] = (
+    early: Steps = (
         ("inline", _inline_everything),
         ("sums_to_dots", lambda module: raise_sums_to_dots(module, precision=_EXACT_ENOUGH)),
         ("operands_in_place", lambda module: load_operands_in_place(module, decisions)),
+    )
+    module = _run(module, early, told)
+    team = share_out_long_rows(module, options, arch, decisions)
+    return _run(module, _late_steps(team, options, arch, decisions), told)
+
+
+def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisions) -> Steps:
+    """What follows when it is known which threads run a program."""
+    warps = team.warps
+    if team.blocks > 1:
+        return _cluster_steps(team, decisions)
+    return (
         ("large_tiles", lambda module: strip_mine_large_tiles(module, warps, decisions)),
         ("reductions_out_of_loops", lambda module: move_reductions_out_of_loops(module, warps, decisions)),
         ("induction_variables", _simplify_induction_variables),
         ("locks", order_locks),
         ("descriptors", lambda module: choose_descriptors(module, arch, decisions)),
-        ("assign", lambda module: lay_out(module, warps, lambda op: plan_dot(op, warps, arch, decisions))),
+        ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
         ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
@@ -86,6 +103,28 @@ def lay_out_module(
         ("barriers", lambda module: place_barriers(module, decisions)),
         ("conversions", lambda module: note_conversions(module, decisions)),
     )
+
+
+def _cluster_steps(team: Team, decisions: Decisions) -> Steps:
+    """The same for a cluster, which has nothing but loads, stores, arithmetic and reductions."""
+    return (
+        ("reductions_out_of_loops", lambda module: move_reductions_out_of_loops(module, team.all_warps, decisions)),
+        ("induction_variables", _simplify_induction_variables),
+        ("assign", lambda module: lay_out(module, team, _no_dots)),
+        ("licm", hoist_loop_invariants),
+        ("cse", eliminate_common_subexpressions),
+        ("dce", eliminate_dead_code),
+        ("ordering", lambda module: order_memory(module, decisions)),
+        ("barriers", lambda module: place_barriers(module, decisions)),
+        ("conversions", lambda module: note_conversions(module, decisions)),
+    )
+
+
+def _no_dots(op: DotOp) -> DotPlan:
+    raise InternalError("a product has no form for clusters")
+
+
+def _run(module: ModuleOp, steps: Steps, told: Callable[[str, ModuleOp, bool], None] | None) -> ModuleOp:
     for name, step in steps:
         made = step(module)
         module = made if isinstance(made, ModuleOp) else module

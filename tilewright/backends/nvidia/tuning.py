@@ -74,3 +74,13 @@ CARRIED_WORDS = 64
 HELD_REGISTERS = 1.25
 # Registers of a thread for a strip of a tile that takes more: as many loads are under way at once. Not measured.
 STRIP_REGISTERS = 32
+# Part of the registers of a block that a row may take beside what is computed from it; beyond, a cluster shares it.
+# Measured: H100, softmax of 4096 rows, TB/s: 32,768 in half of the registers (8, 16, 32 warps) 2.92, 2.93, 2.93, in all
+# of them (4 warps) 2.25, as a cluster of two 2.80; 65,536 in all of them (16 warps) 2.01, as a cluster of four 2.76.
+CLUSTER_SHARE = 0.75
+# Warps of each block of such a cluster. Measured: H100, softmax of 4096 rows of 65,536: 2.76 TB/s; with 8 of 32
+# registers (and twice the blocks) 2.72, with 32 of 16 registers 1.93.
+CLUSTER_WARPS = 16
+# And registers of each thread for a row, beyond which more blocks share it. Measured: the same with 16, 32, 64
+# registers (and 8, 4, 2 blocks): 2.55, 2.76, 2.63.
+CLUSTER_REGISTERS = 32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -116,9 +117,12 @@ class Builtin:
         maybe = {t.ENTRY_BEFORE: before, t.ENTRY_CALL: function, t.ENTRY_WATCH: watch, t.ENTRY_LEAVE: leave}
         for word, called in maybe.items():
             entry[word] = 0 if called is None else id(called)
+        kept: list[Any] = list(maybe.values())
         if packing is not None:
             _pack(entry, packing)
-        self._entries.append((entry, tables, known, meta, launch, packing, result, list(maybe.values())))
+            if packing.maps is not None:
+                kept.append(_LastMaps(entry, known, packing.maps))
+        self._entries.append((entry, tables, known, meta, launch, packing, result, kept))
         self._words[t.STATE_FIRST] = ctypes.addressof(entry)  # one word: who reads it sees a whole entry
 
 
@@ -133,6 +137,39 @@ def _pack(entry: Any, packing: Packing) -> None:
     if packing.scratch is not None:
         entry[t.ENTRY_SPARE], entry[t.ENTRY_SCRATCH], borrow = packing.scratch
         entry[t.ENTRY_BORROW] = id(borrow)
+
+
+class _LastMaps:
+    """The tensor maps of the last launch, for the entry of a call.
+
+    Args:
+        entry: of the call.
+        known: the call.
+        maps: of the packing.
+    """
+
+    def __init__(self, entry: Any, known: t.KnownCall, maps: tuple[int, tuple[int, ...], Any]) -> None:
+        offset, parameters, self._encode = maps
+        self._columns = {parameter: known.slots[parameter][0] for parameter in parameters}
+        self._keys = _words([word for column in self._columns.values() for word in (column, 0)])
+        self._table, self._lock = _words([0] * t.MAPS_WORDS), threading.Lock()
+        self._image: Any = None
+        self._table[t.MAPS_NKEYS], self._table[t.MAPS_KEYS] = len(parameters), ctypes.addressof(self._keys)
+        self._table[t.MAPS_OFFSET] = offset
+        self._describer = self._describe  # a method is a new object at each mention
+        entry[t.ENTRY_MAPS], entry[t.ENTRY_DESCRIBE] = ctypes.addressof(self._table), id(self._describer)
+
+    def _describe(self, values: int) -> None:
+        """Make the maps for the values at an address; whoever looks meanwhile finds none."""
+        numbers = {p: ctypes.c_int64.from_address(values + 8 * column).value for p, column in self._columns.items()}
+        made = self._encode(numbers)
+        with self._lock:
+            self._table[t.MAPS_KNOWN] = 0
+            self._image = ctypes.create_string_buffer(made, len(made))
+            self._table[t.MAPS_IMAGE], self._table[t.MAPS_NIMAGE] = ctypes.addressof(self._image), len(made) // 8
+            for index, number in enumerate(numbers.values()):
+                self._keys[2 * index + 1] = number
+            self._table[t.MAPS_KNOWN] = 1
 
 
 def _holds(known: t.KnownCall, packing: Packing) -> bool:

@@ -159,6 +159,56 @@ halves:
   store i32 %h.z, ptr %h.z.at
   br label %go
 go:
+  %maps = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_MAPS})
+  %unmapped = icmp eq ptr %maps, null
+  br i1 %unmapped, label %aim, label %maps.there
+maps.there:
+  %maps.known = call i64 @word(ptr %maps, i64 {t.MAPS_KNOWN})
+  %maps.keys = call ptr @pointer(ptr %maps, i64 {t.MAPS_KEYS})
+  %maps.nkeys = call i64 @word(ptr %maps, i64 {t.MAPS_NKEYS})
+  %maps.never = icmp eq i64 %maps.known, 0
+  br i1 %maps.never, label %describe, label %key
+key:
+  %key.i = phi i64 [ 0, %maps.there ], [ %key.next, %key.one ]
+  %key.end = icmp eq i64 %key.i, %maps.nkeys
+  br i1 %key.end, label %map, label %key.one
+key.one:
+  %key.next = add i64 %key.i, 1
+  %key.row = shl i64 %key.i, 1
+  %key.at = getelementptr i64, ptr %maps.keys, i64 %key.row
+  %key.column = call i64 @word(ptr %key.at, i64 0)
+  %key.kept = call i64 @word(ptr %key.at, i64 1)
+  %key.now = call i64 @word(ptr %values, i64 %key.column)
+  %key.same = icmp eq i64 %key.now, %key.kept
+  br i1 %key.same, label %key, label %describe
+describe:                                 ; and look again: another thread may describe its own meanwhile
+  %describer = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_DESCRIBE})
+  %values.n = ptrtoint ptr %values to i64
+  %values.o = call ptr @PyLong_FromUnsignedLongLong(i64 %values.n)
+  store ptr %values.o, ptr %argv
+  %described = call ptr @PyObject_Vectorcall(ptr %describer, ptr %argv, i64 1, ptr null)
+  call void @Py_DecRef(ptr %values.o)
+  %undescribed = icmp eq ptr %described, null
+  br i1 %undescribed, label %fail, label %again
+again:
+  call void @Py_DecRef(ptr %described)
+  br label %maps.there
+map:
+  %image = call ptr @pointer(ptr %maps, i64 {t.MAPS_IMAGE})
+  %image.words = call i64 @word(ptr %maps, i64 {t.MAPS_NIMAGE})
+  %image.offset = call i64 @word(ptr %maps, i64 {t.MAPS_OFFSET})
+  %image.to = getelementptr i8, ptr %block, i64 %image.offset
+  br label %copy
+copy:
+  %copy.i = phi i64 [ 0, %map ], [ %copy.next, %copy ]
+  %copy.next = add i64 %copy.i, 1
+  %copy.from = getelementptr i64, ptr %image, i64 %copy.i
+  %copy.word = load i64, ptr %copy.from
+  %copy.to = getelementptr i64, ptr %image.to, i64 %copy.i
+  store i64 %copy.word, ptr %copy.to
+  %copied = icmp eq i64 %copy.next, %image.words
+  br i1 %copied, label %aim, label %copy
+aim:
   %run = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_RUN})
   %mark = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_MARK})
   %unmarked = icmp eq ptr %mark, null

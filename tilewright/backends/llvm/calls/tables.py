@@ -41,14 +41,19 @@ ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN,
 ENTRY_SERIAL, ENTRY_FIXED, ENTRY_TELLER, ENTRY_ON_GPU, ENTRY_CLUSTER, ENTRY_EXPLAIN, ENTRY_WATCH = range(15, 22)
 ENTRY_LEAVE, ENTRY_STREAMS, ENTRY_GPU, ENTRY_MARK, ENTRY_MARKED = range(22, 27)
 ENTRY_NWRITTEN, ENTRY_WRITTEN, ENTRY_SCRATCH, ENTRY_SPARE, ENTRY_BORROW = range(27, 32)
-ENTRY_NPAIRS, ENTRY_PAIRS, ENTRY_WORDS = range(32, 35)
+ENTRY_NPAIRS, ENTRY_PAIRS, ENTRY_MAPS, ENTRY_DESCRIBE, ENTRY_WORDS = range(32, 37)
 """BEFORE is called first, and may answer False: another call after all. CALL, where there is one, is a Python function
 that launches; else RUN is called with a block that begins with RECORD and the answer of STREAMS for GPU, or of TELLER
 (threads, or the stream), or FIXED for grids of fewer than SERIAL programs; the word at MARK becomes MARKED. EXPLAIN
 raises the error of a code that is not zero. META is a dictionary of arguments by name and META_NAMES which are filled
 in, for grids that are functions and for WATCH, which is called with them and the grid ahead of a launch; what it gives
 LEAVE, if there is one, is called with behind it. WRITTEN are the columns of tensors that the kernel writes. SCRATCH is
-what a thread needs, taken from the block that SPARE tells of, or else from BORROW, a Python function."""
+what a thread needs, taken from the block that SPARE tells of, or else from BORROW, a Python function. MAPS are the
+tensor maps of the last launch, which DESCRIBE, a Python function that takes the address of the values, makes anew."""
+
+MAPS_KNOWN, MAPS_NKEYS, MAPS_KEYS, MAPS_NIMAGE, MAPS_IMAGE, MAPS_OFFSET, MAPS_WORDS = range(7)
+"""Whether there are any; how many values they are made of, and pairs of the column and the value of each; how many
+words they have, where these lie, where they go in the block. Read and written with the lock of the interpreter held."""
 
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY = range(7)
 COLUMN_SIZE, COLUMN_WORDS = 7, 8

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.llvm.calls.tables import MOST_BYTES
@@ -31,6 +31,7 @@ from tilewright.backends.nvidia.device.stub import (
     parameter_offsets,
     stub_address,
 )  # fmt: skip
+from tilewright.backends.nvidia.device.tensormap import MAP_BYTES
 from tilewright.backends.protocol import ALWAYS, Packing
 from tilewright.base.errors import GridError, OutOfResources, TilewrightError
 from tilewright.base.tracebacks import shorten_traceback
@@ -131,25 +132,48 @@ def make_launch(
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     if log and not log.traps:
         return _checked(launch, log, ordinal, reader, facts["name"])
-    given = types[:-1] if log else types
-    fits = log is None or HEADER_BYTES + size <= MOST_BYTES
-    if fits and not maps and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
-        explain = _Explain(facts["name"], ordinal)
-        launch.packing = _packing(given, record, launch, reader, stream, facts["cluster"], explain)  # type: ignore[attr-defined]
+    fits = HEADER_BYTES + size <= MOST_BYTES or not (log or maps)
+    if fits and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
+        places, given = parameter_offsets(types, offsets), len(facts["types"])
+        assert [offset for offset, _ in places[given : given + len(maps)]] == [
+            places[given][0] + MAP_BYTES * index for index in range(len(maps))
+        ]  # 128 bytes at multiples of 64
+        made_of = _described(maps, places[given][0], ordinal) if maps else None
+        launch.packing = _packing(  # type: ignore[attr-defined]
+            places[:given], record, launch, reader, stream, facts["cluster"], _Explain(facts["name"], ordinal), made_of
+        )
     return launch
 
 
+Maps = tuple[int, tuple[int, ...], Callable[[Mapping[int, int]], bytes]]
+
+
+def _described(recipes: Sequence[tensormap.Recipe], offset: int, ordinal: int) -> Maps:
+    """The tensor maps of a kernel, which follow each other from an offset on among its parameters."""
+    pairs = [pair for recipe in recipes for pair in (recipe["base"], *recipe["shape"], *recipe["strides"])]
+
+    def encode(values: Mapping[int, int]) -> bytes:
+        try:
+            return b"".join(tensormap.encode(recipe, values, ordinal) for recipe in recipes)
+        except Exception as error:
+            shorten_traceback(error)
+            raise
+
+    return HEADER_BYTES + offset, tuple(sorted({slot for slot, _ in pairs if slot is not None})), encode
+
+
 def _packing(
-    types: list[str], record: Record, launch: Launch, reader: Callable[[int], int], stream: int | None, cluster: int,
-    explain: _Explain,
+    places: Sequence[tuple[int, int]], record: Record, launch: Launch, reader: Callable[[int], int],
+    stream: int | None, cluster: int, explain: _Explain, maps: Maps | None,
 ) -> Packing:  # fmt: skip
     """How machine code launches; the stream is asked for at each launch unless it is given."""
     ordinal, own = explain.ordinal, stream is None and reader is torch_streams()
-    slots = tuple((HEADER_BYTES + offset, size) for offset, size in parameter_offsets(types))
+    slots = tuple((HEADER_BYTES + offset, size) for offset, size in places)
     return Packing(
         stub_address(), record.address, slots, 0 if stream is None else ALWAYS, stream or 0,
         functools.partial(reader, ordinal), cluster, explain.raised, launch,
         (stream_function(ordinal) if own else 0, ordinal), driver.recent.mark(ordinal, explain.kernel),
+        maps=maps,
     )  # fmt: skip
 
 

@@ -88,12 +88,12 @@ def encode_tiled(
     return ctypes.string_at(start, MAP_BYTES)
 
 
-def encode(recipe: Recipe, values: Sequence[Any], ordinal: int) -> bytes:
+def encode(recipe: Recipe, values: Sequence[Any] | Mapping[int, Any], ordinal: int) -> bytes:
     """The map for one launch; equal ones are made once.
 
     Args:
         recipe: of the compiled kernel.
-        values: its parameters in order.
+        values: its parameters by their numbers.
         ordinal: the GPU.
 
     Raises:

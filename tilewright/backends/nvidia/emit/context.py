@@ -9,8 +9,9 @@ hold copies) are answered here, from the layout alone.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
@@ -21,6 +22,7 @@ from tilewright.backends.llvm.types import I1, I32, T, V, const
 from tilewright.backends.nvidia.arch import WARP, Arch
 from tilewright.backends.nvidia.emit.function import NvFunction
 from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
 from tilewright.ir.op import location_of
@@ -87,12 +89,15 @@ class Kernel:
         exchanged: the elements of a tile that a difference of lanes leads to, and the block of code that has them.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
+        exchange_room: byte offset in shared memory of what the blocks of a cluster send each other.
+        given_team, team: the threads of a program; by default those of one block.
         inline_only: whether no function should be called, as a call makes the wgmma of a kernel serial.
         contracts: whether sums emitted now may take in the products that they add: those of a reduction, whose order
             is ours. Sums that a user writes have taken theirs (`passes/fp_contraction.py`).
         thread: index of the thread in the block (i32); this and the next are there after `start`.
         lane: index of the thread in its warp (i32).
         warp: index of the warp in the block (i32), the same for all its lanes.
+        rank: index of the block in its cluster (i32).
     """
 
     f: NvFunction
@@ -108,9 +113,16 @@ class Kernel:
     log: V | None = None
     inline_only: bool = False
     contracts: bool = False
+    exchange_room: int = 0
+    given_team: InitVar[Team | None] = None
+    team: Team = field(init=False)
     thread: V = field(init=False)
     lane: V = field(init=False)
     warp: V = field(init=False)
+    rank: V = field(init=False)
+
+    def __post_init__(self, given_team: Team | None) -> None:
+        self.team = given_team or Team(self.options.block_warps)
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -151,7 +163,7 @@ class Kernel:
 
     @property
     def num_warps(self) -> int:
-        return self.options.block_warps
+        return self.team.warps
 
     def start(self) -> None:
         """Emit the thread's indices; call once, in the entry block."""
@@ -160,20 +172,21 @@ class Kernel:
         # Uniform to the compiler as well: what depends on it alone goes to uniform registers.
         warp = self.f.lshr(self.thread, WARP.bit_length() - 1)
         self.warp = self.f.shuffle_index(warp, 0) if self.num_warps > 1 else const(I32, 0)
+        self.rank = self.f.special_register("cluster.ctarank") if self.team.blocks > 1 else const(I32, 0)
 
     # -- where elements live -------------------------------------------------------------------------
 
     def linear(self, columns: Mapping[str, Sequence[int]]) -> V:
-        """The exclusive or of the columns whose bit is set in "lane" and "warp" (i32).
+        """The exclusive or of the columns whose bit is set in "lane", "warp" and "block" (i32).
 
         Made anew at each place of use, so that it is defined where it is needed; LLVM merges equal ones.
 
         Args:
-            columns: "lane" and "warp" -> value of each bit of that index.
+            columns: "lane", "warp" and "block" -> value of each bit of that index; any of them may be left out.
         """
         total = const(I32, 0)
         for dim, values in columns.items():
-            index = {"lane": self.lane, "warp": self.warp}[dim]
+            index = {"lane": self.lane, "warp": self.warp, "block": self.rank}[dim]
             for shift, mask in _runs(values):
                 part = self.f.and_(index, mask)
                 part = self.f.shl(part, shift) if shift > 0 else self.f.lshr(part, -shift)
@@ -185,11 +198,11 @@ class Kernel:
         return total
 
     def thread_part(self, layout: LinearLayout, dim: str) -> tuple[V, int]:
-        """What lane and warp contribute to the output `dim` of a layout (i32), and the mask of bits that it may set."""
+        """What lane, warp and block give to the output `dim` of a layout (i32), and which bits may be set."""
         part = layout.sublayout([name for name in layout.in_sizes if name != "register"], [dim])
-        columns = {name: part.columns_of(name) for name in ("lane", "warp")}
+        columns = {name: part.columns_of(name) for name in ("lane", "warp", "block")}
         reach = 0
-        for column in (*columns["lane"], *columns["warp"]):
+        for column in itertools.chain(*columns.values()):
             reach |= column
         return self.linear(columns), reach
 
@@ -238,7 +251,7 @@ class Kernel:
         """Whether this thread is the first of those that hold its elements (i1; a literal if there are no copies)."""
         masks = layout.free_masks()
         free = const(I1, 1)
-        for dim, index in (("lane", self.lane), ("warp", self.warp)):
+        for dim, index in (("lane", self.lane), ("warp", self.warp), ("block", self.rank)):
             if mask := masks.get(dim, 0):
                 free = self.f.and_(free, self.f.icmp("eq", self.f.and_(index, mask), 0))
         return free
@@ -249,8 +262,9 @@ class Kernel:
         return [r for r in range(layout.in_sizes["register"]) if not r & mask]
 
     def first_thread(self) -> V:
-        """Whether this is thread 0 of the block (i1)."""
-        return self.f.icmp("eq", self.thread, 0)
+        """Whether this is thread 0 of the program (i1)."""
+        first = self.f.icmp("eq", self.thread, 0)
+        return first if self.team.blocks == 1 else self.f.and_(first, self.f.icmp("eq", self.rank, 0))
 
     # -- shared memory -------------------------------------------------------------------------------
 

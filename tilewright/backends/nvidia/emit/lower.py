@@ -18,11 +18,12 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I8, I64, PTR, T, V
 from tilewright.backends.nvidia.arch import WARP, arch_of, features_of
 from tilewright.backends.nvidia.device.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
-from tilewright.backends.nvidia.emit import families
+from tilewright.backends.nvidia.emit import cluster, families, reduce
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.module import NvModule
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import allocate
+from tilewright.backends.nvidia.plan.team import Team, team_of
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
@@ -36,6 +37,7 @@ from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp, ReturnOp
 
 assert families.LOADED
+_EXCHANGE_ALIGNMENT = 16
 _TENSOR_MAP = f'byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'
 
 
@@ -87,13 +89,17 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
     if needs_log:
         parameters.append(I64)
-    f = llvm.kernel(symbol, parameters, _attributes(options))
+    team = team_of(function, options.block_warps)
+    room = -(-allocation.total // _EXCHANGE_ALIGNMENT) * _EXCHANGE_ALIGNMENT
+    sent = max((reduce.exchange_bytes_of(op, team.blocks) for op in walk(function)), default=0)
+    f = llvm.kernel(symbol, parameters, _attributes(options, team))
     place = location_of(function)
     if place is not None:
         f.debug_scope(place.file, place.line)
-    k = Kernel(f, arch, options, axis_facts(function), allocation.offsets)
+    k = Kernel(f, arch, options, axis_facts(function), allocation.offsets, exchange_room=room, given_team=team)
     k.inline_only = any(isinstance(op, WarpGroupDotOp) for op in walk(function))
     k.start()
+    cluster.enter(k)
     for argument, value in zip(block.args, f.args, strict=False):
         k.set(argument, _argument(k, value, argument.type))
     for descriptor, value in zip(descriptors, f.args[len(block.args) :], strict=False):
@@ -102,15 +108,18 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
         k.log = f.cast("inttoptr", f.args[-1], PTR)
     k.emit_block(block)
     _check_end(block.last_op)
+    cluster.leave(k)
     f.ret()
     return LoweredKernel(
-        llvm.render(), symbol, allocation.total, options.block_warps, tuple(k.asserts), needs_log,
-        tensor_maps=tuple(map(recipe_of, descriptors)),
+        llvm.render(), symbol, room + sent if sent else allocation.total, team.warps, tuple(k.asserts), needs_log,
+        cluster=team.blocks, tensor_maps=tuple(map(recipe_of, descriptors)),
     )  # fmt: skip
 
 
-def _attributes(options: CudaOptions) -> str:
-    texts = [f'"nvvm.reqntid"="{WARP * options.block_warps}"']
+def _attributes(options: CudaOptions, team: Team) -> str:
+    texts = [f'"nvvm.reqntid"="{WARP * team.warps}"']
+    if team.blocks > 1:
+        texts.append(f'"nvvm.cluster_dim"="{team.blocks}"')
     if options.maxnreg is not None:
         texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
     return " ".join(texts)

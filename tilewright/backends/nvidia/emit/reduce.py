@@ -3,6 +3,7 @@
     registers:  pairs of registers that differ along the axis          x[r] = body(x[r], x[r ^ d])
     lanes:      butterflies                                            x[r] = body(x[r], shuffle_xor(x[r ^ d], m))
     warps:      every warp stores its partial results; barrier; every thread loads those of its results and joins them
+    blocks:     of a cluster, if they share the axis: each sends that to the others, and all join what they got
 
 What is combined with what follows from the layout: a difference of positions along which only the axis' coordinate
 changes joins two sets of elements, unless their union is there already, because the positions hold copies. The order
@@ -19,6 +20,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.along import chosen_of_two
 from tilewright.backends.llvm.types import I32, const
+from tilewright.backends.nvidia.emit.cluster import Exchange, exchange_bytes
 from tilewright.backends.nvidia.emit.context import Kernel, emits
 from tilewright.backends.nvidia.emit.partial import (
     Combiner,
@@ -68,6 +70,7 @@ class ReductionPlan:
         rest_bits: bits of that.
         number: which of the partial results of its coordinate a position holds, as a function of the position.
         firsts: the first coordinate along the axis of each partial result; one if the lanes finish.
+        blocks: of a cluster that share the axis, each a run of coordinates; the rest is about one of them.
     """
 
     registers: tuple[Step, ...]
@@ -77,6 +80,12 @@ class ReductionPlan:
     rest_bits: int
     number: Columns
     firsts: tuple[int, ...]
+    blocks: int = 1
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether partial results pass through shared memory."""
+        return len(self.firsts) > 1 or self.blocks > 1
 
 
 @functools.lru_cache(maxsize=1024)
@@ -104,7 +113,10 @@ def plan_reduction(layout: LinearLayout, axis: int) -> ReductionPlan:
             found[POSITION[kind]].append(_step(along, joined, difference, fresh, widths))
             joined.add(fresh)
     # Cosets of what the lanes have joined are numbered by the bits of their least member that can be set.
-    free = [bit for bit in range(along.outs[0][1]) if joined.reduce(1 << bit)[0] == 1 << bit]
+    shared = layout.sublayout(["block"], [names[axis]]).columns if "block" in layout.in_sizes else ()
+    others_hold = sum(shared)  # the highest bits of the coordinate, one each (`Team.blocked`)
+    width = along.outs[0][1]
+    free = [bit for bit in range(width) if not others_hold >> bit & 1 and joined.reduce(1 << bit)[0] == 1 << bit]
     number = {dim: [_gather(joined.reduce(c)[0], free) for c in along.columns_of(dim)] for dim in POSITION}
     firsts = tuple(sum(1 << bit for i, bit in enumerate(free) if n >> i & 1) for n in range(1 << len(free)))
     live = tuple(r for r in range(1 << widths[0]) if not r & dropped)
@@ -116,6 +128,7 @@ def plan_reduction(layout: LinearLayout, axis: int) -> ReductionPlan:
         sum(width for _, width in rest.outs),
         number,
         firsts,
+        1 << others_hold.bit_count(),
     )
 
 
@@ -144,7 +157,7 @@ def _gather(value: int, bits: Sequence[int]) -> int:
 def reduce_scratch(op: Operation) -> int:
     """Bytes of the partial results of all warps."""
     plan, _ = _plan_of(op)
-    if len(plan.firsts) == 1:
+    if not plan.exchanged:
         return 0
     return shelf_bytes([operand.type for operand in op.operands], len(plan.firsts) << plan.rest_bits)
 
@@ -170,8 +183,7 @@ def emit_reduce(k: Kernel, op: Operation) -> None:
         for step in plan.lanes if chosen is None else ():
             live = _butterfly(combiner, step, live)
         live = chosen or live
-    exchanged = len(plan.firsts) > 1
-    made = _across_warps(combiner, op, plan, live, size) if exchanged else _placed(op, plan, live)
+    made = _across_warps(combiner, op, plan, live, size) if plan.exchanged else _placed(op, plan, live)
     for i, result in enumerate(op.results):
         k.set_like(result, [partial.values[i] for partial in made])
 
@@ -207,7 +219,7 @@ def _chosen(
     the elements of the other lanes.
     """
     found = chosen_of_two(op) if isinstance(combiner.operation, AddIOp) and len(op.operands) == 1 else None
-    if found is None or len(plan.lanes) != 1 or plan.registers or len(plan.firsts) > 1:
+    if found is None or len(plan.lanes) != 1 or plan.registers or plan.exchanged:
         return None
     k, (step,), (tile, number) = combiner.k, plan.lanes, found
     if step.register or any(part.present.const != 1 for part in live.values()):
@@ -254,12 +266,29 @@ def _across_warps(
         shelf.put(place, part)
     k.f.barrier()
     rows = [number << plan.rest_bits for number, first in enumerate(plan.firsts) if first < size]
+
+    def joined(place: Place) -> Partial:
+        return _tree(combiner, [shelf.get(place.plus(row)) for row in rows])
+
+    exchange = Exchange(k, shelf.types, 1 << plan.rest_bits) if plan.blocks > 1 else None
+    if exchange is not None:
+        exchange.send(joined)
     made: dict[Place, Partial] = {}
     places = _result_places(k, op.results[0])
     for place in places:
         if place not in made:
-            made[place] = _tree(combiner, [shelf.get(place.plus(row)) for row in rows])
+            made[place] = joined(place) if exchange is None else _tree(combiner, exchange.received(place))
+    if exchange is not None:
+        exchange.close()
     return [made[place] for place in places]
+
+
+def exchange_bytes_of(op: Operation, blocks: int) -> int:
+    """Bytes of what the blocks of a cluster send each other in an operation."""
+    if blocks == 1 or not isinstance(op, ReduceOp):
+        return 0
+    plan, _ = _plan_of(op)
+    return exchange_bytes([operand.type for operand in op.operands], 1 << plan.rest_bits, blocks) * (plan.blocks > 1)
 
 
 def _result_places(k: Kernel, result: SSAValue) -> list[Place]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from xdsl.ir import Operation
 
 from tilewright.backends.llvm.types import I32, VOID, T, V, const, zero
+from tilewright.backends.nvidia.emit import cluster
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.memory import access_groups, global_load, pack, unpack
 from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers
@@ -114,8 +115,12 @@ def emit_memdesc_index(k: Kernel, op: Operation) -> None:
 
 @emits(BarrierOp)
 def emit_barrier(k: Kernel, op: Operation) -> None:
-    """All threads of the block wait for each other."""
-    k.f.barrier()
+    """All threads of the block wait for each other; for global memory, all of the program."""
+    assert isinstance(op, BarrierOp)
+    if k.team.blocks > 1 and op.attr_values()["space"] == "global":
+        cluster.barrier(k)
+    else:
+        k.f.barrier()
 
 
 @emits(FenceAsyncSharedOp)

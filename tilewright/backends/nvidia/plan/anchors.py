@@ -17,11 +17,11 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
+from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
-from tilewright.layouts.distributed import default_blocked
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.facts import AxisFacts
@@ -29,8 +29,6 @@ from tilewright.ops.facts import AxisFacts
 _WIDEST = 16  # bytes of one lane's access
 _SECTOR = 32  # bytes
 _LINE = 128  # bytes that shared memory moves per cycle
-
-blocked = functools.lru_cache(maxsize=1024)(default_blocked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +51,12 @@ class Access:
     bytes: int
     constancy: tuple[int, ...]
 
-    def layout(self, num_warps: int) -> LinearLayout:
+    def layout(self, team: Team) -> LinearLayout:
         """The blocked layout in which lanes take vectors side by side; shorter ones rather than idle lanes."""
         size = 1
         for dim in self.shape:
             size *= dim
-        return blocked(self.shape, num_warps, self.order, min(self.vector, max(1, size // (WARP * num_warps))))
+        return team.blocked(self.shape, self.order, min(self.vector, max(1, size // (WARP * team.all_warps))))
 
 
 def access_of(op: Operation, facts: Facts[AxisFacts]) -> Access:
@@ -198,30 +196,30 @@ def _held(layout: LinearLayout) -> int:
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def common_layouts(accesses: Mapping[_Key, Access], num_warps: int) -> dict[_Key, LinearLayout]:
+def common_layouts(accesses: Mapping[_Key, Access], team: Team) -> dict[_Key, LinearLayout]:
     """A layout for every access, the same one for accesses to tiles of one shape unless one would suffer.
 
     Args:
         accesses: key -> access.
-        num_warps: warps of the block.
+        team: the threads of a program.
     """
     chosen: dict[_Key, LinearLayout] = {}
     for shape in dict.fromkeys(access.shape for access in accesses.values()):
         left = {key: access for key, access in accesses.items() if access.shape == shape}
         while left:
-            best = _cheapest(left.values(), num_warps)
+            best = _cheapest(left.values(), team)
             together = {
                 key: access
                 for key, access in left.items()
-                if cycles(access, best) <= tuning.SHARED_LAYOUT_TOLERANCE * cycles(access, access.layout(num_warps))
+                if cycles(access, best) <= tuning.SHARED_LAYOUT_TOLERANCE * cycles(access, access.layout(team))
             } or left
-            best = _cheapest(together.values(), num_warps)
+            best = _cheapest(together.values(), team)
             chosen.update(dict.fromkeys(together, best))
             left = {key: access for key, access in left.items() if key not in together}
     return chosen
 
 
-def _cheapest(accesses: Collection[Access], num_warps: int) -> LinearLayout:
+def _cheapest(accesses: Collection[Access], team: Team) -> LinearLayout:
     """Of the layouts that suit one of some accesses, the one that costs them least in all."""
-    candidates = dict.fromkeys(access.layout(num_warps) for access in accesses)
+    candidates = dict.fromkeys(access.layout(team) for access in accesses)
     return min(candidates, key=lambda layout: sum(cycles(access, layout) for access in accesses))

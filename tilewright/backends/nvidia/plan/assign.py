@@ -28,7 +28,6 @@ from tilewright.backends.nvidia.plan.anchors import (
     Access,
     access_of,
     arithmetic_cycles,
-    blocked,
     common_layouts,
     conversion_cycles,
     cycles,
@@ -46,6 +45,7 @@ from tilewright.backends.nvidia.plan.relations import (
     splittable,
 )
 from tilewright.backends.nvidia.plan.relayout import Form, Plan, Shared, rewrite
+from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.errors import CompilationError
 from tilewright.ir.op import location_of
@@ -72,12 +72,12 @@ _MEMORY, _LIBRARY, _ACCUMULATOR = 1, 2, 3
 _VECTOR_BITS = 128  # of one thread's access to shared memory
 
 
-def lay_out(module: ModuleOp, num_warps: int, dots: DotPlanner) -> ModuleOp:
+def lay_out(module: ModuleOp, team: Team, dots: DotPlanner) -> ModuleOp:
     """Give every tile of a module a layout, in place.
 
     Args:
         module: simplified tile IR, all calls inlined.
-        num_warps: warps of a block, a power of two.
+        team: the threads of a program.
         dots: chooses the layouts of a dot and the instruction that makes it.
 
     Returns:
@@ -88,17 +88,17 @@ def lay_out(module: ModuleOp, num_warps: int, dots: DotPlanner) -> ModuleOp:
     """
     for op in module.ops:
         if isinstance(op, FuncOp):
-            rewrite(op, plan_layouts(op, num_warps, dots))
+            rewrite(op, plan_layouts(op, team, dots))
     return module
 
 
-def plan_layouts(function: FuncOp, num_warps: int, dots: DotPlanner) -> Plan:
+def plan_layouts(function: FuncOp, team: Team, dots: DotPlanner) -> Plan:
     """Decide in which layouts the tiles of a function are made; arguments as for `lay_out`."""
     settled: set[SSAValue] = set()
     shared: set[Moved] = set()
     dots = functools.cache(dots)  # what they decide is told once
     while True:
-        demands = _Demands(_States(function, num_warps, dots, settled), shared)
+        demands = _Demands(_States(function, team, dots, settled), shared)
         if demands.collect():
             more = demands.worth_sharing()
             if not more:
@@ -163,13 +163,13 @@ class _States:
 
     Args:
         function: tile IR.
-        num_warps: warps of a block.
+        team: the threads of a program.
         dots: the planner of dots.
         settled: carried values that must not be flexible.
     """
 
-    def __init__(self, function: FuncOp, num_warps: int, dots: DotPlanner, settled: set[SSAValue]) -> None:
-        self.num_warps = num_warps
+    def __init__(self, function: FuncOp, team: Team, dots: DotPlanner, settled: set[SSAValue]) -> None:
+        self.team = team
         self.settled = settled
         self.known: dict[SSAValue, State] = {}
         self.visited: dict[Operation, None] = {}
@@ -181,19 +181,19 @@ class _States:
         self.accesses = {op: _as_stored(op, access_of(op, facts), dots, barren) for op in tiles}
         alone = {op: access for op, access in self.accesses.items() if is_only_multiplied(op.results)}
         together = {op: access for op, access in self.accesses.items() if op not in alone}
-        self.access_layouts = common_layouts(together, num_warps)
-        self.access_layouts |= {op: access.layout(num_warps) for op, access in alone.items()}
+        self.access_layouts = common_layouts(together, team)
+        self.access_layouts |= {op: access.layout(team) for op, access in alone.items()}
         self._usual: dict[tuple[int, ...], LinearLayout] = {}
         for op, access in self.accesses.items():
             self._usual.setdefault(access.shape, self.access_layouts[op])
-        self._networks = network_layouts(function, num_warps, self.usual)
+        self._networks = network_layouts(function, team.warps, self.usual)
         for block in function.body.blocks:
             self._block(block)
 
     def usual(self, value: SSAValue) -> LinearLayout:
         """The layout that accesses to tiles of this shape have, or a plain one."""
         shape = padded_shape(shape_of(value.type))
-        return self._usual.get(shape) or blocked(shape, self.num_warps)
+        return self._usual.get(shape) or self.team.blocked(shape)
 
     def own(self, value: SSAValue) -> LinearLayout:
         """The layout that a tile has or, if it is flexible, may as well have."""
@@ -324,8 +324,8 @@ class _States:
         shape = padded_shape(shape_of(op.results[0].type))
         vector = _VECTOR_BITS // memory_bits(element_type(op.results[0].type))
         self.operands[op] = (None,) * len(op.operands)
-        least = max(1, math.prod(shape) // (WARP * self.num_warps))
-        return State(blocked(shape, self.num_warps, None, min(vector, least)), _MEMORY)
+        least = max(1, math.prod(shape) // (WARP * self.team.warps))
+        return State(self.team.blocked(shape, None, min(vector, least)), _MEMORY)
 
     def _dot(self, op: Operation) -> State:
         assert isinstance(op, DotOp)

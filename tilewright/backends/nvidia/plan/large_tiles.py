@@ -22,7 +22,7 @@ from xdsl.traits import IsTerminator
 
 from tilewright.analysis.origins import may_meet
 from tilewright.backends.nvidia import tuning
-from tilewright.backends.nvidia.arch import REGISTERS, WARP
+from tilewright.backends.nvidia.arch import MOST_REGISTERS, REGISTERS, WARP
 from tilewright.backends.nvidia.plan.strips import Part, Strip, parts_of
 from tilewright.backends.nvidia.plan.subjects import STRIPS
 from tilewright.base.decision import Answer, No, Yes
@@ -37,8 +37,6 @@ from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.spec import spec_of
 from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.rewriting import erase, insert_before, value_before
-
-_MOST_REGISTERS = 255  # of a thread
 
 
 @dataclass(slots=True)
@@ -82,7 +80,7 @@ def strip_mine_large_tiles(module: ModuleOp, warps: int, decisions: Decisions) -
 
 def _largest_elements(warps: int) -> int:
     """Elements of 32 bits of the largest tile that a block can hold beside what is computed from it."""
-    each = min(_MOST_REGISTERS, REGISTERS // (WARP * warps))
+    each = min(MOST_REGISTERS, REGISTERS // (WARP * warps))
     return int(tuning.HELD_REGISTERS * each) * WARP * warps
 
 

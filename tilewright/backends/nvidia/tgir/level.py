@@ -54,25 +54,25 @@ from tilewright.ops.shape import CatOp, JoinOp, SplitOp
 from tilewright.ops.spec import REGISTRY, Call, spec_of
 
 
-def verify(module: ModuleOp, num_warps: int) -> None:
-    """Check that `module` is legal laid-out tile IR for a number of warps.
+def verify(module: ModuleOp, num_warps: int, blocks: int = 1) -> None:
+    """Check that `module` is legal laid-out tile IR for a number of warps, and of blocks of a cluster.
 
     Raises:
         VerificationError: with the operation's text and its place in the user's source.
     """
-    verify_level(module, tgir(num_warps))
+    verify_level(module, tgir(num_warps, blocks))
 
 
-def tgir(num_warps: int) -> Level:
-    """Laid-out tile IR for a block of `num_warps` warps."""
+def tgir(num_warps: int, blocks: int = 1) -> Level:
+    """Laid-out tile IR for programs of `blocks` blocks of `num_warps` warps."""
     names = frozenset({*REGISTRY, *(op.name for op in OPS)})
-    return Level("tgir", names, lambda type_: _type_rule(type_, num_warps), _check)
+    return Level("tgir", names, lambda type_: _type_rule(type_, num_warps, blocks), _check)
 
 
 # --- types --------------------------------------------------------------------------------------------
 
 
-def _type_rule(type_: Attribute, num_warps: int) -> str | None:
+def _type_rule(type_: Attribute, num_warps: int, blocks: int) -> str | None:
     if isinstance(type_, MemDescType):
         return _buffer_rule(type_)
     if not isinstance(type_, TensorType):
@@ -85,7 +85,7 @@ def _type_rule(type_: Attribute, num_warps: int) -> str | None:
         return f"the layout of {type_} maps {tuple(sizes)}, not {POSITION}"
     if layout.out_sizes != dict(zip(dim_names(len(shape)), shape, strict=True)):
         return f"the layout of {type_} covers {tuple(layout.out_sizes.values())}, not the padded shape {shape}"
-    if (sizes["lane"], sizes["warp"], sizes["block"]) != (WARP_SIZE, num_warps, 1):
+    if (sizes["lane"], sizes["warp"], sizes["block"]) != (WARP_SIZE, num_warps, blocks):
         return f"the layout of {type_} is for {sizes['lane']} lanes, {sizes['warp']} warps, {sizes['block']} blocks"
     if not layout.is_surjective():
         return f"the layout of {type_} leaves elements out"
