@@ -128,6 +128,25 @@ def sliced(parent: LinearLayout, axis: int) -> LinearLayout:
     return LinearLayout.from_bases(bases, layout.out_sizes)
 
 
+def permuted_bits(layout: LinearLayout, axis: int, bits: Sequence[int]) -> LinearLayout:
+    """`layout` with the coordinates along a dim renamed: bit i of what they were is bit ``bits[i]`` now.
+
+    Args:
+        layout: any distributed layout.
+        axis: the dim.
+        bits: a permutation of the bits of the dim's coordinates.
+    """
+
+    def moved(coordinate: int) -> int:
+        return sum(1 << new for old, new in enumerate(bits) if coordinate >> old & 1)
+
+    bases = {
+        dim: [tuple(moved(c) if i == axis else c for i, c in enumerate(basis)) for basis in group]
+        for dim, group in layout.bases().items()
+    }
+    return LinearLayout.from_bases(bases, layout.out_sizes)
+
+
 def over_blocks(layout: LinearLayout, blocks_per_cluster: Sequence[int], order: Sequence[int]) -> LinearLayout:
     """`layout` for one block's share, laid side by side over the blocks of a cluster."""
     return layout * grid("block", blocks_per_cluster, order)

@@ -23,8 +23,11 @@ from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_text import NOISE, Inst
 
 Array = np.ndarray
-_FORM = struct.Struct("=IIQ5Q5Q5III")  # element bytes, rank, address, sizes, strides in bytes, box, swizzle, fill
-_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}  # by CUtensorMapDataType
+_FORM = struct.Struct(
+    "=IIQ5Q5Q5IIII"
+)  # element bytes, rank, address, sizes, strides in bytes, box, swizzle, fill, tf32
+_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 11: 4}  # by CUtensorMapDataType
+_TF32 = 11
 _PHASES = {0: 0, 1: 1, 2: 3, 3: 7}  # by CUtensorMapSwizzle: which bits from 7 on are flipped into bits from 4 on
 _MAX_TRANSACTION = (1 << 20) - 1
 
@@ -42,9 +45,9 @@ def encode_map(out: int, kind: int, rank: int, address: int, *arrays: Any) -> No
     row = box[0] * _SIZES[kind]
     assert address % 16 == 0 and all(step % 16 == 0 for step in strides[1:]) and row % 16 == 0
     assert max(box) <= 256 and (not swizzle or row <= 16 << swizzle)
-    assert not fill or kind in (6, 7, 8, 9)
+    assert not fill or kind in (6, 7, 8, 9, _TF32)
     five = [list(values) + [0] * (5 - rank) for values in (sizes, strides, box)]
-    packed = _FORM.pack(_SIZES[kind], rank, address, *five[0], *five[1], *five[2], swizzle, fill)
+    packed = _FORM.pack(_SIZES[kind], rank, address, *five[0], *five[1], *five[2], swizzle, fill, kind == _TF32)
     ctypes.memmove(out, packed.ljust(128, b"\0"), 128)
 
 
@@ -68,13 +71,14 @@ class _Map:
     box: list[int]
     phases: int
     fill: int
+    tf32: bool
 
     @staticmethod
     def read(m: Machine, pointer: Array) -> _Map:
         raw = m.memory.load(m.spread(pointer)[m.threads[:1]], 128).tobytes()
         size, rank, address, *rest = _FORM.unpack(raw[: _FORM.size])
         parts = [list(rest[5 * i : 5 * i + rank]) for i in range(3)]
-        return _Map(size, address, *parts, _PHASES[rest[15]], rest[16])
+        return _Map(size, address, *parts, _PHASES[rest[15]], rest[16], bool(rest[17]))
 
     def elements(self, corner: list[int], shared: int) -> tuple[Array, Array, Array]:
         """Of every element of a box: its place in shared memory, its address, whether it lies in the tensor."""
@@ -172,6 +176,13 @@ def _fence(m: Machine, inst: Inst) -> None:
 # --- copies -------------------------------------------------------------------------------------------
 
 
+def _as_tf32(raw: Array) -> Array:
+    """Bytes of f32 numbers rounded to tf32, ties away from zero; those that are none stay."""
+    bits = np.ascontiguousarray(raw).view(np.uint32)
+    finite = (bits & np.uint32(0x7F800000)) != np.uint32(0x7F800000)
+    return np.where(finite, (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits).view(np.uint8)
+
+
 def _load(m: Machine, target: Array, barrier: Array, pointer: Array, *rest: Array) -> None:
     box = _Map.read(m, pointer)
     signalled = _barrier(m, _one(m, barrier))
@@ -183,6 +194,7 @@ def _load(m: Machine, target: Array, barrier: Array, pointer: Array, *rest: Arra
     def arrive() -> int:
         raw = np.full_like(noise, 0xFF if box.fill else 0)
         raw[inside] = m.memory.load(addresses[inside], box.bytes)
+        raw = _as_tf32(raw) if box.tf32 else raw
         where = places[:, None] + np.arange(box.bytes)
         m.shared.data[where] = raw
         m.shared._writer[where] = -1  # who waited may read

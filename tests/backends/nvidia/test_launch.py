@@ -68,7 +68,7 @@ def test_parameters_lie_where_ptx_has_them(
 def test_tensor_maps_follow_the_parameters(fake: FakeCuda) -> None:
     recipe = {
         "element": "fp16", "base": [1, None], "shape": [[2, None], [None, 1]], "strides": [[0, None], [None, 1]],
-        "box": [8, 64], "swizzle": 128, "nan_padding": False,
+        "box": [8, 64], "swizzle": 128, "nan_padding": False, "round_to_tf32": False,
     }  # fmt: skip
     offsets = [0, 8, 16, 48, 176]  # as the assembler has them: it aligns in the bank of all parameters
 

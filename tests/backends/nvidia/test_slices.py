@@ -84,8 +84,8 @@ def test_rows_of_a_warp_are_taken_whole() -> None:
     assert kept is not None and stays_in_warp(held, kept) and kept.is_surjective()
     assert kept.bases()["lane"] == [(0, 8), (0, 16), (0, 32), (0, 64), (0, 128)]
     assert within_warps(held, Access((128, 256), (1, 0), 256, 2, 2, (1, 1))) is None  # no vectors
-    narrow = wgmma_accumulator((4, 1), 16, (64, 16))
-    assert within_warps(narrow, Access((64, 16), (1, 0), 16, 8, 2, (1, 1))) is None  # less than a line in a row
+    narrow = wgmma_accumulator((4, 1), 8, (64, 8))
+    assert within_warps(narrow, Access((64, 8), (1, 0), 8, 8, 2, (1, 1))) is None  # less than a sector in a row
 
 
 # --- by the copy engine ---------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from tilewright.base.errors import ArgumentError
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64  # of the map itself, in memory and among the parameters of a kernel
 Recipe = Mapping[str, Any]
-"""How a launch describes a tensor: `element`, `box`, `swizzle` and `nan_padding` as for `encode_tiled`; `base`, `shape`
-and `strides` in pairs, of which one is None: [number of a parameter, constant]."""
+"""How a launch describes a tensor: `element`, `box`, `swizzle`, `nan_padding`, `round_to_tf32` as for `encode_tiled`;
+`base`, `shape` and `strides` in pairs, of which one is None: [number of a parameter, constant]."""
 # CUtensorMapDataType by signature type; 8-bit floats travel as bytes.
 _TYPES = {
     "u8": 0, "i8": 0, "u1": 0, "fp8e4nv": 0, "fp8e5": 0, "u16": 1, "i16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5,
@@ -107,16 +107,19 @@ def encode(recipe: Recipe, values: Sequence[Any] | Mapping[int, Any], ordinal: i
     return _encoded(
         ordinal, of(recipe["base"]), recipe["element"], tuple(map(of, recipe["shape"])),
         tuple(map(of, recipe["strides"])), tuple(recipe["box"]), recipe["swizzle"], recipe["nan_padding"],
+        recipe["round_to_tf32"],
     )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)
 def _encoded(
     ordinal: int, address: int, element: str, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...],
-    swizzle: int, nan_padding: bool,
+    swizzle: int, nan_padding: bool, round_to_tf32: bool,
 ) -> bytes:  # fmt: skip
     with driver.current(ordinal):
-        return encode_tiled(address, element, shape, strides, box, swizzle=swizzle, nan_padding=nan_padding)
+        return encode_tiled(
+            address, element, shape, strides, box, swizzle=swizzle, nan_padding=nan_padding, round_to_tf32=round_to_tf32
+        )
 
 
 def _check(holds: bool, message: str) -> None:

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, zero
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.dot import FP8, narrowed, places, widened
+from tilewright.backends.nvidia.emit.fragments import LoadedFragments, Words
 from tilewright.backends.nvidia.emit.memory import pack
 from tilewright.backends.nvidia.plan.dots import STEP_BYTES
-from tilewright.backends.nvidia.plan.operands import operand_type
+from tilewright.backends.nvidia.plan.fragments import parts_of
+from tilewright.backends.nvidia.plan.operands import fragments_read, operand_layout, operand_type
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp, WarpGroupDotWaitOp
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_shape
 from tilewright.base.errors import InternalError
@@ -32,6 +34,7 @@ from tilewright.ir.types import bit_width, ir_name
 from tilewright.layouts.f2 import LayoutError
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled
+from tilewright.layouts.tile import transpose_tile
 
 _WIDEST = 256  # columns of an instruction
 _MODE = {128: 1, 64: 2, 32: 3, 16: 0}  # swizzle mode of a descriptor
@@ -55,7 +58,10 @@ def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
         made = c
     else:
         flies = bool(attrs["isAsync"])  # then nobody touches the accumulator between this product and the one before
-        made = _run(k, product, c, steps, together=flies and not isinstance(product.a, dict))
+        if isinstance(product.a, LoadedFragments):
+            made = _run_in_parts(k, product, c, _parts(op))
+        else:
+            made = _run(k, product, c, steps, together=flies and not isinstance(product.a, dict))
         if not flies:
             made = _wait(k, made, 0)
     k.set(op.d, narrowed(k, op.d.type, made))
@@ -66,7 +72,12 @@ def emit_warp_group_dot_wait(k: Kernel, op: Operation) -> None:
     """Wait until few enough products are in flight; those that are waited for may be used after it."""
     assert isinstance(op, WarpGroupDotWaitOp)
     inputs = [k.tile(value) for value in op.inputs]
-    done = _wait(k, [v for tile in inputs for v in tile], int(op.attr_values()["pendings"]))
+    pendings = int(op.attr_values()["pendings"])
+    makers = [value.owner for value in op.inputs]
+    dots = [maker for maker in makers if isinstance(maker, WarpGroupDotOp)]
+    if len(dots) == len(makers) == pendings:  # these go on, each in so many groups
+        pendings = sum(len(_parts(dot)) for dot in dots)
+    done = _wait(k, [v for tile in inputs for v in tile], pendings)
     for result, tile in zip(op.outputs, inputs, strict=True):
         k.set(result, done[: len(tile)])
         done = done[len(tile) :]
@@ -180,7 +191,7 @@ class _Product:
         result: type of the accumulator.
         steps: instructions along K.
         step: elements of K that one takes.
-        a: descriptor of A, or the words of each fragment by (row, k).
+        a: descriptor of A, the words of each fragment by (row, k), or the buffer from which threads load those.
         b: descriptor of B.
         matrices: A (None in registers) and B.
     """
@@ -191,29 +202,35 @@ class _Product:
     result: T
     steps: int
     step: int
-    a: V | dict[tuple[int, ...], list[V]]
+    a: V | Words | LoadedFragments
     b: V
     matrices: tuple[Matrix | None, Matrix]
 
     @staticmethod
     def of(k: Kernel, op: WarpGroupDotOp) -> _Product:
-        layout = layout_of(op.c)
+        read = fragments_read(op)
+        view = _turned if read == 1 else _as_it_is
+        left, right = (op.b, op.a) if read == 1 else (op.a, op.b)
+        layout = view(layout_of(op.c))
         columns, blocks = _blocks(layout)
-        element = operand_type(op.b)[1]
+        element = operand_type(right)[1]
         bits = bit_width(element)
         step = STEP_BYTES * 8 // bits
         depth = memdesc_shape(op.b.type)[0]
-        b = matrix_of(layout_of(op.b), bits, 0)
+        b = matrix_of(view(layout_of(right)), bits, 0)
         a: Matrix | None = None
-        source: V | dict[tuple[int, ...], list[V]]
-        if isinstance(k.values[op.a], Buffer):
-            a = matrix_of(layout_of(op.a), bits, 1)
-            source = _descriptor(k, k.buffer(op.a), a, layout, 0)
+        source: V | Words | LoadedFragments
+        if read is not None:
+            buffer = replace(k.buffer(left), layout=view(layout_of(left)))
+            source = LoadedFragments.of(k, buffer, view(operand_layout(op, read)), step, bits)
+        elif isinstance(k.values[left], Buffer):
+            a = matrix_of(layout_of(left), bits, 1)
+            source = _descriptor(k, k.buffer(left), a, layout, 0)
         else:
-            source = _fragments(k, op.a, bits)
-        types = (_TYPES[ir_name(operand_type(op.a)[1])], _TYPES[ir_name(element)])
+            source = _fragments(k, left, bits)
+        types = (_TYPES[ir_name(operand_type(left)[1])], _TYPES[ir_name(element)])
         result = I32 if types[0] == "s8" else F32
-        target = _descriptor(k, k.buffer(op.b), b, layout, 1)
+        target = _descriptor(k, k.buffer(right), b, layout, 1)
         return _Product(blocks, columns, types, result, depth // step, step, source, target, (a, b))
 
     @property
@@ -228,6 +245,15 @@ class _Product:
             return ""
         transposed = [str(int(m.transposed)) for m in self.matrices if m is not None] if self.step == 16 else []
         return ", " + ", ".join(["1", "1", *transposed])
+
+
+def _as_it_is(layout: LinearLayout) -> LinearLayout:
+    return layout
+
+
+def _turned(layout: LinearLayout) -> LinearLayout:
+    """A layout seen with its dims the other way round."""
+    return transpose_tile(layout, (1, 0))
 
 
 def _blocks(layout: LinearLayout) -> tuple[int, tuple[_Block, ...]]:
@@ -246,7 +272,7 @@ def _descriptor(k: Kernel, buffer: Buffer, matrix: Matrix, accumulator: LinearLa
     return k.f.add(k.f.cast("zext", place, I64), const(I64, matrix.template))
 
 
-def _fragments(k: Kernel, value: SSAValue, bits: int) -> dict[tuple[int, ...], list[V]]:
+def _fragments(k: Kernel, value: SSAValue, bits: int) -> Words:
     """Four words for each fragment of an operand A in registers, by its first row and K."""
     layout, registers = layout_of(value), k.tile(value)
     size = 4 * 32 // bits
@@ -263,10 +289,31 @@ def _fragments(k: Kernel, value: SSAValue, bits: int) -> dict[tuple[int, ...], l
 def _run(k: Kernel, product: _Product, c: Tile, steps: Sequence[int], together: bool = False) -> Tile:
     """Start the products of some steps of K, committed as one group; behind one fence if they are `together`."""
     made = list(c)
+    if isinstance(product.a, LoadedFragments):
+        product = replace(product, a=product.a.words(steps))
     for block in product.blocks:
         fence, last = block is product.blocks[0] or not together, block is product.blocks[-1]
         made[block.registers] = _run_block(k, product, block, made[block.registers], steps, fence, last)
     return made
+
+
+def _parts(op: WarpGroupDotOp) -> list[range]:
+    """The groups of steps that a product commits: one unless threads load fragments."""
+    read, bits = fragments_read(op), bit_width(operand_type(op.b)[1])
+    steps = memdesc_shape(op.b.type)[0] * bits // (8 * STEP_BYTES)
+    return [range(steps)] if read is None else parts_of(operand_layout(op, read), steps, bits)
+
+
+def _run_in_parts(k: Kernel, product: _Product, c: Tile, parts: Sequence[range]) -> Tile:
+    """Start a product whose fragments come from a buffer, a part of K after the other.
+
+    A part's words take the registers of those of the part before the last, which must have been multiplied; the last
+    part, of this product or the one before, goes on meanwhile.
+    """
+    for steps in parts:
+        k.f.ptx(f"wgmma.wait_group.sync.aligned {min(1, len(parts) - 1)};", "~{memory}", [])
+        c = _run(k, product, c, steps, together=True)
+    return c
 
 
 def _run_block(

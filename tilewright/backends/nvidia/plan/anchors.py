@@ -150,7 +150,7 @@ def arithmetic_cycles(op: Operation, layout: LinearLayout) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def within_warps(held: LinearLayout, access: Access) -> LinearLayout | None:
-    """A layout for an access in which every warp keeps what it holds, and its lanes take whole lines of memory.
+    """A layout for an access in which every warp keeps what it holds, and its lanes take whole sectors, or lines.
 
     Then no warp waits for another, and a part of the tile after the other may pass through a little shared memory.
 
@@ -159,7 +159,7 @@ def within_warps(held: LinearLayout, access: Access) -> LinearLayout | None:
         access: how it is stored.
 
     Returns:
-        The layout; None if several warps hold the same elements, or each has less than a line in a row.
+        The layout; None if several warps hold the same elements, or each has less than a sector in a row.
     """
     warps, fast = held.bases()["warp"], access.order[0]
     if access.shape != tuple(held.out_sizes.values()) or len(set(warps)) < len(warps) or not all(map(any, warps)):
@@ -167,13 +167,13 @@ def within_warps(held: LinearLayout, access: Access) -> LinearLayout | None:
     steps = [[_step(len(access.shape), dim, 1 << bit) for bit in range(size.bit_length() - 1)]
              for dim, size in enumerate(access.shape)]  # fmt: skip
     lanes, vector = WARP.bit_length() - 1, access.vector.bit_length() - 1
-    least = vector + (_LINE // _WIDEST).bit_length() - 1
+    least = vector + (_SECTOR // _WIDEST).bit_length() - 1
     first = [step for step in steps[fast][: vector + lanes] if step not in warps]
     line = len(first)
-    if line < least or access.vector * access.bytes != _WIDEST or not set(steps[fast][:line]).isdisjoint(warps):
+    if line < least or access.vector * access.bytes != _WIDEST or not set(steps[fast][:least]).isdisjoint(warps):
         return None
-    others = [step for dim in access.order[1:] for step in steps[dim]] + steps[fast][line:]
-    left = [step for step in others if step not in warps]
+    others = [step for dim in access.order[1:] for step in steps[dim]] + steps[fast]
+    left = [step for step in others if step not in warps and step not in first]
     count = lanes - (line - vector)
     bases = {
         "register": [*first[:vector], *left[count:]],

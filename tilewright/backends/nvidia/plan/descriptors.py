@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import axis_facts
@@ -26,20 +26,23 @@ from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load
+from tilewright.backends.nvidia.plan.dots import precision
 from tilewright.backends.nvidia.plan.prefetch import block_prefetch
 from tilewright.backends.nvidia.plan.relations import is_access
 from tilewright.backends.nvidia.plan.subjects import COPY_ENGINE
-from tilewright.backends.nvidia.plan.tma import buffer_type, plan_blocks
+from tilewright.backends.nvidia.plan.tma import ROUNDED, buffer_type, plan_blocks
 from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp, TmaLoadOp, TmaStoreOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
-from tilewright.ir.types import element_type, i1
+from tilewright.ir.types import element_type, i1, ir_name
 from tilewright.ir.walk import walk
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
+from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import TransOp
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code, is_removable
@@ -57,9 +60,28 @@ def choose_descriptors(module: ModuleOp, arch: Arch, decisions: Decisions) -> No
     """Take apart the descriptors of simplified tile IR that the copy engine does not serve, in place."""
     answers = [answer for op in module.ops if isinstance(op, FuncOp) for answer in _served(op, arch)]
     kept = {maker for maker, answer in answers if decisions.note(COPY_ENGINE, maker, answer) is not None}
+    for maker in kept:
+        if all(isinstance(use.operation, DescriptorLoadOp) for use in maker.result.uses) and _is_tf32(
+            [result for use in maker.result.uses for result in use.operation.results]
+        ):
+            maker.attributes[ROUNDED] = UnitAttr()
     if decompose(module, lambda maker: maker in kept):
         for simplify in (canonicalize, eliminate_common_subexpressions, hoist_loop_invariants, eliminate_dead_code):
             simplify(module)
+
+
+def _is_tf32(tiles: Sequence[SSAValue]) -> bool:
+    """Whether products of tf32 alone read some tiles: the engine rounds to nearest, where wgmma would cut off."""
+    users = [(use.operation, use.index) for tile in tiles for use in tile.uses]
+    return bool(users) and all(
+        _is_tf32(user.results)
+        if isinstance(user, TransOp)
+        else isinstance(user, DotOp)
+        and index < 2
+        and ir_name(element_type(user.a.type)) == "f32"
+        and precision(user) == "tf32"
+        for user, index in users
+    )
 
 
 def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, Answer[MakeTensorDescOp]]]:

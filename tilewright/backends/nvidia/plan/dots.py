@@ -16,6 +16,7 @@ from typing import Literal
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.nvidia.arch import WARP, Arch
+from tilewright.backends.nvidia.plan.fragments import Fragments, fragment_layouts, lies_across
 from tilewright.backends.nvidia.plan.subjects import TENSOR_CORES, WGMMA
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
@@ -53,19 +54,24 @@ class SharedOperand:
         shape: of the tile.
         element_bits: bits of an element.
         k_axis: the dim that is summed over: 1 for A, 0 for B.
+        by_threads: threads read it as fragments, and it has its other dim fast.
     """
 
     shape: tuple[int, ...]
     element_bits: int
     k_axis: int
+    by_threads: bool = False
 
     def layout_for(self, source: LinearLayout) -> LinearLayout:
         """The buffer for a tile that arrives in the layout `source`, with the widest swizzle.
 
-        The dim that is fast in the source is fast in the buffer, so that whole vectors are written; other than
-        16-bit operands must have K fast (PTX ISA, wgmma, "Strides": only 16-bit types have transposed forms).
+        The dim that is fast in the source is fast in the buffer, so that whole vectors are written; what wgmma reads
+        itself must have K fast if it has not 16 bits (PTX ISA, wgmma, "Strides": only those have transposed forms).
         """
-        fast = fast_dim(source) if self.element_bits == 16 else self.k_axis
+        if self.by_threads:
+            fast = 1 - self.k_axis
+        else:
+            fast = fast_dim(source) if self.element_bits == 16 else self.k_axis
         order = (fast, 1 - fast)
         swizzle = widest_swizzle(self.shape, self.element_bits, order)
         return hardware_swizzled(self.shape, self.element_bits, swizzle, order)
@@ -79,12 +85,14 @@ class DotPlan:
         kind: by which instruction.
         accumulator: layout of c and d.
         a, b: layout of the operand in registers, or its place in shared memory.
+        fragments: the operand that threads read from there for wgmma, if there is one.
     """
 
     kind: Kind
     accumulator: LinearLayout
     a: LinearLayout | SharedOperand
     b: LinearLayout | SharedOperand
+    fragments: Fragments | None = None
 
 
 def plan_dot(op: DotOp, num_warps: int, arch: Arch, decisions: Decisions | None = None) -> DotPlan:
@@ -207,14 +215,46 @@ def _wgmma(op: DotOp, num_warps: int, arch: Arch) -> Answer[DotPlan]:
             f"its depth is a multiple of {step}, that of the tile {left[-1]}",
             instead=f"K blocks of {step} or a multiple",
         )
+    index = None if bits == 16 else _read_by_threads(op, shape)
+    if index is not None:
+        return _fragments_plan(index, shape, left[-1], num_warps, bits)
     return _wgmma_plan(op, shape, left[-1], num_warps, bits)
 
 
-def _wgmma_plan(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> Yes[DotPlan]:
+def _warps_and_columns(shape: Sequence[int], num_warps: int) -> tuple[tuple[int, int], int]:
+    """Warps along rows and columns of a result, and the columns of an instruction."""
     rows, columns = padded_shape(shape)
     groups = min(num_warps // 4, rows // _GROUP_ROWS)
     warps = (4 * groups, num_warps // (4 * groups))
-    n = min(_WIDEST, max(_NARROWEST, columns // warps[1]))
+    return warps, min(_WIDEST, max(_NARROWEST, columns // warps[1]))
+
+
+def _read_by_threads(op: DotOp, shape: Sequence[int]) -> int | None:
+    """Which operand (0 for A, 1 for B) must come to wgmma from registers as it does not lie along K; None for none.
+
+    Of two the larger. B becomes A of the product turned over, whose rows are columns, and whose B is in shared memory:
+    not where A is computed, in registers.
+    """
+    across = [] if _computed_in_loop(op.a, op) else lies_across(op)
+    rows, columns = padded_shape(shape)
+    if columns < _GROUP_ROWS:
+        across = [index for index in across if index == 0]
+    return max(across, key=lambda index: (rows, columns)[index], default=None)
+
+
+def _fragments_plan(index: int, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> Yes[DotPlan]:
+    turned = (shape[0], shape[1]) if index == 0 else (shape[1], shape[0])
+    warps, n = _warps_and_columns(turned, num_warps)
+    accumulator, fragments = fragment_layouts(index, turned, depth, warps, n, bits)
+    a = SharedOperand((shape[0], depth), bits, 1, by_threads=index == 0)
+    b = SharedOperand((depth, shape[1]), bits, 0, by_threads=index == 1)
+    how = ("a by threads, as K is not its fast dim", "turned over: b by threads, as K is not its fast dim")[index]
+    plan = DotPlan("wgmma", accumulator, a, b, fragments)
+    return Yes(plan, f"64 rows x {n} columns at a time, {how}")
+
+
+def _wgmma_plan(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> Yes[DotPlan]:
+    warps, n = _warps_and_columns(shape, num_warps)
     a: LinearLayout | SharedOperand = SharedOperand((shape[0], depth), bits, 1)
     where = "shared memory"
     if _computed_in_loop(op.a, op):

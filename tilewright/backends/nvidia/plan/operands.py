@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.dots import fast_dim
-from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import (
     LayoutAttr,
     MemDescType,
@@ -32,14 +32,19 @@ from tilewright.layouts.shared import hardware_swizzled, row_major, widest_swizz
 from tilewright.ops.dot import DotOp
 from tilewright.passes.rewriting import erase, value_before
 
-_LAYOUTS = ("tw.layout_a", "tw.layout_b")
+OPERAND_LAYOUTS = ("tw.layout_a", "tw.layout_b")
 _CHUNK = 16  # bytes that a swizzle keeps together
 
 
-def operand_layout(op: DotOp, index: int) -> LinearLayout:
+def operand_layout(op: DotOp | WarpGroupDotOp, index: int) -> LinearLayout:
     """Layout in which the threads take operand A (`index` 0) or B (1), in registers or from a buffer."""
-    given = op.attributes.get(_LAYOUTS[index])
+    given = op.attributes.get(OPERAND_LAYOUTS[index])
     return given.layout if isinstance(given, LayoutAttr) else layout_of(op.operands[index])
+
+
+def fragments_read(op: WarpGroupDotOp) -> int | None:
+    """Which operand of a wgmma product its threads read as fragments from a buffer: 0 for A, 1 for B; None for none."""
+    return next((index for index, name in enumerate(OPERAND_LAYOUTS) if name in op.attributes), None)
 
 
 def operand_type(value: SSAValue) -> tuple[tuple[int, ...], Attribute]:
@@ -57,7 +62,7 @@ def stage_operands(function: Operation) -> None:
         for index in (0, 1):
             convert = op.operands[index].owner
             if isinstance(convert, ConvertLayoutOp) and _wants_buffer(convert, op):
-                op.attributes[_LAYOUTS[index]] = layout_attr(layout_of(convert.result))
+                op.attributes[OPERAND_LAYOUTS[index]] = layout_attr(layout_of(convert.result))
                 op.operands[index] = buffers.setdefault(convert, _buffer(convert, buffers))
     for convert in buffers:
         if convert.results[0].first_use is None:
@@ -91,4 +96,4 @@ def buffer_layout(source: LinearLayout, shape: tuple[int, ...], bits: int) -> Li
     return hardware_swizzled(shape, bits, widest_swizzle(shape, bits, order), order)
 
 
-__all__ = ["buffer_layout", "operand_layout", "operand_type", "stage_operands"]
+__all__ = ["OPERAND_LAYOUTS", "buffer_layout", "fragments_read", "operand_layout", "operand_type", "stage_operands"]

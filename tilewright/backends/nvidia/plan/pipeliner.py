@@ -27,13 +27,13 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load, transposed
 from tilewright.backends.nvidia.plan.descriptors import block_bytes, copy_blocks
-from tilewright.backends.nvidia.plan.operands import stage_operands
+from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
 from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, loop_of, plan_prefetches, ring_bytes
 from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, RING
 from tilewright.backends.nvidia.tgir.ops import (
@@ -216,6 +216,7 @@ class _Pipeliner:
         """Replace the loop."""
         outside = Builder(self.loop)
         asynchronous = self._asynchronous()
+        self._settle([dot for dot in asynchronous if fragments_read(dot) is not None], outside)
         rings = [outside.make(LocalAllocOp, [], _ring_type(p.ring, self.stages)) for p in self.prefetches]
         if self.barrier is not None:
             outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
@@ -434,6 +435,20 @@ class _Pipeliner:
         in_memory = all(isinstance(value.type, MemDescType) for value in operands)
         wide = bit_width(element_type(dots[0].d.type)) == 32
         return dots[0] if in_memory and wide and any(value in stored for value in operands) else None
+
+    def _settle(self, dots: Sequence[WarpGroupDotOp], outside: Builder) -> None:
+        """Give sums registers of their own before the loop, by a wait for nothing.
+
+        What addresses of fragments share with those of the code after the loop would else be computed once more where
+        the loop is left out, and first values of sums with it; then the assembler makes products serial (C7515).
+        """
+        for dot in dots:
+            argument = dot.c
+            assert isinstance(argument, BlockArgument)
+            index = argument.index + 2
+            first = self.loop.operands[index]
+            wait = outside.effect(WarpGroupDotWaitOp, [first], [first.type], pendings=0)
+            self.loop.operands[index] = wait.results[0]
 
     @staticmethod
     def _start_dots(dots: Sequence[WarpGroupDotOp], pendings: int | None = None) -> Operation | None:

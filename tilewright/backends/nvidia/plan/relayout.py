@@ -16,8 +16,9 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from tilewright.backends.nvidia.plan.dots import DotPlan
+from tilewright.backends.nvidia.plan.operands import OPERAND_LAYOUTS
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
-from tilewright.backends.nvidia.tgir.types import memdesc_type, with_layout
+from tilewright.backends.nvidia.tgir.types import layout_attr, memdesc_type, with_layout
 from tilewright.ir.types import element_type, shape_of
 from tilewright.ir.values import is_tile
 from tilewright.layouts.linear import LinearLayout
@@ -113,7 +114,9 @@ class _Rewriter:
         plan = self.plan.dots.get(op)
         if plan is not None and plan.kind == "wgmma":
             kept = {name: value for name, value in op.properties.items() if name in WarpGroupDotOp.ATTRS}
-            return WarpGroupDotOp.create(operands=operands, result_types=types, properties=kept)
+            read = plan.fragments
+            given = {} if read is None else {OPERAND_LAYOUTS[read.index]: layout_attr(read.layout)}
+            return WarpGroupDotOp.create(operands=operands, result_types=types, properties=kept, attributes=given)
         return type(op).create(
             operands=operands,
             result_types=types,

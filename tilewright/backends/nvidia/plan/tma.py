@@ -27,6 +27,7 @@ from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled, row_
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 
+ROUNDED = "tw.tf32"  # of a descriptor whose blocks are rounded to tf32 on the way
 _LONGEST = 256  # elements of a box along a dim
 _LEAST = 128  # bytes of a block: the alignment of what the engine writes
 _LEAST_ROW = 16  # bytes
@@ -185,6 +186,7 @@ def recipe_of(maker: MakeTensorDescOp) -> Recipe:
         "box": list(plan.box),
         "swizzle": plan.swizzle,
         "nan_padding": maker.pads_nan,
+        "round_to_tf32": ROUNDED in maker.attributes,
     }
 
 
@@ -198,6 +200,7 @@ def _source(value: SSAValue) -> list[int | None]:
 
 
 __all__ = [
+    "ROUNDED",
     "CopyPlan",
     "SlicePlan",
     "buffer_type",
