@@ -24,6 +24,7 @@ from tests.backends.nvidia import simt_ops as ops
 from tests.backends.nvidia.simt_intrinsics import INTRINSICS
 from tests.backends.nvidia.simt_memory import GLOBAL_BASE, SHARED_WINDOW, GlobalMemory, SharedMemory, SimtError
 from tests.backends.nvidia.simt_ptx import run_ptx
+from tests.backends.nvidia.simt_roles import Agents, Clocks
 from tests.backends.nvidia.simt_text import Function, Global, Inst, Local, Module, Offset, Ty, noise, parse_module
 
 Array = np.ndarray
@@ -53,6 +54,7 @@ def run_kernel(
     shared_bytes: int = 0,
     *,
     count_wavefronts: bool = False,
+    agents: Callable[[], Agents] | None = None,
 ) -> Result:
     """Run all blocks of a grid.
 
@@ -65,6 +67,7 @@ def run_kernel(
             that make an array of the addresses and numbers before it.
         shared_bytes: size of `@shared`.
         count_wavefronts: count the memory cycles of shared memory.
+        agents: of a block whose warps go their own ways; all in lockstep by default.
     """
     module = parse_module(llvm_text)
     memory, result = GlobalMemory(), Result()
@@ -85,6 +88,8 @@ def run_kernel(
     sizes = (*grid, 1, 1, 1)[:3]
     for z, y, x in np.ndindex(*sizes[::-1]):
         block = Machine(module, memory, symbols, (x, y, z), sizes, num_warps, shared_bytes, result, count_wavefronts)
+        if agents is not None:
+            block.divide(agents())
         block.run(function, values, np.ones(32 * num_warps, bool))
         for end in block.ends:
             end(block)
@@ -105,7 +110,7 @@ class Machine:
     """One block of threads.
 
     Handlers of intrinsics and PTX see: `mask` (threads that run), `threads` (their numbers), `full`, `shared`,
-    `memory`, `load`/`store`, `whole_warps`, `result`.
+    `memory`, `load`/`store`, `whole_warps`, `agents`, `result`.
     """
 
     def __init__(
@@ -138,6 +143,12 @@ class Machine:
         self.registers["smid"] = np.array([0], np.uint32)
         self.frame: dict[str, Any] = {}
         self.depth = 0
+        self.agents = Agents([num_warps])
+
+    def divide(self, agents: Agents) -> None:
+        """Let warps go their own ways."""
+        self.agents = agents
+        self.shared.clocks = Clocks(self.count // 32, self.shared.data.size)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -150,9 +161,10 @@ class Machine:
         numbers = {label: i for i, label in enumerate(labels)}
         at, before = np.where(mask, 0, -1), np.full(self.count, -1)
         value: Any = None
-        while (waiting := at[at >= 0]).size:
-            number = int(waiting.min())
-            self._activate(at == number)
+        while (at >= 0).any():
+            runs = self.agents.next(at)
+            number = int(at[runs][0])
+            self._activate(runs)
             for inst in self._phis(function.blocks[labels[number]], before, numbers):
                 if inst.op in ("br", "switch"):
                     before[self.mask] = number

@@ -5,7 +5,7 @@
     tile IR --inline all--> --sums of products--> --operands in place--> --large tiles in strips-->
             --reductions after loops--> --carried numbers--> --choose descriptors--> --assign layouts-->
             --stores in slices-->
-            --double buffer--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
+            --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_p
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.backends.nvidia.plan.reductions_out_of_loops import move_reductions_out_of_loops
+from tilewright.backends.nvidia.plan.roles import split_into_roles
 from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
 from tilewright.base.decision import Answer, No
@@ -77,6 +78,7 @@ def lay_out_module(
         ("assign", lambda module: lay_out(module, warps, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
+        ("roles", lambda module: split_into_roles(module, options, arch, decisions)),
         ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
         ("licm", hoist_loop_invariants),
         ("cse", eliminate_common_subexpressions),

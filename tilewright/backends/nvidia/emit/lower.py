@@ -25,7 +25,7 @@ from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
-from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, WarpGroupDotOp
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
@@ -87,11 +87,13 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
     if needs_log:
         parameters.append(I64)
-    f = llvm.kernel(symbol, parameters, _attributes(options))
+    extra = _extra_warps(function, options)
+    f = llvm.kernel(symbol, parameters, _attributes(options, extra))
     place = location_of(function)
     if place is not None:
         f.debug_scope(place.file, place.line)
     k = Kernel(f, arch, options, axis_facts(function), allocation.offsets)
+    k.extra_warps = extra
     k.inline_only = any(isinstance(op, WarpGroupDotOp) for op in walk(function))
     k.start()
     for argument, value in zip(block.args, f.args, strict=False):
@@ -104,13 +106,20 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     _check_end(block.last_op)
     f.ret()
     return LoweredKernel(
-        llvm.render(), symbol, allocation.total, options.block_warps, tuple(k.asserts), needs_log,
+        llvm.render(), symbol, allocation.total, k.block_warps, tuple(k.asserts), needs_log,
         tensor_maps=tuple(map(recipe_of, descriptors)),
     )  # fmt: skip
 
 
-def _attributes(options: CudaOptions) -> str:
-    texts = [f'"nvvm.reqntid"="{WARP * options.block_warps}"']
+def _extra_warps(function: FuncOp, options: CudaOptions) -> int:
+    """Warps of roles beside those for which tiles are laid out."""
+    roles = [op.attr_values() for op in walk(function) if isinstance(op, EnterRoleOp)]
+    ends = (int(role["first_warp"]) + int(role["num_warps"]) for role in roles)
+    return max(ends, default=options.block_warps) - options.block_warps
+
+
+def _attributes(options: CudaOptions, extra_warps: int) -> str:
+    texts = [f'"nvvm.reqntid"="{WARP * (options.block_warps + extra_warps)}"']
     if options.maxnreg is not None:
         texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
     return " ".join(texts)

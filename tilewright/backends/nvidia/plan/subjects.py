@@ -20,9 +20,10 @@ OWN_SLICES = Subject("slices of a warp", "the result of a product leaves each wa
 NO_BARRIER = Subject("no barrier", "the threads of a block need not wait for each other")
 UNORDERED = Subject("no barrier for memory", "accesses of a program to global memory need not wait for each other")
 CLUSTER = Subject("cluster", "a program is shared out to the blocks of a cluster (num_ctas)")
+ROLES = Subject("roles", "a warp group of its own copies what a loop multiplies, the others multiply (Hopper)")
 WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
     IF_CONVERTED, SUNK_LOADS, REROLLED, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
-    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, WHOLE,
+    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, ROLES, WHOLE,
 )  # fmt: skip
