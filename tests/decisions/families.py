@@ -12,6 +12,7 @@ from tests.decisions.matmul import MATMUL
 from tests.decisions.matvec import MATVEC
 from tests.decisions.others import OTHERS
 from tests.decisions.persistent import OTHER_LOOPS, PERSISTENT, SCALED_BLOCKS
+from tests.decisions.roles import ROLES
 from tests.decisions.rows import ROWS
 from tests.decisions.sampled import SAMPLED
 from tests.decisions.short import SHORT
@@ -33,7 +34,8 @@ FAMILIES = {
 }
 CASES = [(family, target) for family, targets in FAMILIES.items() for target in targets]
 _SPELLINGS = {
-    "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL, "others": OTHERS, "further": FURTHER,
+    "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL + ROLES, "others": OTHERS,
+    "further": FURTHER,
     "matvec": MATVEC, "rows": ROWS + SHORT, "generated": GENERATED,
     "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS + SAMPLED,
 }  # fmt: skip

@@ -52,6 +52,7 @@ PLANNERS = {
     "nvidia/plan/tma.py": {"plan_blocks": "COPY_ENGINE", "plan_copy": "COPY_ENGINE"},
     "nvidia/plan/prefetch.py": {"plan_prefetches": "RING", "_prefetch": "RING"},
     "nvidia/plan/pipeliner.py": {"_ring_stages": "RING", "_with_room": "RING", "_may_stay_in_flight": "ASYNC_DOT"},
+    "nvidia/plan/roles.py": {"_levels": "ROLES", "_with_room": "ROLES"},
     "nvidia/plan/conversions.py": {"conversion": "IN_WARP"},
     "nvidia/plan/reductions_out_of_loops.py": {"_carried": "REDUCED_AFTER"},
     "nvidia/plan/slices.py": {"_sliced": "OWN_SLICES", "_answer": "OWN_SLICES"},

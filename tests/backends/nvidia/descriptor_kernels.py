@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,14 @@ import tilewright as tw
 import tilewright.language as tl
 from tests.backends.nvidia import simt_math, simt_tensor
 from tests.backends.nvidia.simt import Result, run_kernel
+from tests.backends.nvidia.simt_roles import FIRST, Agents
 from tests.backends.nvidia.simt_tma import encoding
 from tests.backends.nvidia.whole import Whole
 from tilewright.backends.nvidia.arch import target_of
 from tilewright.backends.nvidia.device import tensormap
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
+from tilewright.backends.nvidia.tgir.ops import EnterRoleOp
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.specialize import Specialization, specialize_call
 from tilewright.devices.arrays import Array as ReadArray
@@ -152,6 +154,8 @@ class Described:
         constants: compile-time parameters by name, or options of the compilation.
     """
 
+    changed: Callable[[str], str] = staticmethod(lambda text: text)  # what a test does to the LLVM text
+
     def __init__(self, fn: Any, args: Sequence[Any], capability: int = 90, **constants: Any) -> None:
         given = iter(args)
         values = [
@@ -170,13 +174,28 @@ class Described:
         addresses = slot_values(arguments, paths)
         self._slots = [s.owner if isinstance(s, ReadArray) else a for s, a in zip(slots, addresses, strict=True)]
 
-    def run(self, grid: Sequence[int]) -> Result:
-        """Run it on the simulated GPU."""
+    @property
+    def roles(self) -> list[int]:
+        """Warps of each role, in order of their numbers."""
+        entered = [op.attr_values() for op in self.whole.module.walk() if isinstance(op, EnterRoleOp)]
+        return [int(role["num_warps"]) for role in sorted(entered, key=lambda role: int(role["first_warp"]))]
+
+    def run(self, grid: Sequence[int], order: str = FIRST, *, early: bool = False) -> Result:
+        """Run it on the simulated GPU.
+
+        Args:
+            grid: blocks along each dim.
+            order: which role goes on, of those that can.
+            early: copies arrive at once.
+        """
         made = self.whole.lowered()
         maps = [partial(tensormap.encode, recipe) for recipe in made.tensor_maps]
         slots = [*self._slots, *(lambda values, of=of: np.frombuffer(of(values, 0), np.uint8) for of in maps)]
         with encoding():
-            return run_kernel(made.llvm, made.symbol, grid, made.num_warps, slots, made.shared_bytes)
+            divided = partial(Agents, self.roles, order, early=early) if self.roles else None
+            return run_kernel(
+                self.changed(made.llvm), made.symbol, grid, made.num_warps, slots, made.shared_bytes, agents=divided
+            )
 
 
 def _at(value: Any, path: Sequence[int]) -> Any:

@@ -25,6 +25,7 @@ from tests.backends.nvidia.simt_cluster import Cluster
 from tests.backends.nvidia.simt_intrinsics import INTRINSICS
 from tests.backends.nvidia.simt_memory import GLOBAL_BASE, SHARED_WINDOW, GlobalMemory, SharedMemory, SimtError
 from tests.backends.nvidia.simt_ptx import run_ptx
+from tests.backends.nvidia.simt_roles import Agents, Clocks
 from tests.backends.nvidia.simt_text import Function, Global, Inst, Local, Module, Offset, Ty, noise, parse_module
 
 Array = np.ndarray
@@ -56,6 +57,7 @@ def run_kernel(
     count_wavefronts: bool = False,
     cluster: int = 1,
     order: Sequence[int] = (),
+    agents: Callable[[], Agents] | None = None,
 ) -> Result:
     """Run all programs of a grid.
 
@@ -70,6 +72,7 @@ def run_kernel(
         count_wavefronts: count the memory cycles of shared memory.
         cluster: blocks of a program.
         order: their ranks in the order in which those that can go on do so.
+        agents: of a block whose warps go their own ways; all in lockstep by default.
     """
     module = parse_module(llvm_text)
     memory, result = GlobalMemory(), Result()
@@ -93,6 +96,9 @@ def run_kernel(
             Machine(module, memory, symbols, (x, y, z), sizes, num_warps, shared_bytes, result, count_wavefronts)
             for _ in range(cluster)
         ]
+        if agents is not None:
+            for block in blocks:
+                block.divide(agents())
         _run_program(blocks, lambda block: block.finish(function, values), order)
         result.wavefronts += sum(block.shared.wavefronts for block in blocks)
     for address, array in mapped:
@@ -118,7 +124,7 @@ class Machine:
     """One block of threads; `block` and `grid` count programs, which have the numbers that clusters have.
 
     Handlers of intrinsics and PTX see: `mask` (threads that run), `threads` (their numbers), `full`, `shared`,
-    `memory`, `load`/`store`, `whole_warps`, `result`.
+    `memory`, `load`/`store`, `whole_warps`, `agents`, `result`.
     """
 
     def __init__(
@@ -153,6 +159,12 @@ class Machine:
         self.registers["smid"] = np.array([0], np.uint32)
         self.frame: dict[str, Any] = {}
         self.depth = 0
+        self.agents = Agents([num_warps])
+
+    def divide(self, agents: Agents) -> None:
+        """Let warps go their own ways."""
+        self.agents = agents
+        self.shared.clocks = Clocks(self.count // 32, self.shared.data.size)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -171,9 +183,10 @@ class Machine:
         numbers = {label: i for i, label in enumerate(labels)}
         at, before = np.where(mask, 0, -1), np.full(self.count, -1)
         value: Any = None
-        while (waiting := at[at >= 0]).size:
-            number = int(waiting.min())
-            self._activate(at == number)
+        while (at >= 0).any():
+            runs = self.agents.next(at)
+            number = int(at[runs][0])
+            self._activate(runs)
             for inst in self._phis(function.blocks[labels[number]], before, numbers):
                 if inst.op in ("br", "switch"):
                     before[self.mask] = number

@@ -36,7 +36,20 @@ def intrinsic(*names: str) -> Callable[[Intrinsic], Intrinsic]:
 def _barrier(m: Machine, inst: Inst, *args: Array) -> None:
     if not (m.mask | m.exited).all():
         raise SimtError("a barrier is reached by a part of the block")
+    _wait_together(m)
+
+
+def _wait_together(m: Machine) -> None:
     m.shared.barrier()
+    if m.shared.clocks is not None:
+        m.shared.clocks.join(np.unique(m.threads // 32))
+
+
+@intrinsic("llvm.nvvm.barrier.cta.sync.aligned.count")
+def _named_barrier(m: Machine, inst: Inst, number: Array, count: Array) -> None:
+    if len(m.threads) != int(count[0]) or len(np.unique(m.agents.agent[m.threads])) > 1:
+        raise SimtError(f"barrier {number[0]} for {count[0]} threads is reached by {len(m.threads)}")
+    _wait_together(m)
 
 
 @intrinsic("llvm.nvvm.bar.warp.sync")

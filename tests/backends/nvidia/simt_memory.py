@@ -8,6 +8,7 @@ thread raises `SimtError`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -92,6 +93,7 @@ class SharedMemory:
         self._times = {name: np.full(size, -1) for name in ("write", "read", "warp write", "warp read")}
         self.wavefronts = 0
         self.watch: Callable[[np.ndarray], None] | None = None  # told of every place that a thread of the block touches
+        self.clocks: Any = None  # `simt_roles.Clocks`, where warps do not all wait at the same barriers
 
     def barrier(self) -> None:
         """All threads wait for each other."""
@@ -137,6 +139,8 @@ class SharedMemory:
         self._writer[places] = threads[:, None]
         self._times["write"][places] = self.epoch
         self._times["warp write"][places] = self.warp_epoch[threads // 32][:, None]
+        if self.clocks is not None:
+            self.clocks.note_write(threads // 32, places)
 
     # -- who touched what --------------------------------------------------------------------------------
 
@@ -152,18 +156,27 @@ class SharedMemory:
         me, writer = threads[:, None], self._writer[places]
         same_warp = (writer // 32 == me // 32) & (writer >= 0)
         warp_now = self._times["warp write"][places] == self.warp_epoch[threads // 32][:, None]
-        now = np.where(same_warp, warp_now, self._times["write"][places] == self.epoch)
+        if self.clocks is None:
+            elsewhere = self._times["write"][places] == self.epoch
+        else:
+            elsewhere = self.clocks.unordered_writes(threads // 32, writer // 32, places)
+        now = np.where(same_warp, warp_now, elsewhere)
         return now & (writer != me) & (writer != _NOBODY)
 
     def _unordered_reads(self, threads: np.ndarray, places: np.ndarray) -> np.ndarray:
         warp = (threads // 32)[:, None]
-        elsewhere = (self._times["read"][places] == self.epoch) & (self._reader_warp[places] != warp)
+        if self.clocks is None:
+            elsewhere = (self._times["read"][places] == self.epoch) & (self._reader_warp[places] != warp)
+        else:
+            elsewhere = self.clocks.unordered_reads(threads // 32, places)
         now = self._times["warp read"][places] == self.warp_epoch[threads // 32][:, None]
         inside = (self._reader_warp[places] == warp) & now & (self._reader[places] != threads[:, None])
         return elsewhere | inside
 
     def _note_reads(self, threads: np.ndarray, places: np.ndarray) -> None:
         warps = threads // 32
+        if self.clocks is not None:
+            self.clocks.note_read(warps, places)
         for table, time, mine, clock in (
             (self._reader_warp, "read", warps, np.full(len(threads), self.epoch)),
             (self._reader, "warp read", threads, self.warp_epoch[warps]),

@@ -196,14 +196,15 @@ def _wgmma(s: Statement) -> None:
     transposed = [int(flag) for flag in flags[2:]] if _BITS[kind_b] == 16 else []
     transposed = [0] * (2 - len(transposed)) + transposed
     t = Ty("i32") if integer else Ty("float")
-    assert len(d) == n // 2 and len(m.whole_warps()) * 32 == m.count
+    warps = m.whole_warps()
+    assert len(d) == n // 2 and len(warps) % 4 == 0 and warps[0] % 4 == 0 and warps[-1] - warps[0] + 1 == len(warps)
     keep = m.spread(s.read(scale, Ty("i1")))[0]
     registers = [m.spread(s.read(r, t) if keep else np.zeros(1, t.dtype)).reshape(-1, 32) for r in d]
     c = _gather([np.ascontiguousarray(x).view(np.int32) if integer else x for x in registers], n)
     words = [m.spread(s.read(x, Ty("i32"))).reshape(-1, 32) for x in a] if in_registers else []
     rows = fragment_a(kind_a, np.stack(words, axis=2)) if in_registers else None
     total = np.zeros_like(c)
-    for first in range(0, m.count // 32, 4):
+    for first in warps[::4]:
         group = np.arange(first, first + 4)
         b_matrix = _read_matrix(m, group, _uniform(s, b, group), (n, k), kind_b, bool(transposed[1])).T
         if rows is None:

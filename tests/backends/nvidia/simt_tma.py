@@ -20,6 +20,7 @@ import numpy as np
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tests.backends.nvidia.simt_intrinsics import Machine, intrinsic
 from tests.backends.nvidia.simt_memory import SimtError
+from tests.backends.nvidia.simt_ptx import Statement, ptx
 from tests.backends.nvidia.simt_text import NOISE, Inst
 
 Array = np.ndarray
@@ -110,6 +111,8 @@ class _Barrier:
     transactions: int = 0
     phases: int = 0  # that have ended
     arriving: list[Callable[[], int]] = field(default_factory=list)
+    left: list[Array] = field(default_factory=list)  # clocks of those who have arrived in this phase
+    ended: Array | None = None  # clocks of all who had arrived when the last phase ended
 
     def settle(self) -> None:
         """Let what is under way arrive; end the phase if that was all."""
@@ -118,12 +121,19 @@ class _Barrier:
         self.arriving = []
         if not self.pending and not self.transactions:
             self.phases, self.pending = self.phases + 1, self.count
+            self.ended, self.left = np.max(self.left, axis=0) if self.left else None, []
 
 
 def _barriers(m: Machine) -> dict[int, _Barrier]:
     if not hasattr(m, "tma_barriers"):
         m.tma_barriers = {}
+        m.ends.append(_end_copies)
     return m.tma_barriers
+
+
+def _end_copies(m: Machine) -> None:
+    if any(barrier.arriving for barrier in _barriers(m).values()):
+        raise SimtError("a block ends while copies to its shared memory are under way")
 
 
 def _one(m: Machine, value: Array) -> int:
@@ -145,12 +155,39 @@ def _init(m: Machine, inst: Inst, address: Array, count: Array) -> None:
     _barriers(m)[place] = _Barrier(int(count[0]), int(count[0]))
 
 
+def _leave(m: Machine, barrier: _Barrier, thread: int) -> None:
+    """A thread arrives: whoever sees the phase end knows what its warp did."""
+    if not barrier.pending:
+        raise SimtError("a thread arrives at a barrier whose phase has all that it waits for")
+    barrier.pending -= 1
+    if m.shared.clocks is not None:
+        barrier.left.append(m.shared.clocks.leave(thread // 32))
+    m.agents.wake()
+
+
+@ptx("mbarrier")
+def _arrive(s: Statement) -> None:
+    assert s.has("arrive") and s.operands[0] == "_"
+    m, places = s.machine, s.machine.spread(s.address(s.operands[1]))
+    for thread in m.threads:
+        barrier = _barrier(m, int(places[thread]))
+        _leave(m, barrier, int(thread))
+        barrier.settle()
+
+
+@ptx("setmaxnreg")
+def _registers(s: Statement) -> None:
+    warps = s.machine.whole_warps()
+    if len(warps) % 4 or warps[0] % 4:
+        raise SimtError("setmaxnreg is run by a part of a warp group")
+
+
 @intrinsic("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta")
 def _expect(m: Machine, inst: Inst, address: Array, size: Array) -> Array:
     barrier = _barrier(m, _one(m, address))
     if not barrier.pending:
         raise SimtError("a copy for the next phase is started before the last one was waited for")
-    barrier.pending -= 1
+    _leave(m, barrier, int(m.threads[0]))
     barrier.transactions += int(size[0])
     assert barrier.transactions <= _MAX_TRANSACTION
     return np.zeros(1, np.uint64)
@@ -160,12 +197,16 @@ def _expect(m: Machine, inst: Inst, address: Array, size: Array) -> Array:
 def _try_wait(m: Machine, inst: Inst, address: Array, parity: Array) -> Array:
     places, parities = m.active(address), m.active(parity)
     m.shared.load(m.threads, places, 8)
+    ended = np.zeros(m.count, bool)
     for place in np.unique(places):
-        _barrier(m, int(place)).settle()
-    ended = [_barrier(m, int(place)).phases & 1 != int(want) for place, want in zip(places, parities, strict=True)]
-    if not all(ended):
-        raise SimtError("a thread waits for a phase that does not end")
-    return np.ones(1, bool)
+        barrier = _barrier(m, int(place))
+        barrier.settle()
+        here = m.threads[places == place]
+        ended[here] = barrier.phases & 1 != parities[places == place]
+        m.agents.waits_for[here[~ended[here]]] = place
+        if m.shared.clocks is not None and barrier.ended is not None:
+            m.shared.clocks.take(np.unique(here[ended[here]] // 32), barrier.ended)
+    return ended
 
 
 @intrinsic("llvm.nvvm.fence.proxy.async.shared_cta")
@@ -190,6 +231,7 @@ def _load(m: Machine, target: Array, barrier: Array, pointer: Array, *rest: Arra
     thread = np.full(len(places), m.threads[0])
     noise = np.full((len(places), box.bytes), NOISE, np.uint8)
     m.shared.store(thread, places, noise)
+    left = None if m.shared.clocks is None else m.shared.clocks.leave(int(m.threads[0]) // 32)
 
     def arrive() -> int:
         raw = np.full_like(noise, 0xFF if box.fill else 0)
@@ -197,10 +239,16 @@ def _load(m: Machine, target: Array, barrier: Array, pointer: Array, *rest: Arra
         raw = _as_tf32(raw) if box.tf32 else raw
         where = places[:, None] + np.arange(box.bytes)
         m.shared.data[where] = raw
-        m.shared._writer[where] = -1  # who waited may read
+        if left is None:
+            m.shared._writer[where] = -1  # who waited may read
+        else:
+            signalled.left.append(left)
         return raw.size
 
     signalled.arriving.append(arrive)
+    if m.agents.early:
+        signalled.settle()
+    m.agents.wake()
 
 
 @dataclass

@@ -201,13 +201,15 @@ SERIAL = "info : (C7509) Potential Performance Loss: wgmma.mma_async instruction
 QUIET = LOG.replace("C7510", "C1000")
 
 
-def _linked(monkeypatch: pytest.MonkeyPatch, note: str, ptxas: Path | None, driver: int | None = None) -> cubin.Cubin:
+def _linked(
+    monkeypatch: pytest.MonkeyPatch, note: str, ptxas: Path | None, driver: int | None = None, ptx: str = "// ptx"
+) -> cubin.Cubin:
     """What becomes of a kernel of which nvJitLink says `note`."""
     monkeypatch.setattr(toolkit, "libraries", lambda stem: [(12, Path("libnvJitLink.so.12"))])
     monkeypatch.setattr(toolkit, "program", lambda name: ptxas)
     monkeypatch.setattr(cubin.NvJitLink, "run", lambda tool, ptx, options: (b"linked", note))
     cubin._found.cache_clear()
-    made = cubin.assemble("// ptx", arch_of(90), kernel="add", driver_major=driver)
+    made = cubin.assemble(ptx, arch_of(90), kernel="add", driver_major=driver)
     assert made is not None
     return made
 
@@ -243,6 +245,17 @@ def test_what_the_linker_makes_serial_and_nobody_better(
     made = _linked(monkeypatch, SERIAL, program, driver)
     assert made.image == b"linked" and isinstance(made.whole, No) and reason in made.whole.reason
     assert ("nvidia-cuda-nvcc" in made.whole.instead) == ("no ptxas" in reason)
+
+
+@pytest.mark.parametrize("body", ["open(out, 'wb').write(b'whole')", "sys.exit('no')", None])
+def test_warps_that_hand_registers_on_are_assembled_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: None, body: str | None
+) -> None:
+    program = None if body is None else fake_ptxas(tmp_path, body)
+    made = _linked(monkeypatch, "", program, ptx="setmaxnreg.dec.sync.aligned.u32 40;")
+    good = body is not None and "whole" in body
+    assert made.image == (b"whole" if good else b"linked") and isinstance(made.whole, Yes) == good
+    assert good or "C7504" in made.whole.reason
 
 
 def test_keys_know_of_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: None) -> None:

@@ -221,7 +221,7 @@ def test_copies_are_started_behind_the_fence_of_a_computed_operand(
     iterations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fence waits for copies; while the product runs, nobody waits for them."""
-    monkeypatch.setattr(pipeliner, "_computed_operands", lambda loop, prefetches: [])
+    monkeypatch.setattr(pipeliner, "computed_operands", lambda loop, prefetches: [])
     types = {**_FREE, "a_ptr": "*fp16!", "b_ptr": "*i8!"}
     blocks = {"M_BLOCK": 64, "N_BLOCK": 32, "K_BLOCK": 32}
     made = whole(kernels.converted, types, blocks, 90, num_warps=4, num_stages=3)

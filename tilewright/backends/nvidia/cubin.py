@@ -6,7 +6,8 @@
         --neither is there----> None: the PTX itself is given to the driver
 
 nvJitLink assembles a kernel as a part of a program: functions stay calls, and one call makes every wgmma wait for the
-one before. Where it notes that, ptxas makes the kernel anew, as a whole program.
+one before. Where it notes that, ptxas makes the kernel anew, as a whole program. Kernels whose warps hand registers to
+each other are made by ptxas if there is one.
 
 None of these needs a GPU. A tool newer than the driver makes cubins that the driver may refuse, so where a driver is
 there, only tools of a major version up to the driver's are taken.
@@ -45,8 +46,8 @@ class Cubin:
         stack_bytes: per thread.
         shared_bytes: per block, declared in the PTX (what a launch adds is not in it).
         notes: advice of the assembler, such as C7510 (wgmma made serial).
-        whole: whether the kernel was assembled as a whole program because of what nvJitLink noted; None where it noted
-            nothing of the kind.
+        whole: whether the kernel was assembled as a whole program because of what nvJitLink notes, or would; None where
+            there is nothing of the kind.
     """
 
     image: bytes
@@ -104,10 +105,16 @@ def assemble(
         return None
     options = [f"-arch={arch.cpu}", "-O3", "-lineinfo"]
     text = ptx if max_registers is None else _limited(ptx, kernel, max_registers)
+    parts = "setmaxnreg" in ptx and not isinstance(tool, Ptxas)
+    if parts and (made := _handing_on(text, options, kernel, whole_program(driver_major))) is not None:
+        return made
     image, log = tool.run(text, [*options, tool.verbose])
     if image is None:
         raise _refused(ptx, log, kernel, tool.identity)
     made = _described(image, log, kernel)
+    if parts:
+        why = "nvJitLink gives all warps as many registers (C7504), and there is no ptxas that takes the kernel"
+        return replace(made, whole=No(why, instead="pip install nvidia-cuda-nvcc"))
     heard = serial_notes(made.notes)
     if not heard or isinstance(tool, Ptxas):
         return made
@@ -134,6 +141,15 @@ def _assembled_whole(
         return replace(made, whole=No(f"nvJitLink makes products wait for each other ({number}), and ptxas {said}"))
     what = f"by ptxas: nvJitLink, which links, makes products wait for each other ({number})"
     return replace(other, whole=Yes(tool.path, what))
+
+
+def _handing_on(ptx: str, options: list[str], kernel: str, tool: Ptxas | None) -> Cubin | None:
+    """What ptxas makes of a kernel whose warps hand registers to each other; None if it is not there, or refuses."""
+    image, log = tool.run(ptx, [*options, tool.verbose]) if tool is not None else (None, "")
+    if tool is None or image is None:
+        return None
+    what = "by ptxas: nvJitLink, which links, gives all warps as many registers (C7504)"
+    return replace(_described(image, log, kernel), whole=Yes(tool.path, what))
 
 
 def _limited(ptx: str, kernel: str, registers: int) -> str:

@@ -6,7 +6,7 @@
             --long rows over a cluster--> --large tiles in strips-->
             --reductions after loops--> --carried numbers--> --choose descriptors--> --assign layouts-->
             --stores in slices-->
-            --double buffer--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
+            --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_p
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
 from tilewright.backends.nvidia.plan.reductions_out_of_loops import move_reductions_out_of_loops
+from tilewright.backends.nvidia.plan.roles import split_into_roles
 from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
 from tilewright.backends.nvidia.plan.team import Team
@@ -94,6 +95,7 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
+        ("roles", lambda module: split_into_roles(module, options, arch, decisions)),
         ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
         ("licm", hoist_loop_invariants),
         ("cse", eliminate_common_subexpressions),

@@ -64,7 +64,7 @@ def emit_wait_barrier(k: Kernel, op: Operation) -> None:
     assert barrier.phases is not None
     seen = f.load(I32, barrier.phases, align=4)
     parity = f.and_(f.lshr(seen, stage), 1)
-    place = _stage(k, barrier, stage)
+    place = stage_of(k, barrier, stage)
 
     def under_way(_: list[V]) -> V:
         ended = f.call("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", I1, (place, parity))
@@ -75,7 +75,8 @@ def emit_wait_barrier(k: Kernel, op: Operation) -> None:
     f.store(f.xor(seen, f.shl(const(I32, 1), stage)), barrier.phases, align=4)
 
 
-def _stage(k: Kernel, barrier: Buffer, stage: V) -> V:
+def stage_of(k: Kernel, barrier: Buffer, stage: V) -> V:
+    """Address of a stage of a barrier."""
     return k.f.shared_at(barrier.base, k.f.mul(stage, barrier.stride, "nuw nsw"))
 
 
@@ -88,7 +89,7 @@ def emit_load(k: Kernel, op: Operation) -> None:
     assert isinstance(op, TmaLoadOp)
     f, plan = k.f, made_plan(op.desc.type)
     with f.if_(f.and_(k.first_thread(), k.scalar(op.pred))):
-        place = _stage(k, k.buffer(op.barrier), k.scalar(op.stage))
+        place = stage_of(k, k.buffer(op.barrier), k.scalar(op.stage))
         size = const(I32, plan.boxes * plan.box_bytes)
         f.call("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", I64, (place, size))
         name = f"{_TENSOR}.g2s.cta.tile.{len(plan.box)}d"

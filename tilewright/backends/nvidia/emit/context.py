@@ -94,6 +94,8 @@ class Kernel:
         inline_only: whether no function should be called, as a call makes the wgmma of a kernel serial.
         contracts: whether sums emitted now may take in the products that they add: those of a reduction, whose order
             is ours. Sums that a user writes have taken theirs (`passes/fp_contraction.py`).
+        first: index of the first thread of the block, or of the role that is emitted.
+        extra_warps: warps of the block beside those for which its tiles are laid out.
         thread: index of the thread in the block (i32); this and the next are there after `start`.
         lane: index of the thread in its warp (i32).
         warp: index of the warp in the block (i32), the same for all its lanes.
@@ -116,6 +118,8 @@ class Kernel:
     exchange_room: int = 0
     given_team: InitVar[Team | None] = None
     team: Team = field(init=False)
+    first: int = 0
+    extra_warps: int = 0
     thread: V = field(init=False)
     lane: V = field(init=False)
     warp: V = field(init=False)
@@ -164,6 +168,11 @@ class Kernel:
     @property
     def num_warps(self) -> int:
         return self.team.warps
+
+    @property
+    def block_warps(self) -> int:
+        """All warps of the block."""
+        return self.num_warps + self.extra_warps
 
     def start(self) -> None:
         """Emit the thread's indices; call once, in the entry block."""
@@ -262,8 +271,8 @@ class Kernel:
         return [r for r in range(layout.in_sizes["register"]) if not r & mask]
 
     def first_thread(self) -> V:
-        """Whether this is thread 0 of the program (i1)."""
-        first = self.f.icmp("eq", self.thread, 0)
+        """Whether this is the first thread of the program, or role (i1)."""
+        first = self.f.icmp("eq", self.thread, self.first)
         return first if self.team.blocks == 1 else self.f.and_(first, self.f.icmp("eq", self.rank, 0))
 
     # -- shared memory -------------------------------------------------------------------------------

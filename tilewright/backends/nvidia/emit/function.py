@@ -27,9 +27,16 @@ class NvFunction(Function):
         """`tid.x`, `ctaid.y`, `nctaid.z`, `laneid`, ... as i32."""
         return self.call(f"llvm.nvvm.read.ptx.sreg.{name}", I32, ())
 
+    waiting: tuple[int, int] | None = None
+    """Number of the hardware barrier at which the threads of a role wait, and how many they are; None: of the block."""
+
     def barrier(self) -> None:
-        """All threads of the block wait for each other; shared memory written before is seen after."""
-        self.call("llvm.nvvm.barrier.cta.sync.aligned.all", VOID, (const(I32, 0),))
+        """All threads of the block, or role, wait for each other; shared memory written before is seen after."""
+        if self.waiting is None:
+            self.call("llvm.nvvm.barrier.cta.sync.aligned.all", VOID, (const(I32, 0),))
+        else:
+            number, threads = (const(I32, value) for value in self.waiting)
+            self.call("llvm.nvvm.barrier.cta.sync.aligned.count", VOID, (number, threads))
 
     def warp_barrier(self) -> None:
         """The lanes of a warp wait for each other."""

@@ -26,7 +26,7 @@ from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.team import Team, team_of
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
-from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, WarpGroupDotOp
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.op import location_of
@@ -92,11 +92,13 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     team = team_of(function, options.block_warps)
     room = -(-allocation.total // _EXCHANGE_ALIGNMENT) * _EXCHANGE_ALIGNMENT
     sent = max((reduce.exchange_bytes_of(op, team.blocks) for op in walk(function)), default=0)
-    f = llvm.kernel(symbol, parameters, _attributes(options, team))
+    extra = _extra_warps(function, options)
+    f = llvm.kernel(symbol, parameters, _attributes(options, team, extra))
     place = location_of(function)
     if place is not None:
         f.debug_scope(place.file, place.line)
     k = Kernel(f, arch, options, axis_facts(function), allocation.offsets, exchange_room=room, given_team=team)
+    k.extra_warps = extra
     k.inline_only = any(isinstance(op, WarpGroupDotOp) for op in walk(function))
     k.start()
     cluster.enter(k)
@@ -111,13 +113,20 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     cluster.leave(k)
     f.ret()
     return LoweredKernel(
-        llvm.render(), symbol, room + sent if sent else allocation.total, team.warps, tuple(k.asserts), needs_log,
+        llvm.render(), symbol, room + sent if sent else allocation.total, k.block_warps, tuple(k.asserts), needs_log,
         cluster=team.blocks, tensor_maps=tuple(map(recipe_of, descriptors)),
     )  # fmt: skip
 
 
-def _attributes(options: CudaOptions, team: Team) -> str:
-    texts = [f'"nvvm.reqntid"="{WARP * team.warps}"']
+def _extra_warps(function: FuncOp, options: CudaOptions) -> int:
+    """Warps of roles beside those for which tiles are laid out."""
+    roles = [op.attr_values() for op in walk(function) if isinstance(op, EnterRoleOp)]
+    ends = (int(role["first_warp"]) + int(role["num_warps"]) for role in roles)
+    return max(ends, default=options.block_warps) - options.block_warps
+
+
+def _attributes(options: CudaOptions, team: Team, extra_warps: int) -> str:
+    texts = [f'"nvvm.reqntid"="{WARP * (team.warps + extra_warps)}"']
     if team.blocks > 1:
         texts.append(f'"nvvm.cluster_dim"="{team.blocks}"')
     if options.maxnreg is not None:

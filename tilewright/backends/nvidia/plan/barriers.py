@@ -31,6 +31,7 @@ from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.multibuffer import Move, Stage, after_loop, entering_loop, next_iteration, roots_of
 from tilewright.backends.nvidia.plan.subjects import NO_BARRIER
 from tilewright.backends.nvidia.tgir.ops import (
+    ArriveBarrierOp,
     AsyncCommitOp,
     AsyncCopyOp,
     AsyncWaitOp,
@@ -42,6 +43,7 @@ from tilewright.backends.nvidia.tgir.ops import (
     TmaLoadOp,
     TmaStoreOp,
     WaitBarrierOp,
+    WaitPhaseOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
@@ -253,6 +255,7 @@ class _Analysis(StateWalk[State]):
         return offsets[first] < offsets[second] + sizes[second] and offsets[second] < offsets[first] + sizes[first]
 
 
+_READS = (LocalLoadOp, WarpGroupDotOp, DotOp, TmaStoreOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp)
 _NO_ACCESS = (MemDescIndexOp, LocalAllocOp, YieldOp, ConditionOp)
 
 
@@ -262,7 +265,7 @@ def _buffers(op: Operation) -> Iterable[tuple[SSAValue, bool, bool]]:
         return
     for operand in op.operands:
         if isinstance(operand.type, MemDescType):
-            reads = isinstance(op, (LocalLoadOp, WarpGroupDotOp, DotOp, TmaStoreOp, WaitBarrierOp))
+            reads = isinstance(op, _READS)
             writes = isinstance(op, (LocalStoreOp, AsyncCopyOp, InitBarrierOp))
             if isinstance(op, TmaLoadOp):
                 writes = operand is op.dst

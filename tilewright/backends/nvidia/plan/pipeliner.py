@@ -69,6 +69,7 @@ from tilewright.ops.function import FuncOp
 from tilewright.passes.rewriting import erase, loop_carrying, replace
 
 _USUAL_WARPS, _USUAL_REGISTERS = 4, 128  # of a block that multiplies
+SPLIT = "tw.split"  # of a loop that roles have between them, and that is pipelined so
 
 
 def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch, decisions: Decisions) -> None:
@@ -86,13 +87,13 @@ def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch, decisions: Dec
     for function in module.ops:
         if isinstance(function, FuncOp):
             stage_operands(function)
-            for loop in [op for op in walk(function) if isinstance(op, ForOp | WhileOp)]:
+            for loop in [op for op in walk(function) if isinstance(op, ForOp | WhileOp) and SPLIT not in op.attributes]:
                 _pipeline(loop, function, num_stages, arch, decisions)
             copy_blocks(function)
             fence_operands(function)
 
 
-def _stages(loop: ForOp, usual: int) -> int:
+def asked_stages(loop: ForOp, usual: int) -> int:
     """Buffers that a loop asks for (`tl.range(..., num_stages=)`), else the usual number."""
     asked = loop.attributes.get("tt.num_stages")
     return int(asked.value.data) if isinstance(asked, IntegerAttr) else usual
@@ -111,14 +112,14 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
         return
     blocks = sum(p.is_block for p in prefetches)
     barrier = make_barrier(function, room.plan, blocks) if blocks else None
-    computed = _computed_operands(loop, prefetches)
-    taken = _taken(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
+    computed = computed_operands(loop, prefetches)
+    taken = taken_beside(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
     more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
-    fits = taken + more <= arch.shared_limit and _blocks(arch, taken + more) >= _blocks(arch, taken)
-    _Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
+    fits = taken + more <= arch.shared_limit and blocks_of(arch, taken + more) >= blocks_of(arch, taken)
+    Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
 
 
-def _blocks(arch: Arch, shared_bytes: int) -> int:
+def blocks_of(arch: Arch, shared_bytes: int) -> int:
     """Blocks of usual size that share a multiprocessor: another hides more than a ring does."""
     return arch.blocks_per_multiprocessor(_USUAL_WARPS, _USUAL_REGISTERS, shared_bytes)
 
@@ -129,12 +130,12 @@ def _ring_stages(
     """How many buffers each ring of a loop has."""
     if not prefetches or not isinstance(loop, ForOp):
         return No("nothing of the loop can be copied ahead")
-    wanted = _stages(loop, num_stages)
+    wanted = asked_stages(loop, num_stages)
     if wanted < 2:
         return No("num_stages is 1", instead="num_stages=2 or more")
     if not arch.has_cp_async:
         return No("the target has no asynchronous copies")
-    fitting = (arch.shared_limit - _taken(loop, function, prefetches)) // ring_bytes(prefetches)
+    fitting = (arch.shared_limit - taken_beside(loop, function, prefetches)) // ring_bytes(prefetches)
     if fitting < 2:
         return No("shared memory has no room for two buffers", instead="smaller blocks")
     if fitting < wanted:
@@ -142,7 +143,7 @@ def _ring_stages(
     return Yes(wanted, f"{wanted} buffers")
 
 
-def _taken(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) -> int:
+def taken_beside(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) -> int:
     """Bytes of shared memory that a loop needs beside its rings."""
     replaced = {p.alloc for p in prefetches}
     others = [op for op in walk(function) if isinstance(op, LocalAllocOp) and op not in replaced]
@@ -152,7 +153,7 @@ def _taken(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) ->
     return taken + sum(block_bytes(op) for op in walk(loop) if op not in loads)
 
 
-def _computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
+def computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
     """Buffers of operands that every iteration computes for its products alone."""
     replaced = {p.alloc for p in prefetches}
     made = [op for op in loop.body.block.ops if isinstance(op, LocalAllocOp) and op.src and op not in replaced]
@@ -181,7 +182,7 @@ def _products(loop: Operation) -> list[WarpGroupDotOp]:
 # --- the loop -----------------------------------------------------------------------------------------------------
 
 
-class _Pipeliner:
+class Pipeliner:
     """Rewrites one loop.
 
     Args:
@@ -217,7 +218,7 @@ class _Pipeliner:
         outside = Builder(self.loop)
         asynchronous = self._asynchronous()
         self._settle([dot for dot in asynchronous if fragments_read(dot) is not None], outside)
-        rings = [outside.make(LocalAllocOp, [], _ring_type(p.ring, self.stages)) for p in self.prefetches]
+        rings = [outside.make(LocalAllocOp, [], ring_type(p.ring, self.stages)) for p in self.prefetches]
         if self.barrier is not None:
             outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
         reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
@@ -375,7 +376,7 @@ class _Pipeliner:
     def _store_in_rings(self, index: SSAValue) -> None:
         """Put what an iteration computes for its products where those of the iteration before do not read."""
         for alloc in self.computed:
-            ring = Builder(self.loop).make(LocalAllocOp, [], _ring_type(alloc.result.type, self.stages))
+            ring = Builder(self.loop).make(LocalAllocOp, [], ring_type(alloc.result.type, self.stages))
             b = Builder(alloc)
             buffer = b.make(MemDescIndexOp, [ring, index], alloc.result.type)
             b.effect(LocalStoreOp, [alloc.operands[0], buffer])
@@ -476,7 +477,7 @@ class _Pipeliner:
             b.effect(AsyncWaitOp, num=0)
 
 
-def _ring_type(buffer: Attribute, count: int) -> MemDescType:
+def ring_type(buffer: Attribute, count: int) -> MemDescType:
     """So many buffers of a type."""
     assert isinstance(buffer, MemDescType)
     return memdesc_type((count, *memdesc_shape(buffer)), element_type(buffer.tile), layout_of(buffer))
@@ -514,4 +515,7 @@ def fence_operands(function: Operation) -> None:
             Builder(following).effect(FenceAsyncSharedOp)
 
 
-__all__ = ["pipeline_loops"]
+__all__ = [
+    "SPLIT", "Pipeliner", "asked_stages", "blocks_of", "computed_operands", "pipeline_loops", "ring_type",
+    "taken_beside",
+]  # fmt: skip

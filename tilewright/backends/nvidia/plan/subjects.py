@@ -23,9 +23,10 @@ CLUSTER = Subject("cluster", "a program is shared out to the blocks of a cluster
 LONG_ROWS = Subject(
     "long rows", "rows that one block cannot hold well are shared out to the blocks of a cluster (Hopper)"
 )
+ROLES = Subject("roles", "a warp group of its own copies what a loop multiplies, the others multiply (Hopper)")
 WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
     IF_CONVERTED, SUNK_LOADS, REROLLED, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
-    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, WHOLE,
+    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, WHOLE,
 )  # fmt: skip

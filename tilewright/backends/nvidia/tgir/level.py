@@ -15,8 +15,10 @@ from tilewright.backends.nvidia.plan.relations import follows_result, is_ragged,
 from tilewright.backends.nvidia.plan.tma import plan_of, slices_of
 from tilewright.backends.nvidia.tgir.ops import (
     OPS,
+    ArriveBarrierOp,
     AsyncCopyOp,
     ConvertLayoutOp,
+    EnterRoleOp,
     InitBarrierOp,
     LocalAllocOp,
     LocalLoadOp,
@@ -25,6 +27,7 @@ from tilewright.backends.nvidia.tgir.ops import (
     TmaLoadOp,
     TmaStoreOp,
     TmaStoreSlicesOp,
+    WaitPhaseOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
@@ -174,6 +177,13 @@ def _check_movement(op: TileOp) -> None:
     elif isinstance(op, TmaStoreSlicesOp):
         plan = plan_of(op.desc.type)
         _require(op, isinstance(plan, Yes) and slices_of(layout_of(op.src), plan.plan) is not None)
+    elif isinstance(op, (WaitPhaseOp, ArriveBarrierOp)):
+        _require(op, isinstance(op.barrier.owner, InitBarrierOp))
+    elif isinstance(op, EnterRoleOp):
+        attrs = op.attr_values()
+        _require(
+            op, not any(int(attrs[name]) % 4 for name in ("first_warp", "num_warps")) and attrs["registers"] <= 256
+        )
     elif isinstance(op, WarpGroupDotWaitOp):
         _require(op, list(op.operand_types) == list(op.result_types))
     num = op.properties.get("num") or op.properties.get("pendings")

@@ -228,10 +228,74 @@ class WaitBarrierOp(LaidOutOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
 
+@irdl_op_definition
+class WaitPhaseOp(LaidOutOp):
+    """Each thread waits until the phase of parity `parity` (i32) of stage `stage` (i32) of a barrier has ended.
+
+    The phase before the first counts as one of parity 1 that has ended: who waits for an empty stage asks for the other
+    parity than who waits for a full one, and finds all stages empty at first. `buffers` are there after the wait.
+    """
+
+    name = "ttng.wait_phase"
+    barrier = operand_def()
+    stage = operand_def()
+    parity = operand_def()
+    buffers = var_operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class ArriveBarrierOp(LaidOutOp):
+    """Each warp arrives once at stage `stage` (i32) of a barrier, if `pred` holds (i1): it has read the buffers."""
+
+    name = "ttng.arrive_barrier"
+    barrier = operand_def()
+    stage = operand_def()
+    pred = operand_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class WarpIdOp(LaidOutOp):
+    """Number of the warp in its block (i32)."""
+
+    name = "ttng.warp_id"
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class ElectOp(LaidOutOp):
+    """Whether this is the first thread of warp `warp` of the block (i1)."""
+
+    name = "ttng.elect"
+    ATTRS: ClassVar = {"warp": I32}
+    result = result_def()
+    warp = prop_def()
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class EnterRoleOp(LaidOutOp):
+    """What follows is done by `num_warps` warps from `first_warp` on, and its barriers are for these alone.
+
+    Each of their threads has `registers` registers from here on; 0 leaves that as it is. `barrier` is the number of the
+    hardware barrier at which they wait for each other.
+    """
+
+    name = "ttng.enter_role"
+    ATTRS: ClassVar = {"first_warp": I32, "num_warps": I32, "registers": I32, "barrier": I32}
+    first_warp = prop_def()
+    num_warps = prop_def()
+    registers = prop_def()
+    barrier = prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
 OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
     WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp,
-    TmaStoreSlicesOp, WaitBarrierOp,
+    TmaStoreSlicesOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp, WarpIdOp, ElectOp, EnterRoleOp,
 )  # fmt: skip
 
 

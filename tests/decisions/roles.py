@@ -1,0 +1,37 @@
+"""Products that ask for a warp group which copies: through descriptors, which it can, and through pointers."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+
+import tilewright.language as tl
+from tests.decisions.harness import Spelling, spelled
+from tests.decisions.matmul import rows_and_columns, write
+from tilewright.devices.host_descriptor import TensorDescriptor
+
+ROLES: list[Spelling] = []
+
+_BLOCKS = [TensorDescriptor.from_tensor(np.zeros((512, 512), np.float16), [64, 64]) for _ in range(3)]
+
+
+@spelled(ROLES, [*_BLOCKS, 512, 64])
+def roles_asked_for(a, b, c, K, BLOCK: tl.constexpr):
+    pm, pn = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in tl.range(0, K, BLOCK, warp_specialize=True):
+        acc = tl.dot(a.load([pm, k]), b.load([k, pn]), acc)
+    c.store([pm, pn], acc.to(tl.float16))
+
+
+@spelled(ROLES, "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16, i32:16, 64, 128, 64")
+def roles_asked_for_by_pointers(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in tl.range(0, K, BK, warp_specialize=True):
+        k = i + tl.arange(0, BK)
+        x = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=k[None, :] < K, other=0.0)
+        y = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=k[:, None] < K, other=0.0)
+        acc = tl.dot(x, y, acc)
+    write(c_ptr, acc, m, n, M, N)

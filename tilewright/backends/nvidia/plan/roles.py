@@ -1,0 +1,521 @@
+"""Roles: a warp group of its own copies what a loop multiplies, and the warps that multiply do nothing else.
+
+The block gets four warps more. One thread of them runs the loop for its addresses alone, ahead of the others by as many
+stages as there are:
+
+    %full, %empty = barriers of n stages         %ring = n buffers
+    if warp >= 8 {                               else {
+      one thread: for k ... (stage, parity)        for k ... (stage, parity)
+        wait until empty[stage]                      wait until full[stage]
+        copy -> ring[stage], told to full[stage]     products of ring[stage], one iteration in flight
+                                                     each warp arrives at empty[stage of the iteration before]
+    }                                            }
+
+Both loops count their iterations alike, through all loops around: stage and parity are values that they carry. The
+copying loop is what `address_slice` finds; scalars in front of the loops are computed by all warps.
+
+What is copied runs ahead of all that the kernel does to memory meanwhile, so nothing of it may write what is loaded.
+Where something stands against it the loop is pipelined as any other (`pipeliner`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tilewright.analysis.origins import may_meet
+from tilewright.backends.nvidia import tuning
+from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch
+from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.nvidia.plan.allocate import scratch_bytes
+from tilewright.backends.nvidia.plan.building import Builder, make_barrier
+from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
+from tilewright.backends.nvidia.plan.pipeliner import (
+    SPLIT,
+    Pipeliner,
+    asked_stages,
+    computed_operands,
+    ring_type,
+    taken_beside,
+)
+from tilewright.backends.nvidia.plan.prefetch import (
+    Prefetch,
+    address_slice,
+    changed_by,
+    loop_of,
+    may_write,
+    plan_prefetches,
+    ring_bytes,
+)
+from tilewright.backends.nvidia.plan.subjects import RING, ROLES
+from tilewright.backends.nvidia.tgir.ops import (
+    ArriveBarrierOp,
+    ElectOp,
+    EnterRoleOp,
+    FenceAsyncSharedOp,
+    LocalAllocOp,
+    MemDescIndexOp,
+    TmaLoadOp,
+    TmaStoreSlicesOp,
+    WaitPhaseOp,
+    WarpGroupDotOp,
+    WarpIdOp,
+)
+from tilewright.backends.nvidia.tgir.types import memdesc_bytes
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions, describe_op
+from tilewright.ir.effect_traits import is_without_effects
+from tilewright.ir.types import i1, i32, shape_of
+from tilewright.ir.walk import walk
+from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.debug import BarrierOp
+from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
+from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import StoreOp
+from tilewright.passes.rewriting import loop_carrying, move_before, replace
+
+_GROUP = 4  # warps: registers are handed on between groups
+_REGISTERS = 65536  # of a multiprocessor
+_COPYING, _MOST = 40, 240  # registers of a thread that copies; of one that multiplies, at most
+_SLACK = 2048  # bytes of shared memory for barriers and what alignment leaves
+_STORES = (StoreOp, DescriptorStoreOp, TmaStoreSlicesOp)  # what they write is at their first operand
+_MATH_BARRIER = 1  # of the hardware's; 0 is that of all warps
+
+Position = tuple[SSAValue, SSAValue]
+"""Stage and parity (i32)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A loop that both roles have.
+
+    Args:
+        loop: the loop.
+        slice: operations of its body that addresses need.
+        carried: numbers of the values that it carries for them.
+    """
+
+    loop: ForOp
+    slice: Sequence[Operation]
+    carried: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """How a kernel is divided.
+
+    Args:
+        levels: the loop with products, and before it the loops around it, outermost first.
+        prefetches: what is copied.
+        stages: of the rings.
+        computed: buffers of operands that an iteration computes, for which there is room for rings as well.
+        warps: that multiply.
+        registers: of a thread that copies, and of one that multiplies; 0 for what all have.
+    """
+
+    levels: Sequence[Level]
+    prefetches: Sequence[Prefetch]
+    stages: int
+    computed: Sequence[LocalAllocOp]
+    warps: int
+    registers: tuple[int, int]
+
+
+def split_into_roles(module: ModuleOp, options: CudaOptions, arch: Arch, decisions: Decisions) -> bool:
+    """Divide the kernels of a laid-out module between roles where that is asked for or pays, in place.
+
+    Args:
+        module: laid-out tile IR before pipelining.
+        options: compile options.
+        arch: what the target has.
+        decisions: of the compilation.
+    """
+    changed = False
+    for function in module.ops:
+        if isinstance(function, FuncOp) and options.num_stages > 1 and arch.has_tma:
+            stage_operands(function)
+            loops = [op for op in walk(function) if isinstance(op, ForOp) and _multiplies(op)]
+            for loop in loops:
+                answer = _answer(function, loop, loops, options, arch)
+                if answer is not None and (plan := decisions.note(ROLES, loop, answer)) is not None:
+                    for prefetch in plan.prefetches:
+                        size = memdesc_bytes(prefetch.ring)
+                        what = f"{plan.stages} buffers of {size} bytes, by a warp group of its own"
+                        decisions.note(RING, prefetch.load, Yes(prefetch, what))
+                    _Splitter(function, plan, decisions).run()
+                    changed = True
+    return changed
+
+
+def _multiplies(loop: ForOp) -> bool:
+    return any(isinstance(op, WarpGroupDotOp) and loop_of(op) is loop for op in walk(loop))
+
+
+def _around(loop: Operation) -> list[Operation]:
+    """The operations in a function that hold another, outermost first."""
+    found: list[Operation] = []
+    parent = loop.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        found.insert(0, parent)
+        parent = parent.parent_op()
+    return found
+
+
+# --- choice -------------------------------------------------------------------------------------------------------
+
+
+def _answer(
+    function: FuncOp, loop: ForOp, loops: Sequence[ForOp], options: CudaOptions, arch: Arch
+) -> Answer[RolePlan] | None:
+    """Whether a loop with products is divided; None where nobody asks and it would not be worth it."""
+    asked = any("tt.warp_specialize" in op.attributes for op in (*_around(loop), loop))
+    prefetches = [answer.plan for _, answer in plan_prefetches(loop, function) if isinstance(answer, Yes)]
+    size = ring_bytes(p for p in prefetches if p.is_block)
+    pays = size >= tuning.ROLE_BYTES and options.block_warps == tuning.ROLE_WARPS and loop_of(loop) is not None
+    if not (asked or pays):
+        return None
+    no = _unfit(function, loop, loops, prefetches, options)
+    if no is not None:
+        return no
+    levels = _levels(function, loop, prefetches)
+    return levels if isinstance(levels, No) else _with_room(function, loop, levels, prefetches, options, arch)
+
+
+def _unfit(
+    function: FuncOp, loop: ForOp, loops: Sequence[ForOp], prefetches: Sequence[Prefetch], options: CudaOptions
+) -> No | None:
+    """Why a loop cannot be divided, but for its addresses and shared memory."""
+    if options.block_warps % _GROUP:
+        return No("roles are groups of four warps", instead="num_warps=4 or 8")
+    if (options.block_warps + _GROUP) * WARP > MAX_THREADS:
+        return No(f"a block of {options.block_warps} warps has no room for {_GROUP} more", instead="num_warps=4 or 8")
+    if not any(p.is_block for p in prefetches):
+        return No("no load of the loop is made by the copy engine", instead="TensorDescriptor arguments")
+    pointers = next((p.load for p in prefetches if not p.is_block), None)
+    if pointers is not None:
+        return No(f"{describe_op(pointers)} through pointers is copied by all threads", pointers, "a TensorDescriptor")
+    dots = [op for op in walk(loop) if isinstance(op, WarpGroupDotOp)]
+    turned = next((op for op in dots if fragments_read(op) is not None), None)
+    if turned is not None:
+        return No("fragments of an operand are read ahead, between two iterations", turned)
+    if len(loops) > 1:
+        return No("the kernel has several loops with products", next(op for op in loops if op is not loop))
+    holder = next((op for op in _around(loop) if not isinstance(op, ForOp)), None)
+    if holder is not None:
+        return No("it stands under a condition", holder)
+    return _changed(function, loop, [p.load.operands[0] for p in prefetches])
+
+
+def _changed(function: FuncOp, loop: ForOp, bases: Sequence[SSAValue]) -> No | None:
+    """The operation that copies cannot run ahead of: all but those behind the loops count."""
+    outermost = [*_around(loop), loop][0]
+    for top in function.body.block.ops:
+        for op in walk(top):
+            if isinstance(op, ForOp | WhileOp) or not may_write(op):
+                continue
+            if not isinstance(op, _STORES) or any(may_meet(op.operands[0], base) for base in bases):
+                return changed_by(op)
+        if top is outermost:
+            break
+    return None
+
+
+def _levels(function: FuncOp, loop: ForOp, prefetches: Sequence[Prefetch]) -> list[Level] | No:
+    """What the loop that copies needs of each loop around it."""
+    wanted = list(chain.from_iterable(p.address for p in prefetches))
+    levels: list[Level] = []
+    for each in reversed([*_around(loop), loop]):
+        assert isinstance(each, ForOp)
+        found = address_slice(wanted, each.body.block)
+        if isinstance(found, No):
+            return found
+        ops = [op for op in each.body.block.ops if op in found[0]]
+        carried = sorted(found[1])
+        levels.insert(0, Level(each, ops, carried))
+        wanted += [*each.operands[:3], *(each.iter_args[number] for number in carried)]
+        wanted += [operand for op in ops for part in walk(op) for operand in part.operands]
+    front = _front(function.body.block)
+    for value in wanted:
+        owner = value.owner
+        if isinstance(owner, Operation) and owner.parent_block() is function.body.block and owner not in front:
+            return No(f"addresses or bounds need {describe_op(owner)}, which all warps would have to do", owner)
+    return levels
+
+
+def _front(block: Block) -> set[Operation]:
+    """Descriptors, and scalars that are computed of parameters alone."""
+    found: set[Operation] = set()
+    for op in block.ops:
+        scalar = not op.regions and not any(shape_of(result.type) for result in op.results)
+        known = all(owner is block or owner in found for owner in (operand.owner for operand in op.operands))
+        if isinstance(op, MakeTensorDescOp) or (op.results and scalar and known and is_without_effects(op)):
+            found.add(op)
+    return found
+
+
+def _with_room(
+    function: FuncOp,
+    loop: ForOp,
+    levels: Sequence[Level],
+    prefetches: Sequence[Prefetch],
+    options: CudaOptions,
+    arch: Arch,
+) -> Answer[RolePlan]:
+    """The plan, with as many stages as shared memory has room for beside all else."""
+    wanted = asked_stages(loop, options.num_stages)
+    taken = taken_beside(loop, function, prefetches) + max(scratch_bytes(op) for op in walk(function)) + _SLACK
+    stages = min(wanted, (arch.shared_limit - taken) // ring_bytes(prefetches))
+    if stages < 2:
+        return No(
+            "shared memory has no room for two buffers beside the rest", instead="smaller blocks, or num_stages=2"
+        )
+    computed = computed_operands(loop, prefetches)
+    more = (stages - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
+    if taken + stages * ring_bytes(prefetches) + more > arch.shared_limit:
+        computed = []
+    registers = _registers(options)
+    plan = RolePlan(levels, prefetches, stages, computed, options.block_warps, registers)
+    what = f"{_GROUP} warps copy, {options.block_warps} multiply, {stages} stages between them"
+    return Yes(plan, what + (f"; {registers[0]} and {registers[1]} registers" if any(registers) else ""))
+
+
+def _registers(options: CudaOptions) -> tuple[int, int]:
+    """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway."""
+    warps = options.block_warps
+    usual = min(255, _REGISTERS // (WARP * (warps + _GROUP)) // 8 * 8)
+    left = (_REGISTERS - WARP * _GROUP * _COPYING) // (WARP * warps) // 8 * 8
+    if options.maxnreg is not None or min(left, _MOST) <= usual:
+        return 0, 0
+    return _COPYING, min(left, _MOST)
+
+
+# --- rewriting ----------------------------------------------------------------------------------------------------
+
+
+class _Splitter:
+    """Divides a kernel.
+
+    Args:
+        function: the kernel.
+        plan: how.
+        decisions: of the compilation.
+    """
+
+    def __init__(self, function: FuncOp, plan: RolePlan, decisions: Decisions) -> None:
+        self.function, self.plan, self.decisions = function, plan, decisions
+
+    def run(self) -> None:
+        """Put all but scalars and descriptors into the role that multiplies, and make the one that copies."""
+        plan, block = self.plan, self.function.body.block
+        front, end = _front(block), block.last_op
+        assert end is not None
+        moved = [op for op in block.ops if op not in front and op is not end]
+        b = Builder(end)
+        self.full = make_barrier(self.function, plan.stages, len(plan.prefetches))
+        self.empty = make_barrier(self.function, plan.stages, plan.warps)
+        self.rings = [b.make(LocalAllocOp, [], ring_type(p.ring, plan.stages)) for p in plan.prefetches]
+        b.effect(BarrierOp, space="local")  # barriers are made
+        copies = b.compare("uge", b.make(WarpIdOp, [], i32), b.number(plan.warps))
+        regions = [self._empty_region(), self._empty_region()]
+        branch = b.insert(IfOp.create(operands=[copies], result_types=[], regions=regions))
+        branch.location = plan.levels[-1].loop.location
+        self._enter(regions[0], plan.warps, _GROUP, plan.registers[0], 0)
+        self._copy(regions[0])
+        entry = self._enter(regions[1], 0, plan.warps, plan.registers[1], _MATH_BARRIER)
+        for op in moved:
+            move_before(op, entry.before)
+        _Consumer(self, plan, self.decisions).run_in_role(entry)
+
+    def _empty_region(self) -> Region:
+        block, end = Block(), YieldOp.create()
+        end.location = self.plan.levels[-1].loop.location
+        block.add_op(end)
+        return Region(block)
+
+    @staticmethod
+    def _enter(region: Region, first: int, warps: int, registers: int, barrier: int) -> Builder:
+        end = region.block.last_op
+        assert end is not None
+        b = Builder(end)
+        b.effect(EnterRoleOp, first_warp=first, num_warps=warps, registers=registers, barrier=barrier)
+        return b
+
+    # -- copies ------------------------------------------------------------------------------------------
+
+    def _copy(self, region: Region) -> None:
+        """The role that copies: one thread does it."""
+        end, inner = region.block.last_op, self._empty_region()
+        assert end is not None
+        b = Builder(end)
+        elected = b.make(ElectOp, [], i1, warp=self.plan.warps)
+        b.insert(IfOp.create(operands=[elected], result_types=[], regions=[inner, Region()]))
+        last = inner.block.last_op
+        assert last is not None
+        b = Builder(last)
+        self._loops(b, list(self.plan.levels), {}, (b.number(0), b.number(0)))
+
+    def _loops(self, b: Builder, levels: Sequence[Level], known: dict[SSAValue, SSAValue], at: Position) -> Position:
+        """Write a loop, and those inside, with what addresses need of them; gives the position after it."""
+        level, *inside = levels
+        loop, old = level.loop, level.loop.body.block
+        firsts = [*(known.get(value, value) for value in (loop.iter_args[i] for i in level.carried)), *at]
+        region = Region(Block(arg_types=[loop.lb.type, *(value.type for value in firsts)]))
+        bounds = [known.get(value, value) for value in loop.operands[:3]]
+        made = ForOp.create(
+            operands=[*bounds, *firsts],
+            result_types=[value.type for value in firsts],
+            properties=dict(loop.properties),
+            attributes={SPLIT: UnitAttr()},
+            regions=[region],
+        )
+        b.insert(made)
+        made.location = loop.location
+        body, end = region.block, YieldOp.create()
+        end.location = loop.location
+        body.add_op(end)
+        known = {**known, old.args[0]: body.args[0]}
+        known |= {old.args[i + 1]: arg for i, arg in zip(level.carried, body.args[1:], strict=False)}
+        within = Builder(end)
+        within.clone(level.slice, known)
+        stage, parity = body.args[-2:]
+        after = (
+            self._loops(within, inside, known, (stage, parity)) if inside else self._fill(within, known, stage, parity)
+        )
+        last = old.last_op
+        assert last is not None
+        end.operands = [*(known.get(last.operands[i], last.operands[i]) for i in level.carried), *after]
+        return made.results[-2], made.results[-1]
+
+    def _fill(self, b: Builder, known: dict[SSAValue, SSAValue], stage: SSAValue, parity: SSAValue) -> Position:
+        """Copy what one iteration multiplies as soon as its stage is empty."""
+        b.effect(WaitPhaseOp, [self.empty, stage, b.binary(SubIOp, b.number(1), parity)])
+        for prefetch, ring in zip(self.plan.prefetches, self.rings, strict=True):
+            buffer = b.make(MemDescIndexOp, [ring, stage], prefetch.ring)
+            desc, *indices = (known.get(value, value) for value in prefetch.address)
+            copy = b.effect(TmaLoadOp, [desc, buffer, self.full, stage, b.number(1, i1), *indices])
+            copy.location = prefetch.load.location
+        return following(b, (stage, parity), self.plan.stages)
+
+
+def following(b: Builder, at: Position, stages: int) -> Position:
+    """The position after another."""
+    stage, parity = at
+    more = b.binary(AddIOp, stage, b.number(1))
+    wraps = b.compare("eq", more, b.number(stages))
+    turned = b.binary(SubIOp, b.number(1), parity)
+    return b.make(SelectOp, [wraps, b.number(0), more], i32), b.make(SelectOp, [wraps, turned, parity], i32)
+
+
+class _Consumer(Pipeliner):
+    """Rewrites the loops of the role that multiplies.
+
+    Args:
+        made: the barriers and rings.
+        plan: of the roles.
+        decisions: of the compilation.
+    """
+
+    def __init__(self, made: _Splitter, plan: RolePlan, decisions: Decisions) -> None:
+        super().__init__(plan.levels[-1].loop, plan.prefetches, plan.stages, decisions, None, plan.computed)
+        self.full, self.empty, self.rings, self.plan = made.full, made.empty, made.rings, plan
+
+    def run_in_role(self, b: Builder) -> None:
+        """Replace the loops."""
+        asynchronous = self._asynchronous()
+        first = self.plan.levels[0].loop
+        outside = Builder(first)
+        at: Position = (outside.number(0), outside.number(0))
+        bodies = []
+        for level in self.plan.levels:
+            made, at = _carrying(level.loop, at)
+            bodies.append(made)
+            self.loop = made
+        for outer, inner in pairwise(bodies):
+            _hand_on(outer, (inner.results[-2], inner.results[-1]))
+        stage, parity = at
+        end = self.body.last_op
+        assert end is not None
+        _hand_on(self.loop, following(Builder(end), at, self.stages))
+        self._receive(stage, parity)
+        self._read(self.rings, stage)
+        if asynchronous:
+            self._store_in_rings(stage)
+            self._release_before(self._start_dots(asynchronous), stage)
+            self._finish(asynchronous)
+            self._release_last()
+        else:
+            self._release_read(stage)
+
+    def _receive(self, stage: SSAValue, parity: SSAValue) -> None:
+        first = self.body.first_op
+        assert first is not None
+        b = Builder(first)
+        filled = [b.make(MemDescIndexOp, [r, stage], p.ring) for p, r in zip(self.prefetches, self.rings, strict=True)]
+        b.effect(WaitPhaseOp, [self.full, stage, parity, *filled])
+
+    def _before(self, b: Builder, stage: SSAValue) -> SSAValue:
+        """The stage before another."""
+        less = b.binary(SubIOp, stage, b.number(1))
+        return b.make(SelectOp, [b.compare("eq", stage, b.number(0)), b.number(self.stages - 1), less], i32)
+
+    def _release_before(self, wait: Operation | None, stage: SSAValue) -> None:
+        """Behind the wait for the products of the iteration before, if there was one."""
+        assert wait is not None and wait.next_op is not None
+        b = Builder(wait.next_op)
+        later = b.compare("ne", self.body.args[0], self.loop.lb)
+        b.effect(ArriveBarrierOp, [self.empty, self._before(b, stage), later])
+
+    def _release_last(self) -> None:
+        """Behind the wait for the products of the last iteration, if there was one."""
+        wait = self.loop.next_op
+        assert wait is not None and wait.next_op is not None
+        b = Builder(wait.next_op)
+        runs = b.compare("ult" if self.loop.unsignedCmp is not None else "slt", self.loop.lb, self.loop.ub)
+        b.effect(ArriveBarrierOp, [self.empty, self._before(b, self.loop.results[-2]), runs])
+
+    def _release_read(self, stage: SSAValue) -> None:
+        """Behind the last operation of an iteration that reads what was copied; products end in their iteration."""
+        ops = list(self.body.ops)
+        uses = [use for op in ops if isinstance(op, MemDescIndexOp) and op.src in self.rings for use in op.result.uses]
+        readers = [use.operation for use in uses if not isinstance(use.operation, WaitPhaseOp)]
+        last = max((self._holder(reader) for reader in readers), key=ops.index)
+        assert last.next_op is not None
+        b = Builder(last.next_op)
+        if not all(isinstance(reader, WarpGroupDotOp) for reader in readers):
+            b.effect(FenceAsyncSharedOp)  # the engine writes there next
+        b.effect(ArriveBarrierOp, [self.empty, stage, b.number(1, i1)])
+
+    def _holder(self, op: Operation) -> Operation:
+        """The operation of the body that an operation is, or stands in."""
+        while op.parent_block() is not self.body:
+            parent = op.parent_op()
+            assert parent is not None
+            op = parent
+        return op
+
+
+def _carrying(loop: ForOp, at: Position) -> tuple[ForOp, Position]:
+    """A loop that carries a position as well, which it does not change yet; gives it, and the position within."""
+    body, end = loop.body.block, loop.body.block.last_op
+    assert end is not None
+    arguments = [body.insert_arg(value.type, len(body.args)) for value in at]
+    end.operands = [*end.operands, *arguments]
+    made = loop_carrying(loop, [*loop.iter_args, *at])
+    made.attributes[SPLIT] = UnitAttr()
+    replace(loop, made.results[: len(loop.results)])
+    return made, (arguments[0], arguments[1])
+
+
+def _hand_on(loop: ForOp, at: Position) -> None:
+    """Have each iteration of a loop hand on a position."""
+    end = loop.body.block.last_op
+    assert end is not None
+    end.operands = [*end.operands[:-2], *at]
+
+
+__all__ = ["RolePlan", "split_into_roles"]
