@@ -209,7 +209,7 @@ def _add(n: int) -> Race:
     return Race("vector add", f"f32 2^{int(math.log2(n))}", "vector_add", 0.95, 12.0 * n, "TB/s", configs, prepare)
 
 
-def _softmax(rows: int, columns: int) -> Race:
+def _softmax(rows: int, columns: int, floor: float = 0.95, warps: tuple[int, ...] = (4, 8, 16)) -> Race:
     def prepare() -> Any:
         x = torch.randn(rows, columns, device="cuda")
 
@@ -224,9 +224,9 @@ def _softmax(rows: int, columns: int) -> Race:
 
         return make, lambda: torch.softmax(x, 1)
 
-    configs = tuple({"num_warps": warps} for warps in (4, 8, 16))
+    configs = tuple({"num_warps": count} for count in warps)
     work = 8.0 * rows * columns
-    return Race("softmax", f"f32 {rows}x{columns}", "softmax", 0.95, work, "TB/s", configs, prepare, 1e-5)
+    return Race("softmax", f"f32 {rows}x{columns}", "softmax", floor, work, "TB/s", configs, prepare, 1e-5)
 
 
 def _layer_norm(rows: int, columns: int) -> Race:
@@ -336,6 +336,8 @@ def _attention(heads: int, n_ctx: int, head_dim: int, causal: bool) -> Race:
 RACES: tuple[Race, ...] = (
     _add(1 << 27),
     _softmax(8192, 8192),
+    _softmax(4096, 65536, 1.3, (8, 16, 32)),
+    _softmax(4096, 131072, 1.3, (32,)),
     _layer_norm(8192, 8192),
     _matmul(4096, torch.bfloat16, "bf16", 0.7),
     _matmul(4096, torch.float16, "f16", 0.7),
