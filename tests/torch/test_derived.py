@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tilewright
 import tilewright.language as tl
 import tilewright.torch as tt
 from tests.torch import kernels
-from tilewright.base.errors import ArgumentError, GradientError, NotDifferentiableError
+from tilewright.base.errors import ArgumentError, GradientError, NotDifferentiableError, UnsupportedError
 
 
 @tilewright.jit
@@ -118,6 +119,20 @@ def test_gradcheck() -> None:
         return y
 
     assert torch.autograd.gradcheck(smooth, draw(11, dtype=torch.float64))
+
+
+def test_a_gradient_is_not_recorded() -> None:
+    g = tilewright.grad(silu_kernel, ["x_ptr"])
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        dx = torch.zeros_like(x)
+        g[(1,)](x, x, torch.empty_like(x), 8, BLOCK=8, d_y_ptr=torch.ones_like(x), d_x_ptr=dx)
+        return dx
+
+    x = draw(8).detach()
+    torch.testing.assert_close(f(x), x.sigmoid())
+    with FakeTensorMode() as mode, pytest.raises(UnsupportedError, match="cannot record it"):
+        f(mode.from_tensor(x))
 
 
 def _apply(name: str, launch: Any) -> Any:

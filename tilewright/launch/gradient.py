@@ -113,12 +113,12 @@ class Gradient(KernelInterface[Any]):
         wrt: names of its parameters that get gradients.
 
     Attributes:
-        kernel, wrt: as given.
+        kernel, wrt: as given; `fn` is the kernel, too, as wrappers of kernels have it.
         params: names of the parameters that a launch takes.
     """
 
     def __init__(self, kernel: JITFunction[Any], wrt: Sequence[str]) -> None:
-        self.kernel, self.wrt = kernel, tuple(wrt)
+        self.kernel, self.fn, self.wrt = kernel, kernel, tuple(wrt)
         self.__name__, self.__module__ = f"{kernel.fn.__name__}_gradient", kernel.fn.__module__
         names = [f"{derive.PREFIX}{param.name}" for param in kernel.params if not param.is_constexpr]
         taken = sorted({*names, derive.TAPE, derive.ITERATIONS} & set(kernel.arg_names))
