@@ -12,6 +12,7 @@ import tilewright
 import tilewright.language as tl
 from tests.gradients import kernels
 from tilewright.base.errors import ArgumentError, NotDifferentiableError, UnsupportedError
+from tilewright.devices.host_descriptor import TensorDescriptor
 
 
 @tilewright.jit
@@ -170,6 +171,28 @@ class TestLaunch:
     def test_checks(self) -> None:
         with pytest.raises(UnsupportedError, match="runs without checks"):
             self.launch(d_x_ptr=torch.zeros(64), d_out_ptr=torch.zeros(64), sanitize=True)
+
+
+def test_outputs_in_a_tuple() -> None:
+    @tilewright.jit
+    def kernel(x_ptr, outs, BLOCK: tl.constexpr):
+        x = tl.load(x_ptr + tl.arange(0, BLOCK))
+        tl.store(outs[0] + tl.arange(0, BLOCK), x)
+        tl.store(outs[1] + tl.arange(0, BLOCK), x * x)
+
+    with pytest.raises(ArgumentError, match="`outs` holds several arrays"):
+        tilewright.grad(kernel, "x_ptr")[(1,)](X, (OUT, OUT.clone()), BLOCK=8, d_x_ptr=torch.zeros(8), d_outs=OUT)
+
+
+def test_through_descriptors() -> None:
+    @tilewright.jit
+    def kernel(x, out, BLOCK: tl.constexpr):
+        out.store([tl.program_id(0) * BLOCK], tl.exp(x.load([tl.program_id(0) * BLOCK])))
+
+    x, out, dx = torch.rand(16), torch.empty(16), torch.zeros(16)
+    described = [TensorDescriptor.from_tensor(array, [8]) for array in (x, out)]
+    tilewright.grad(kernel, "x")[(2,)](*described, BLOCK=8, d_x=dx, d_out=torch.ones(16))
+    torch.testing.assert_close(dx, x.exp())
 
 
 def test_arrays_of_numpy() -> None:

@@ -73,7 +73,7 @@ def derive(
 
     Raises:
         NotDifferentiableError: the kernel has no gradient; the error points into its source.
-        ArgumentError: `wrt` names what is no array or float of the kernel.
+        ArgumentError: `wrt` names what is no array or float of the kernel, or it stores through a part of a tuple.
     """
     prepare(built.module)
     (function,) = (op for op in built.module.ops if isinstance(op, FuncOp) and op.is_kernel)
@@ -145,6 +145,12 @@ def _pointee(value: SSAValue) -> Attribute:
 
 def _described(made: _Made, arguments: Mapping[str, Sequence[SSAValue]], activity: Activity, tape: Tape) -> Derived:
     names = {value: name for name, values in arguments.items() for value in values}
+    for name in sorted(names[home] for home in activity.outputs):
+        if len(arguments[name]) > 1:
+            raise ArgumentError(
+                f"`{name}` holds several arrays or floats, through one of which the kernel stores",
+                hint="pass that array as a parameter of its own: its gradient is passed by name",
+            )
     read = {home for op, home in activity.homes.items() if home not in activity.outputs}
     return Derived(
         made.module,

@@ -167,7 +167,8 @@ class Gradient(KernelInterface[Any]):
 
     def _facts(self, call: Call) -> derive.Derived:
         """What is known of the gradient for a call."""
-        key = (call.specialization, tuple(sorted(call.options.items(), key=repr)), call.place.device)
+        options = tuple(sorted(call.options.items(), key=repr))
+        key = (self.kernel.cache_key, self._main.is_interpreted, call.specialization, options, call.place.device)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._main.derived(call)
