@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tilewright import compiler, runtime, testing
     from tilewright.compile.bundle import write_bundle
     from tilewright.launch.bundled import load_bundle
+    from tilewright.launch.gradient import grad
     from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 else:
     __getattr__ = names_on_first_use(
@@ -59,6 +60,7 @@ else:
             "tilewright": ("compiler", "runtime", "testing"),
             "tilewright.compile.bundle": ("write_bundle",),
             "tilewright.launch.bundled": ("load_bundle",),
+            "tilewright.launch.gradient": ("grad",),
             "tilewright.tuning.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
         },
     )
@@ -125,6 +127,7 @@ __all__ = [
     "compiler",
     "constexpr_function",
     "errors",
+    "grad",
     "heuristics",
     "jit",
     "knobs",

@@ -2,6 +2,7 @@
 
 from tilewright.comparing.arrays import array
 from tilewright.comparing.asserting import assert_kernel, strategies
+from tilewright.comparing.backward import assert_backward
 from tilewright.comparing.compare import Comparison, ComparisonError, compare
 from tilewright.compile.forks import ForkExecutor, can_fork
 from tilewright.tuning.bench import (
@@ -32,6 +33,7 @@ __all__ = [
     "Mark",
     "_summarize_statistics",
     "array",
+    "assert_backward",
     "assert_close",
     "assert_kernel",
     "can_fork",

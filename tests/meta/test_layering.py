@@ -22,6 +22,7 @@ RANKS = {
     "frontend": 5,
     "analysis": 6,
     "passes": 7,
+    "gradients": 8,
     "loops": 8,
     "backends": 9,
     "backends.reference": 10,

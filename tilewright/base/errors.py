@@ -205,6 +205,10 @@ class CompileTimeAssertionFailure(CompilationError):
     """``tl.static_assert`` did not hold."""
 
 
+class NotDifferentiableError(CompilationError):
+    """A kernel has no gradient with respect to what was asked; the message shows the operation that is in the way."""
+
+
 class MissingPackageError(TilewrightError, ImportError):
     """A part of Tilewright needs a package that is not installed; the message says how to get it."""
 

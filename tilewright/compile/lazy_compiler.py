@@ -8,10 +8,12 @@ if TYPE_CHECKING:
     from tilewright.analysis import effects
     from tilewright.compile import ir_text, shared_objects, stage_facts, walk
     from tilewright.frontend import entry
+    from tilewright.gradients import derive
     from tilewright.loops import text as nests
     from tilewright.ops import levels, text
     from tilewright.passes import checks, pipeline, united
 else:
+    derive = lazy_module("tilewright.gradients.derive")
     effects = lazy_module("tilewright.analysis.effects")
     ir_text = lazy_module("tilewright.compile.ir_text")
     shared_objects = lazy_module("tilewright.compile.shared_objects")
@@ -27,6 +29,7 @@ else:
 
 __all__ = [
     "checks",
+    "derive",
     "effects",
     "entry",
     "ir_text",

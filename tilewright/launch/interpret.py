@@ -147,7 +147,6 @@ def _run(fn: BlockFunction, kernel: Callable[[], Any]) -> None:
 def _arguments(call: Call, memory: Memory, emitter: EagerEmitter) -> tuple[list[Any], dict[str, Any]]:
     """What the Python function is called with: typed tensors, and compile-time values as they are."""
     spec = call.specialization
-    extents: dict[tuple[int, int], tuple[str, bool, int]] = {}
     args: list[Any] = []
     kwargs = {}
     for param, kind, key, argument in zip(call.params, spec.types, spec.keys, call.arguments, strict=True):
@@ -158,13 +157,20 @@ def _arguments(call: Call, memory: Memory, emitter: EagerEmitter) -> tuple[list[
             args.extend(value)
         else:
             args.append(value)
+    open_arguments(call, memory)
+    return args, kwargs
+
+
+def open_arguments(call: Call, memory: Memory) -> None:
+    """Make the allocations that the arguments of a call belong to reachable."""
+    extents: dict[tuple[int, int], tuple[str, bool, int]] = {}
+    for param, argument in zip(call.params, call.arguments, strict=True):
         for array in _arrays(argument):
             extent = _extent(array, param.name)
             name, writable, first = extents.get(extent, (param.name, False, array.address))
             extents[extent] = (name, writable or array.writable, first)
     for (start, stop), (name, writable, first) in extents.items():
         memory.open(start, stop, name, writable=writable, first=first)
-    return args, kwargs
 
 
 def _value(kind: Any, key: Any, argument: Any, emitter: EagerEmitter) -> Any:

@@ -19,7 +19,7 @@ from tilewright.base.errors import LanguageTypeError, ShapeError
 from tilewright.ir.attrs import I32
 from tilewright.ir.traits import View
 from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ops import facts, folds
+from tilewright.ops import facts, folds, vjps
 from tilewright.ops.builtin import Emitter
 from tilewright.ops.elementwise_base import ConversionOp, define, tile
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
@@ -113,7 +113,17 @@ def _repeat(call: Call, value: Array) -> Array:
     return np.broadcast_to(value, shape_of(call.result_types[0])).copy()
 
 
-register(OpSpec(SplatOp, _infer_splat, _repeat, _splat_samples, facts.splat, summary="one number in every element"))
+register(
+    OpSpec(
+        SplatOp,
+        _infer_splat,
+        _repeat,
+        _splat_samples,
+        facts.splat,
+        summary="one number in every element",
+        vjp=vjps.splat,
+    )
+)
 register(
     OpSpec(
         BroadcastOp,
@@ -123,6 +133,7 @@ register(
         facts.broadcast,
         folds.no_change,
         summary="a tile repeated along dimensions of size 1",
+        vjp=vjps.broadcast,
     )
 )
 register(
@@ -133,6 +144,7 @@ register(
         _expand_samples,
         facts.expand_dims,
         summary="insert a dim of size 1",
+        vjp=vjps.expand_dims,
     )
 )
 

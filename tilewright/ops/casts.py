@@ -33,7 +33,7 @@ from tilewright.ir.types import (
     tile_type,
 )
 from tilewright.ops import elementwise_reference as ref
-from tilewright.ops import facts, folds
+from tilewright.ops import facts, folds, vjps
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.elementwise import CmpFOp, CmpIOp
 from tilewright.ops.elementwise_base import (
@@ -52,7 +52,7 @@ from tilewright.ops.elementwise_base import (
 )
 from tilewright.ops.elementwise_samples import FLOAT8S, FLOATS, INTEGERS, SIZE, values
 from tilewright.ops.functions.target import is_cuda
-from tilewright.ops.spec import Call, Infer, OpSpec, Reference, Sample, Samples, register
+from tilewright.ops.spec import Call, Infer, NoGradient, OpSpec, Reference, Sample, Samples, Vjp, register
 from tilewright.ops.values import tensor, unwrap
 
 Pairs = Sequence[tuple[str, str]]
@@ -117,10 +117,11 @@ def _conversion(
     samples: Samples,
     transfer: facts.Transfer = facts.lanewise,
     fold: folds.Fold | None = None,
+    vjp: Vjp | NoGradient | None = None,
 ) -> type[ConversionOp]:
     cls = define(ToOp, f"arith.{name}", doc)
     infer = _infer_cast(cls.name, *kinds, relation)
-    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=name))
+    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=name, vjp=vjp))
     return cls
 
 
@@ -166,6 +167,7 @@ ExtFOp = _conversion(
     "wider",
     ref.quiet(ref.convert_float),
     _cast_samples(_pairs(FLOATS, FLOATS, "wider"), ("f64", "f32", "wider")),
+    vjp=vjps.convert,
 )
 TruncFOp = _conversion(
     "truncf",
@@ -174,6 +176,7 @@ TruncFOp = _conversion(
     "narrower",
     ref.quiet(ref.convert_float),
     _cast_samples(_pairs(FLOATS, FLOATS, "narrower"), ("f32", "f64", "narrower")),
+    vjp=vjps.convert,
 )
 SIToFPOp = _conversion(
     "sitofp",
@@ -182,6 +185,7 @@ SIToFPOp = _conversion(
     "any",
     ref.integer_to_float(ref.signed),
     _cast_samples(_pairs(INTEGERS, FLOATS), ("f32", "f64", "takes integer")),
+    vjp=vjps.constant,
 )
 UIToFPOp = _conversion(
     "uitofp",
@@ -190,6 +194,7 @@ UIToFPOp = _conversion(
     "any",
     ref.integer_to_float(ref.unsigned),
     _cast_samples(_pairs(INTEGERS, FLOATS), ("f32", "f64", "takes integer")),
+    vjp=vjps.constant,
 )
 FPToSIOp = _conversion(
     "fptosi",
@@ -198,6 +203,7 @@ FPToSIOp = _conversion(
     "any",
     ref.float_to_integer("s"),
     _cast_samples(_pairs(FLOATS, INTEGERS[1:]), ("i32", "i8", "takes floating-point")),
+    vjp=vjps.constant,
 )
 FPToUIOp = _conversion(
     "fptoui",
@@ -206,6 +212,7 @@ FPToUIOp = _conversion(
     "any",
     ref.float_to_integer("u"),
     _cast_samples(_pairs(FLOATS, INTEGERS[1:]), ("i32", "i8", "takes floating-point")),
+    vjp=vjps.constant,
 )
 
 _BITS = [
@@ -227,6 +234,7 @@ ArithBitcastOp = _conversion(
     ref.bit_cast,
     _cast_samples(_BITS, ("i8", "i32", "of the same width")),
     fold=folds.no_change,
+    vjp=vjps.BITS,
 )
 
 # --- tt casts -------------------------------------------------------------------------------------------------------
@@ -276,6 +284,7 @@ register(
         facts.lanewise,
         summary="float to float with a stated rounding",
         elementwise="fp_to_fp",
+        vjp=vjps.convert,
     )
 )
 
@@ -315,6 +324,7 @@ for _cls, _kinds, _samples in (
             folds.no_change,
             summary=(_cls.__doc__ or "").lower().rstrip("."),
             elementwise=_cls.name[3:],
+            vjp=vjps.BITS,
         )
     )
 

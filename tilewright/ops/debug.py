@@ -32,7 +32,7 @@ from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
 from tilewright.ir.effect_traits import AccessesAny
 from tilewright.ir.types import bit_width, element_type, i1, is_float, is_pointer, tile_type
 from tilewright.ops.function import infer_asked, infer_nothing
-from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
+from tilewright.ops.spec import Array, Call, NoGradient, OpSpec, Sample, register
 
 
 @irdl_op_definition
@@ -235,5 +235,6 @@ register(
         infer_asked,
         None,
         summary="inline assembly of the target",
+        vjp=NoGradient("it is assembly", "write it in the language"),
     )
 )

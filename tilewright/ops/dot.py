@@ -26,6 +26,7 @@ from tilewright.base.options import INPUT_PRECISIONS
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve, word
 from tilewright.ir.attrs import I32, Codec
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
+from tilewright.ops import vjps
 from tilewright.ops.broadcast import checked_block
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
@@ -166,7 +167,7 @@ def _samples_dot(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (bad, bad, bad), error="not compatible for matmul")
 
 
-register(OpSpec(DotOp, _infer_dot, _reference_dot, _samples_dot, summary="matrix product of tiles"))
+register(OpSpec(DotOp, _infer_dot, _reference_dot, _samples_dot, summary="matrix product of tiles", vjp=vjps.dot))
 
 
 # --- user function ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tilewright.base.errors import DTypeError, ShapeError
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i1, i32, i64, is_float, is_integer, shape_of
 from tilewright.ops import elementwise_reference as ref
-from tilewright.ops import facts, folds, signs
+from tilewright.ops import facts, folds, signs, vjps
 from tilewright.ops.elementwise_base import (
     BinaryOp,
     Check,
@@ -45,7 +45,7 @@ from tilewright.ops.elementwise_base import (
     words,
 )
 from tilewright.ops.elementwise_samples import FLOATS, INTEGERS, SIZE, integers, same_type_samples, values
-from tilewright.ops.spec import Array, Call, Monoid, OpSpec, Reference, Sample, Samples, register
+from tilewright.ops.spec import Array, Call, Monoid, NoGradient, OpSpec, Reference, Sample, Samples, Vjp, register
 
 
 def table_name(op: type[TileOp]) -> str:
@@ -65,6 +65,7 @@ def same_type_op(
     fold: folds.Fold | None = None,
     identity: Callable[[int], int | float] | None = None,
     idempotent: bool = False,
+    vjp: Vjp | NoGradient | None = None,
 ) -> type[SameTypeOp]:
     """Define and register an op whose operands and result share one type.
 
@@ -79,11 +80,12 @@ def same_type_op(
         fold: algebraic simplification.
         identity: the neutral element by number of bits, of an operation that is a monoid.
         idempotent: whether an element and itself make that element.
+        vjp: gradient rule.
     """
     cls = define(base, name, doc)
     monoid = None if identity is None else Monoid(identity, idempotent=idempotent)
-    infer = infer_same(name, check)
-    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=table_name(cls), monoid=monoid))
+    spec = OpSpec(cls, infer_same(name, check), reference, samples, transfer, fold, doc, table_name(cls), monoid, vjp)
+    register(spec)
     return cls
 
 
@@ -261,21 +263,29 @@ def _float(
     doc: str,
     reference: Reference,
     samples: Samples,
+    vjp: Vjp,
     identity: float | None = None,
     idempotent: bool = False,
 ) -> type[SameTypeOp]:
     neutral = None if identity is None else lambda bits: identity
-    return same_type_op(base, name, doc, reference, samples, check=is_float, identity=neutral, idempotent=idempotent)
+    return same_type_op(
+        base, name, doc, reference, samples, check=is_float, identity=neutral, idempotent=idempotent, vjp=vjp
+    )
 
 
 _two = same_type_samples(2, FLOATS, wrong="i32")
 _extremes = same_type_samples(2, FLOATS, draw=_unsigned_zeros, wrong="i32")
-AddFOp = _float(BinaryOp, "arith.addf", "Float sum.", ref.floating(np.add), _two, -0.0)
-SubFOp = _float(BinaryOp, "arith.subf", "Float difference.", ref.floating(np.subtract), _two)
-MulFOp = _float(BinaryOp, "arith.mulf", "Float product.", ref.floating(np.multiply), _two, 1.0)
-DivFOp = _float(BinaryOp, "arith.divf", "Float quotient.", ref.floating(np.divide), _two)
+AddFOp = _float(BinaryOp, "arith.addf", "Float sum.", ref.floating(np.add), _two, vjps.add, -0.0)
+SubFOp = _float(BinaryOp, "arith.subf", "Float difference.", ref.floating(np.subtract), _two, vjps.sub)
+MulFOp = _float(BinaryOp, "arith.mulf", "Float product.", ref.floating(np.multiply), _two, vjps.mul, 1.0)
+DivFOp = _float(BinaryOp, "arith.divf", "Float quotient.", ref.floating(np.divide), _two, vjps.div)
 RemFOp = _float(
-    BinaryOp, "arith.remf", "Remainder of the quotient cut toward zero (C fmod).", ref.floating(np.fmod), _two
+    BinaryOp,
+    "arith.remf",
+    "Remainder of the quotient cut toward zero (C fmod).",
+    ref.floating(np.fmod),
+    _two,
+    vjps.remainder,
 )
 NegFOp = _float(
     UnaryOp,
@@ -283,14 +293,23 @@ NegFOp = _float(
     "Sign flipped, also of zero and NaN.",
     ref.floating(np.negative),
     same_type_samples(1, FLOATS, wrong="i32"),
+    vjps.neg,
 )
-AbsFOp = _float(UnaryOp, "math.absf", "Sign cleared.", ref.floating(np.abs), same_type_samples(1, FLOATS, wrong="i32"))
+AbsFOp = _float(
+    UnaryOp,
+    "math.absf",
+    "Sign cleared.",
+    ref.floating(np.abs),
+    same_type_samples(1, FLOATS, wrong="i32"),
+    vjps.magnitude,
+)
 MinNumFOp = _float(
     BinaryOp,
     "arith.minnumf",
     "Smaller float; a number wins over NaN.",
     ref.floating(ref.pick_number(np.minimum)),
     _extremes,
+    vjps.extremum("olt", numbers=True),
     math.inf,
     True,
 )
@@ -300,14 +319,29 @@ MaxNumFOp = _float(
     "Larger float; a number wins over NaN.",
     ref.floating(ref.pick_number(np.maximum)),
     _extremes,
+    vjps.extremum("ogt", numbers=True),
     -math.inf,
     True,
 )
 MinimumFOp = _float(
-    BinaryOp, "arith.minimumf", "Smaller float; NaN wins.", ref.floating(np.minimum), _extremes, math.inf, True
+    BinaryOp,
+    "arith.minimumf",
+    "Smaller float; NaN wins.",
+    ref.floating(np.minimum),
+    _extremes,
+    vjps.extremum("olt", numbers=False),
+    math.inf,
+    True,
 )
 MaximumFOp = _float(
-    BinaryOp, "arith.maximumf", "Larger float; NaN wins.", ref.floating(np.maximum), _extremes, -math.inf, True
+    BinaryOp,
+    "arith.maximumf",
+    "Larger float; NaN wins.",
+    ref.floating(np.maximum),
+    _extremes,
+    vjps.extremum("ogt", numbers=False),
+    -math.inf,
+    True,
 )
 PreciseDivFOp = _float(
     BinaryOp,
@@ -315,6 +349,7 @@ PreciseDivFOp = _float(
     "Float quotient, correctly rounded.",
     ref.floating(np.divide),
     same_type_samples(2, ("f32", "f64"), wrong="i32"),
+    vjps.div,
 )
 PreciseSqrtOp = _float(
     UnaryOp,
@@ -322,6 +357,7 @@ PreciseSqrtOp = _float(
     "Square root, correctly rounded.",
     ref.floating(np.sqrt),
     same_type_samples(1, ("f32", "f64"), wrong="i32"),
+    vjps.sqrt,
 )
 FmaOp = _float(
     TernaryOp,
@@ -329,6 +365,7 @@ FmaOp = _float(
     "x * y + z with one rounding.",
     ref.fused_multiply_add,
     same_type_samples(3, FLOATS, wrong="i32"),
+    vjps.fma,
 )
 
 # --- comparisons -----------------------------------------------------------------------------------------------
@@ -383,6 +420,7 @@ register(
         same_type_samples(2, ("f16", "bf16", "f32"), attrs=_predicates(CMPF_PREDICATES), wrong="i32"),
         summary="float comparison",
         elementwise="cmpf",
+        vjp=vjps.constant,
     )
 )
 
@@ -455,6 +493,7 @@ register(
         folds.choose,
         summary="one of two values by a condition",
         elementwise="select",
+        vjp=vjps.select,
     )
 )
 
@@ -516,5 +555,6 @@ register(
         facts.lanewise,
         summary="value limited to a range",
         elementwise="clampf",
+        vjp=vjps.clamp,
     )
 )

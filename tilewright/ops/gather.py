@@ -32,6 +32,7 @@ from tilewright.ir.asm import (
 )
 from tilewright.ir.attrs import I32, UNIT
 from tilewright.ir.types import element_type, i1, i32, i64, is_integer, shape_of, tile_type, with_element
+from tilewright.ops import vjps
 from tilewright.ops.broadcast import broadcast_to_shape
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.memory import expect, padded
@@ -177,7 +178,16 @@ def _samples_histogram(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros,), (tile_type((4, 8), i32),), result_types=(tile_type((4,), i32),), error="1D input")
 
 
-register(OpSpec(GatherOp, _infer_gather, _reference_gather, _samples_gather, summary="select elements by index"))
+register(
+    OpSpec(
+        GatherOp,
+        _infer_gather,
+        _reference_gather,
+        _samples_gather,
+        summary="select elements by index",
+        vjp=vjps.gather,
+    )
+)
 register(
     OpSpec(
         HistogramOp,

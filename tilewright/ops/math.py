@@ -19,6 +19,7 @@ from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueE
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import is_float
 from tilewright.ops import elementwise as ew
+from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.elementwise import same_type_op
 from tilewright.ops.elementwise_base import BinaryOp, SameTypeOp, UnaryOp
@@ -111,7 +112,9 @@ def _define(base: type[SameTypeOp], arity: int, rows: dict[str, tuple[ArrayFn, s
     for name, (fn, doc, ulp) in rows.items():
         draw = _moderate if ulp else floats
         samples = same_type_samples(arity, WIDE_FLOATS, draw=draw, ulp=_always(ulp), wrong="i32")
-        OPS[name] = same_type_op(base, f"math.{name}", doc, _rounded(fn), samples, check=is_float)
+        OPS[name] = same_type_op(
+            base, f"math.{name}", doc, _rounded(fn), samples, check=is_float, vjp=vjps.FUNCTIONS.get(name)
+        )
 
 
 _define(UnaryOp, 1, _UNARY)

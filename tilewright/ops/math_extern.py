@@ -6,7 +6,7 @@ outside NVIDIA's library, and a CPU refuses them all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,10 +20,11 @@ from tilewright.base.errors import ShapeError, UnsupportedError
 from tilewright.ir.attrs import BOOL, STR, Codec
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import shape_of
-from tilewright.ops import facts
+from tilewright.ops import facts, vjps
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_operands, tile
 from tilewright.ops.elementwise_samples import floats
 from tilewright.ops.math import OPS
+from tilewright.ops.reverse import Reverse
 from tilewright.ops.spec import REGISTRY, Array, Call, OpSpec, Sample, register
 
 
@@ -97,6 +98,18 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
+def _vjp(r: Reverse) -> Sequence[Any]:
+    """As the operation of `math.py` that computes the same."""
+    name = math_name(r.call.attrs["symbol"])
+    rule = vjps.FUNCTIONS.get(name or "")
+    if rule is None:
+        raise r.refuse(
+            f"no gradient flows through the external function {r.call.attrs['symbol']}",
+            "use a function of the language",
+        )
+    return rule(r)
+
+
 register(
     OpSpec(
         ExternElementwiseOp,
@@ -105,5 +118,6 @@ register(
         _samples,
         facts.lanewise,
         summary="function of an external library, element by element",
+        vjp=_vjp,
     )
 )

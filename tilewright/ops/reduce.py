@@ -20,6 +20,7 @@ from tilewright.base.errors import LanguageTypeError, LanguageValueError, ShapeE
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import I32
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
+from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.functions.shape import expand_dims, flatten
@@ -109,6 +110,7 @@ register(
         _reference_reduce,
         _samples_reduce,
         summary="combine the elements along a dimension",
+        vjp=vjps.reduce,
     )
 )
 register_control(ReduceReturnOp, infer_nothing, "end of the body of a reduction")

@@ -18,6 +18,7 @@ from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMe
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
 from tilewright.ir.types import i32, tile_type
+from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.reduce import checked_axis, combine_region, common_shape, tiles_of
@@ -84,7 +85,16 @@ def _samples_scan(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((bad,), (tile_type((4,), f32),), attrs, region="arith.addf", error="out of range")
 
 
-register(OpSpec(ScanOp, _infer_scan, _reference_scan, _samples_scan, summary="running combination along a dimension"))
+register(
+    OpSpec(
+        ScanOp,
+        _infer_scan,
+        _reference_scan,
+        _samples_scan,
+        summary="running combination along a dimension",
+        vjp=vjps.scan,
+    )
+)
 register_control(ScanReturnOp, infer_nothing, "end of the body of a scan")
 
 

@@ -30,7 +30,7 @@ from tilewright.ir.asm import FlatOp, make, parse_operand_list, print_attrs, pri
 from tilewright.ir.attrs import I32_ARRAY, UNIT
 from tilewright.ir.traits import View
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
-from tilewright.ops import facts
+from tilewright.ops import facts, vjps
 from tilewright.ops.folds import Number
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
@@ -326,6 +326,7 @@ _spec(
     "the same elements under another shape",
     facts=facts.reshape,
     fold=_fold_reshape,
+    vjp=vjps.reshape,
 )
 _spec(
     TransOp,
@@ -335,8 +336,19 @@ _spec(
     "dimensions in another order",
     facts=facts.trans,
     fold=_fold_trans,
+    vjp=vjps.trans,
 )
-_spec(JoinOp, _infer_join, _reference_join, _samples_pair, "two tiles along a new last dimension", fold=_fold_pair)
-_spec(SplitOp, _infer_split, _reference_split, _samples_split, "the halves of a last dimension of size 2")
-_spec(CatOp, _infer_cat, _reference_cat, _samples_pair, "two tiles one after the other", fold=_fold_pair)
-_spec(UnsplatOp, _infer_unsplat, _reference_unsplat, _samples_unsplat, "the only element of a tile")
+_spec(
+    JoinOp,
+    _infer_join,
+    _reference_join,
+    _samples_pair,
+    "two tiles along a new last dimension",
+    fold=_fold_pair,
+    vjp=vjps.join,
+)
+_spec(
+    SplitOp, _infer_split, _reference_split, _samples_split, "the halves of a last dimension of size 2", vjp=vjps.split
+)
+_spec(CatOp, _infer_cat, _reference_cat, _samples_pair, "two tiles one after the other", fold=_fold_pair, vjp=vjps.CAT)
+_spec(UnsplatOp, _infer_unsplat, _reference_unsplat, _samples_unsplat, "the only element of a tile", vjp=vjps.unsplat)

@@ -79,6 +79,20 @@ Infer = Callable[[Call], Sequence[Attribute]]
 Reference = Callable[..., Any]
 Facts = Callable[..., Any]
 Samples = Callable[["np.random.Generator"], Iterable[Sample]]  # as text: numpy loads its random module when it is asked
+Vjp = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class NoGradient:
+    """Why no gradient flows back through an operation.
+
+    Args:
+        reason: what stands after "no gradient flows through ...:".
+        hint: what to write instead.
+    """
+
+    reason: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,9 @@ class OpSpec:
             what it does to one ("addi", "fp_to_fp"); "" for others. An operand has the
             shape of the result, or is a scalar that serves every element.
         monoid: of an operation that reductions and scans may regroup.
+        vjp: how gradients of the results become gradients of the operands: ``vjp(reverse) -> one for each operand``,
+            with `ops.reverse.Reverse`, `None` for an operand that gets none; or why there is none. An operation on
+            floats has one of the two, but for memory and control flow, which `gradients/` knows.
     """
 
     op: type[TileOp]
@@ -124,6 +141,7 @@ class OpSpec:
     summary: str = ""
     elementwise: str = ""
     monoid: Monoid | None = None
+    vjp: Vjp | NoGradient | None = None
 
     @property
     def name(self) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from tilewright.base.callable import by_number
-from tilewright.base.errors import ArgumentError, GridError
+from tilewright.base.errors import ArgumentError, GridError, UnsupportedError
+from tilewright.launch.gradient import Gradient
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients
 from tilewright.torch.arguments import Token, constant, flatten, untraced
@@ -176,6 +177,15 @@ def described(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 @unguarded
 def record(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Call the operator of a launch; the arguments are those of `described`."""
+    """Call the operator of a launch; the arguments are those of `described`.
+
+    Raises:
+        UnsupportedError: the launch is of a gradient.
+    """
+    if isinstance(kernel, Gradient):
+        raise UnsupportedError(
+            f"the gradient of `{kernel.kernel.fn.__name__}` was launched where PyTorch traces, which cannot record it",
+            hint="launch the kernel in a triton_op(..., autograd=True), or the gradient in a torch.library.custom_op",
+        )
     signature, values = described(kernel, grid, args, kwargs)
     getattr(Overloads, _operator(*signature))(*values)

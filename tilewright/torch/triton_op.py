@@ -35,6 +35,7 @@ from tilewright.launch.jit import JITFunction
 from tilewright.launch.native.operators import Unobserved
 from tilewright.torch import discovery
 from tilewright.torch.arguments import untraced
+from tilewright.torch.derived import derive_gradients
 from tilewright.torch.discovery import kernels_in
 from tilewright.torch.gradients import with_gradients
 from tilewright.torch.hl_operators import content_of
@@ -312,11 +313,23 @@ def _twin_of(number: str) -> str:
 
 @overload
 def triton_op(
-    name: str, fn: None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None
+    name: str,
+    fn: None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    schema: str | None = None,
+    autograd: bool = False,
 ) -> Callable[[Callable[..., Any]], TileOp]: ...
 @overload
 def triton_op(
-    name: str, fn: Callable[..., Any], /, *, mutates_args: str | Iterable[str], schema: str | None = None
+    name: str,
+    fn: Callable[..., Any],
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    schema: str | None = None,
+    autograd: bool = False,
 ) -> TileOp: ...
 def triton_op(
     name: str,
@@ -325,6 +338,7 @@ def triton_op(
     *,
     mutates_args: str | Iterable[str],
     schema: str | None = None,
+    autograd: bool = False,
 ) -> Any:
     """Make a function that launches kernels an operator of PyTorch; use it as a decorator, or call it with `fn`.
 
@@ -333,16 +347,19 @@ def triton_op(
         fn: a function of tensors and numbers, annotated with their types, that can be traced: `make_fx` follows it.
         mutates_args: names of the arguments that it changes in place, or "unknown" for all.
         schema: text of the operator's schema, "(Tensor x) -> Tensor"; by default of the annotations.
+        autograd: derive the backward from the kernels that it launches and the operators of PyTorch around them.
 
     Raises:
-        ArgumentError: the name is none, or it is taken.
+        ArgumentError: the name is none, or it is taken; or `autograd` for an operator that changes arguments.
     """
     if fn is None:
-        return functools.partial(_make, name, mutates_args=mutates_args, schema=schema)
-    return _make(name, fn, mutates_args=mutates_args, schema=schema)
+        return functools.partial(_make, name, mutates_args=mutates_args, schema=schema, autograd=autograd)
+    return _make(name, fn, mutates_args=mutates_args, schema=schema, autograd=autograd)
 
 
-def _make(name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str], schema: str | None) -> TileOp:
+def _make(
+    name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str], schema: str | None, autograd: bool
+) -> TileOp:
     before = OPERATORS.get(name)
     if before is None:
         library, short = _split(name)
@@ -353,9 +370,16 @@ def _make(name: str, fn: Callable[..., Any], *, mutates_args: str | Iterable[str
             f"there is an operator {name} already, made of {before.fn.__module__}.{before.fn.__qualname__}",
             hint="give this one another name",
         )
+    if autograd and mutates_args:
+        raise ArgumentError(
+            f"operator {name} changes arguments, so it has no backward",
+            hint="return a new tensor: a backward sees what was passed",
+        )
     op = TileOp(name, fn, mutates_args, schema)
     op.define(before)  # where there is one, a cell of a notebook, or a module, was run anew
     OPERATORS[name] = op
+    if autograd:
+        derive_gradients(op)
     return op
 
 

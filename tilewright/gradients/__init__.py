@@ -1,0 +1,1 @@
+"""Gradients of kernels: reverse mode on tile IR."""
