@@ -26,8 +26,7 @@ PLANNERS = {
     "cpu/plan/direct_epilogue_store.py": {"_where": "DIRECT_STORE"},
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},
     "passes/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS"},
-    "passes/reroll.py": {"_as_loop": "REROLLED", "_as_one_loop": "REROLLED"},
-    "cpu/plan/loop_reversal.py": {"_order_is_free": "REVERSED"},
+    "loops/dot_loops.py": {"_normal": "DOT_LOOPS", "_of_term": "DOT_LOOPS", "_term": "DOT_LOOPS"},
     "cpu/plan/contractions.py": {"_as_dot": "SUM_AS_DOT"},
     "cpu/plan/row_dots_to_sums.py": {"_computed": "DOT_AS_SUM"},
     "cpu/plan/swap_operands.py": {"_swapped": "SWAPPED"},
@@ -71,7 +70,7 @@ def _functions(source: Source) -> dict[str, FunctionNode]:
 
 
 def _rooms() -> Iterator[tuple[str, Source]]:
-    for room in ("analysis", "passes", "backends"):
+    for room in ("analysis", "passes", "loops", "backends"):
         for source in sources(f"tilewright/{room}"):
             yield source.name.removeprefix("tilewright/").removeprefix("backends/"), source
 
@@ -112,7 +111,7 @@ def test_a_new_planner_is_listed():
 
 
 def _noted() -> set[str]:
-    """Subjects given to `note`, in the passes and the back ends."""
+    """Subjects given to `note`, in the passes, the nest and the back ends."""
     found = set()
     for _, source in _rooms():
         for node in ast.walk(source.tree):

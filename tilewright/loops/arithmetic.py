@@ -161,6 +161,29 @@ def covers(extent: Poly, bound: Poly) -> bool:
     return False
 
 
+def shorter_of(extent: Poly) -> tuple[Poly, Poly, int] | None:
+    """A number of iterations, at most that of another bound: r < the first, and `number` * r < the second.
+
+    None for one that is not made of the smaller one of two numbers, of which the first is a constant.
+    """
+    by, bound = 1, extent
+    atoms = [atom for atom in extent.atoms if isinstance(atom, Symbol)]
+    rounded = atoms[0].value if len(atoms) == 1 and extent is Poly.atom(atoms[0]) else None
+    if isinstance(rounded, Apply) and rounded.op is DivSIOp:
+        number, divisor = rounded.operands
+        if not isinstance(number, Poly) or not isinstance(divisor, Poly) or not divisor.constant:
+            return None
+        by, bound = divisor.constant, number + ONE - divisor
+    for atom in bound.atoms:
+        if isinstance(atom, Symbol) and isinstance(atom.value, Apply) and atom.value.op is MinSIOp:
+            rest = bound - Poly.atom(atom)
+            sides = [side + rest for side in atom.value.operands if isinstance(side, Poly)]
+            whole = [side for side in sides if side.constant is not None and side.constant > 0]
+            if len(sides) == 2 and whole and atom not in rest.atoms:
+                return rounded_up(whole[0], by), sides[1 - sides.index(whole[0])], by
+    return None
+
+
 def extent_of(poly: Poly) -> Poly:
     """A number of iterations in simplest form: one below 0 is as good as 0."""
     if len(poly.key) == 1 and len(poly.atoms) == 1:

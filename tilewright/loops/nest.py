@@ -378,6 +378,15 @@ def polynomial(node: Node, nonnegative: bool = False) -> Poly:
     return node if isinstance(node, Poly) else Poly.atom(Symbol.of(node, nonnegative))
 
 
+def as_element(node: Node) -> Node:
+    """An expression that is the one atom of a polynomial, without the polynomial."""
+    if isinstance(node, Poly) and len(node.key) == 1:
+        ((monomial, coefficient),) = node.key
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
+            return monomial[0].value
+    return node
+
+
 def parts_of(node: object) -> Iterator[Any]:
     """The nodes, ranges and atoms that stand in the fields of a node."""
     if isinstance(node, Poly):

@@ -39,6 +39,7 @@ from tilewright.loops.nest import (
     Symbol,
     Tile,
     applied,
+    as_element,
     polynomial,
     range_of,
 )
@@ -128,6 +129,12 @@ class Raising:
         if found is None:
             found = self._known[value, dims] = self._value(value, dims)
         return Tile.of(dims, found)
+
+    def scalars(self) -> list[tuple[SSAValue, Node]]:
+        """The scalars whose expressions are known, each with what it is as an atom of polynomials."""
+        known = [(value, node) for (value, _), node in self._known.items()]
+        known += [(argument, self.value(argument)) for argument in self._arguments]
+        return [(value, as_element(node)) for value, node in known if not is_tile(value)]
 
     def forget(self) -> None:
         """Drop what is known: more of a loop is known now than when it was found."""
@@ -381,8 +388,7 @@ def _arithmetic(combine: Callable[[Poly, Poly], Poly | None]) -> Rule:
     def rule(r: Raising, op: Operation, value: SSAValue, index: Index) -> Node | None:
         if bit_width(element_type(value.type)) < 32:
             return None
-        made = combine(*_operand_polys(r, op, index))
-        return made
+        return combine(*_operand_polys(r, op, index))
 
     return rule
 

@@ -3,6 +3,7 @@
 drop         ranges of one element
 merge        stride of i = extent of j * stride of j everywhere: i and j are one range
 reverse      a range that everything counts down along counts up
+unclamp      a range of min(a, b - i) is one of a, as far as b goes
 tighten      a range that reaches a bound, and no further, ends there
 """
 
@@ -12,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilewright.loops.arithmetic import conjunction, covers
+from tilewright.loops.arithmetic import below, conjunction, covers, rounded_up, shorter_of
 from tilewright.loops.lifting import Lifting, bounds_of
 from tilewright.loops.nest import ALWAYS, ONE, ZERO, Below, Every, Node, Poly, Range, parts_of, ranges_in
 from tilewright.loops.products import Term
@@ -23,7 +24,7 @@ def settled(term: Term) -> Term:
     changed = bool(term.ranges)
     while changed:
         before = term
-        for rule in (_without_units, _merged, _reversed, _tightened):
+        for rule in (_without_units, _unclamped, _merged, _reversed, _tightened):
             term = rule(term)
         changed = term is not before
     lift = Lifting(term.condition, {})
@@ -115,6 +116,19 @@ def _reversed(term: Term) -> Term:
     return term
 
 
+def _unclamped(term: Term) -> Term:
+    """A range that ends early in some iterations of another one has one number of iterations, under a condition."""
+    for r in term.ranges:
+        found = shorter_of(r.extent) if ranges_in([r.extent]) else None
+        if found is not None and found[0].constant:
+            whole = Range.new(found[0])
+            left = below(Poly.number(found[2]) * Poly.atom(whole) - found[1])
+            ranges = [whole if s is r else s for s in term.ranges]
+            made = replaced(term, {r: Poly.atom(whole)}, ranges)
+            return made.but(condition=conjunction([made.condition, left]))
+    return term
+
+
 def _is_down(stride: Poly) -> bool:
     return stride is not ZERO and all(c < 0 for _, c in stride.key)
 
@@ -125,13 +139,19 @@ def _tightened(term: Term) -> Term:
         if not isinstance(condition, Below):
             continue
         for r in term.ranges:
-            if condition.poly.coefficient(r) is not ONE:
+            by = condition.poly.coefficient(r)
+            if by is None or not (by is ONE or _in_blocks(r, by)):
                 continue
-            bound = Poly.atom(r) - condition.poly
-            if ranges_in([bound]) & set(term.ranges) or not covers(r.extent, bound):
+            bound = by * Poly.atom(r) - condition.poly
+            if ranges_in([bound]) & set(term.ranges) or not covers(r.extent * by, bound):
                 continue
-            ended = Range.new(bound)
+            ended = Range.new(bound if by is ONE else rounded_up(bound, by.constant or 1))
             rest = Every.of(term.condition.parts - {condition})
             ranges = [ended if s is r else s for s in term.ranges]
             return replaced(term.but(condition=rest), {r: Poly.atom(ended)}, ranges)
     return term
+
+
+def _in_blocks(r: Range, by: Poly) -> bool:
+    """Whether a range goes through blocks, the last of which may end early; other conditions may meet an opposite."""
+    return by.constant is not None and by.constant > 1 and all(abs(c) > 1 for _, c in r.extent.key)

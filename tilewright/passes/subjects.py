@@ -7,7 +7,6 @@ from tilewright.base.decision import Subject
 CARRIED = Subject("carried pointers", "a loop carries one offset instead of a tile of pointers or of indices")
 SUNK_LOADS = Subject("sunk prefetch", "a tile that a loop loads for its next iteration is loaded where it is used")
 IF_CONVERTED = Subject("if-conversion", "tiles that both sides of a branch make alike are made without the branch")
-REROLLED = Subject("rerolled dots", "dots one after the other, and loops of dots in a loop, are one loop")
 DELINEARIZED = Subject(
     "delinearized loop",
     "a loop that counts through the iterations of many tiles is a loop of tiles and one of iterations",

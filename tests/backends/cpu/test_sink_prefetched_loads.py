@@ -67,7 +67,7 @@ def _run(kernel: Any, m: int, n: int, k: int, *, tiles: int = 1) -> tuple[Any, A
     a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m + B, max(k, 1)), (k + B, n)))
     first, c = a.copy(), np.zeros((m, n), np.float32)
     compiled((-(-m // B), -(-n // B)), a, b, c, m, n, k)
-    subjects = ("sunk prefetch", "swapped operands", "rerolled dots")
+    subjects = ("sunk prefetch", "swapped operands", "loop of dots")
     return first, b, c, [d["taken"] for d in compiled.program.decisions if d["subject"] in subjects]
 
 

@@ -22,7 +22,7 @@ from tilewright.ir.decisions import Decisions
 
 TYPES = {"a_ptr": "*fp32", "b_ptr": "*fp32", "c_ptr": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
 B = 16
-SUBJECTS = ("if-conversion", "sunk prefetch", "rerolled dots")
+SUBJECTS = ("if-conversion", "sunk prefetch", "loop of dots")
 
 
 def _taken(kernel: Any) -> list[bool]:

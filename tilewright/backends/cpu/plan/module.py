@@ -11,7 +11,6 @@ from tilewright.backends.cpu.plan.collapse_reductions import collapse_reductions
 from tilewright.backends.cpu.plan.contractions import raise_contractions
 from tilewright.backends.cpu.plan.interleaved_stores import merge_interleaved_stores
 from tilewright.backends.cpu.plan.loop_distribution import distribute_loops
-from tilewright.backends.cpu.plan.loop_reversal import reverse_loops
 from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
@@ -27,6 +26,7 @@ from tilewright.backends.cpu.plan.wrapped_indices import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
+from tilewright.loops.dot_loops import normalize_dot_loops
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import OrIOp
@@ -38,7 +38,6 @@ from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.masks import choose_inside
 from tilewright.passes.rematerialize import rematerialize_carried
-from tilewright.passes.reroll import reroll_dots
 from tilewright.passes.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
@@ -95,9 +94,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         if ReduceOp in kinds:
             collapse_reductions(function, decisions)
         distribute_loops(function, isa, decisions)
-        reroll_dots(function, decisions)
         if DotOp in kinds or raised:
-            reverse_loops(function, decisions)
+            normalize_dot_loops(function, decisions)
             narrow_dots(function)
             lower_row_dots_to_sums(function, decisions)
         swap_dot_operands(function, decisions)

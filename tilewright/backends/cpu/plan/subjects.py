@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED, REROLLED, SUNK_LOADS
+from tilewright.loops.subjects import DOT_LOOPS
+from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED, SUNK_LOADS
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up tiles are one pass over the elements")
@@ -18,7 +19,6 @@ UNROLLED_REDUCTION = Subject(
 INTERLEAVED = Subject("interleaved stores", "stores that fill each other's gaps are one store of whole vectors")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 DISTRIBUTED = Subject("loop distribution", "sums that a loop makes side by side are made one after the other")
-REVERSED = Subject("loop reversal", "a loop that adds up dots and goes through K downwards goes upwards")
 SUM_AS_DOT = Subject("sum as a dot", "a sum over a row times a matrix, which a loop adds up, is a dot")
 DOT_AS_SUM = Subject("dot as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
 SWAPPED = Subject("swapped operands", "a dot whose operands both lie across is computed with its operands swapped")
@@ -46,7 +46,7 @@ COMBINED = Subject(
 
 SUBJECTS = (
     DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, STRIP_MINED, SUM_AS_DOT, REDUCED_IN_LOOP,
-    COLLAPSED, DISTRIBUTED, REROLLED, REVERSED, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT,
+    COLLAPSED, DISTRIBUTED, DOT_LOOPS, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT,
     IN_PLACE, ACCUMULATOR, K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, APART_AT_LAUNCH, MATERIALIZED,
     VECTORS, UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED,
 )  # fmt: skip

@@ -8,14 +8,13 @@ loops carry offsets instead of tiles of pointers, and where they find nothing th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import walk
+from tilewright.loops.dot_loops import DotSum, normalize_dot_loops
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
@@ -23,11 +22,10 @@ from tilewright.ops.memory import LoadOp
 from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.cse import eliminate_common_subexpressions
-from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
-from tilewright.passes.reroll import reroll_dots
 from tilewright.passes.sink_prefetched_loads import sink_prefetched_loads
 
 _SHORTEST = 3  # products one after the other that are worth a loop with a ring
@@ -43,7 +41,7 @@ def load_operands_in_place(module: ModuleOp, decisions: Decisions) -> ModuleOp:
             make_offsets_scalar(function, Decisions())
             changed |= convert_branches(function, decisions, _is_between_dots)
             changed |= sink_prefetched_loads(function, decisions)
-            changed |= reroll_dots(function, decisions, _is_worth_a_loop)
+            changed |= normalize_dot_loops(function, decisions, _is_worth_a_loop)
     if not changed:
         return module
     accumulate_in_dots(copy)
@@ -76,11 +74,9 @@ def _is_between_dots(branch: IfOp) -> bool:
     return isinstance(loop, ForOp) and _multiplies(loop)
 
 
-def _is_worth_a_loop(chain: Sequence[DotOp]) -> bool:
-    """Whether products one after the other are many, or all that a loop does, which is one loop with theirs then."""
-    loop = chain[0].parent_op()
-    if not isinstance(loop, ForOp):
-        return len(chain) >= _SHORTEST and isinstance(loop, FuncOp)
-    last = loop.body.block.last_op
-    others = (op for op in loop.body.block.ops if op not in (*chain, last))
-    return list(loop.carried) == [chain[0].c] and last is not None and all(is_removable(op) for op in others)
+def _is_worth_a_loop(found: DotSum) -> bool:
+    """Whether dots stand in loops in a loop, or in the one loop that adds them up, or are many in none."""
+    loops = found.loops
+    if not loops:
+        return len(found.dots) >= _SHORTEST and isinstance(found.last.parent_op(), FuncOp)
+    return len(loops) > 1 or (len(found.dots) > 1 and len(loops[0].carried) == 1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.passes.subjects import IF_CONVERTED, REROLLED, SUNK_LOADS
+from tilewright.loops.subjects import DOT_LOOPS
+from tilewright.passes.subjects import IF_CONVERTED, SUNK_LOADS
 
 TENSOR_CORES = Subject("tensor cores", "a dot is made by tensor cores instead of multiply-adds of single elements")
 WGMMA = Subject("wgmma", "a dot is made by whole groups of four warps, with operands from shared memory (Hopper)")
@@ -27,6 +28,6 @@ ROLES = Subject("roles", "a warp group of its own copies what a loop multiplies,
 WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
-    IF_CONVERTED, SUNK_LOADS, REROLLED, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
+    IF_CONVERTED, SUNK_LOADS, DOT_LOOPS, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
     STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, WHOLE,
 )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Dots that add to one another, in any loops, become one loop through K, which computes what they compute."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tilewright.loops.subjects import DOT_LOOPS
+
+BM, BN, BK = 16, 32, 16
+
+
+@tilewright.jit
+def block(acc, a, b, m, n, k, M, N, K):
+    """The product of the block of A and B at `k` and the sum so far."""
+    x = tl.load(a + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0)
+    y = tl.load(b + k[:, None] * N + n[None, :], mask=(k < K)[:, None] & (n < N)[None, :], other=0)
+    return tl.dot(x, y, acc, out_dtype=acc.dtype)
+
+
+@tilewright.jit
+def downwards(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    for start in range((tl.cdiv(K, BK) - 1) * BK, -1, -BK):
+        acc = block(acc, a, b, m, n, start + k, M, N, K)
+    return acc
+
+
+@tilewright.jit
+def in_blocks(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    for start in range(0, K, 4 * BK):
+        for at in range(start, min(start + 4 * BK, K), BK):
+            acc = block(acc, a, b, m, n, at + k, M, N, K)
+    return acc
+
+
+@tilewright.jit
+def in_three_loops(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    for start in range(0, K, 4 * BK):
+        for half in range(2):
+            for piece in range(2):
+                acc = block(acc, a, b, m, n, start + (2 * half + piece) * BK + k, M, N, K)
+    return acc
+
+
+@tilewright.jit
+def two_an_iteration(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    for start in range(0, K, 2 * BK):
+        acc = block(acc, a, b, m, n, start + k, M, N, K)
+        acc = block(acc, a, b, m, n, start + BK + k, M, N, K)
+    return acc
+
+
+@tilewright.jit
+def two_an_iteration_downwards(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    for t in range(tl.cdiv(K, 2 * BK)):
+        start = (tl.cdiv(K, 2 * BK) - 1 - t) * 2 * BK
+        acc = block(acc, a, b, m, n, start + BK + k, M, N, K)
+        acc = block(acc, a, b, m, n, start + k, M, N, K)
+    return acc
+
+
+SPELLINGS = [downwards, in_blocks, in_three_loops, two_an_iteration, two_an_iteration_downwards]
+
+
+@tilewright.jit
+def product(
+    a, b, c, M, N, K, WAY: tl.constexpr, SUM: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = WAY(a, b, tl.full((BM, BN), 1, SUM), m, n, tl.arange(0, BK), M, N, K, BK)
+    tl.store(c + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+def _run(way, kind, depth, sums=np.float32):
+    rng = np.random.default_rng(depth)
+    a, b = (rng.integers(-3, 4, shape).astype(kind) for shape in ((19, depth), (depth, 45)))
+    out = np.empty((19, 45), sums)
+    sum_type = tl.int32 if sums is np.int32 else tl.float32
+    made = product[(2, 2)](a, b, out, 19, 45, depth, way, sum_type, BM, BN, BK)
+    np.testing.assert_array_equal(out, 1 + a.astype(sums) @ b.astype(sums))
+    return [d for d in made.decisions if d.subject == DOT_LOOPS.name]
+
+
+@pytest.mark.parametrize("way", SPELLINGS, ids=[s.__name__ for s in SPELLINGS])
+@pytest.mark.parametrize("depth", [0, 7, 64, 150])
+def test_what_it_computes(way, depth):
+    made = _run(way, np.float32, depth)
+    assert [d.taken for d in made] == [True]
+
+
+@pytest.mark.parametrize("kind, sums", [(np.float16, np.float32), (np.int8, np.int32)])
+def test_of_other_types(kind, sums):
+    for way in (downwards, in_blocks):
+        assert [d.taken for d in _run(way, kind, 70, sums)] == [True]
+
+
+@tilewright.jit
+def over_and_over(a, b, c, n, N: tl.constexpr):
+    """A product of all of K, `n` times: nothing of it goes on where the iteration before ended."""
+    i = tl.arange(0, N)
+    acc = tl.zeros((N, N), tl.float32)
+    for _ in range(n):
+        for k in range(0, 2 * N, N):
+            acc = tl.dot(tl.load(a + i[:, None] * 2 * N + k + i[None, :]), tl.load(b + (k + i)[:, None] * N + i), acc)
+    tl.store(c + i[:, None] * N + i, acc)
+
+
+@tilewright.jit
+def stored_between(a, b, c, N: tl.constexpr):
+    """The second dot reads what was stored behind the first one."""
+    i, acc = tl.arange(0, N), tl.zeros((N, N), tl.float32)
+    y = tl.load(b + i[:, None] * N + i)
+    acc = tl.dot(tl.load(a + i[:, None] * 2 * N + i), y, acc)
+    tl.store(a + i[:, None] * 2 * N + N + i, acc)
+    acc = tl.dot(tl.load(a + i[:, None] * 2 * N + N + i), tl.load(b + (N + i)[:, None] * N + i), acc)
+    tl.store(c + i[:, None] * N + i, acc)
+
+
+def test_where_loops_do_not_go_on():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((16, 32), (32, 16)))
+    out, first = np.empty((16, 16), np.float32), a[:, :16] @ b[:16]
+    made = over_and_over[(1,)](a, b, out, 3, 16)
+    np.testing.assert_array_equal(out, 3 * (a @ b))
+    assert not any(d.taken for d in made.decisions if d.subject == DOT_LOOPS.name)
+    made = stored_between[(1,)](a, b, out, 16)
+    np.testing.assert_array_equal(out, first + first @ b[16:])
+    assert not any(d.taken for d in made.decisions if d.subject == DOT_LOOPS.name)

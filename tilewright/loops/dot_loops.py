@@ -1,0 +1,381 @@
+"""Loops of dots in normal form: dots that add to one another, however loops lead from one to the next, are one loop.
+
+    %1 = tt.dot A(0), B(0), %0           for t = 0 .. n: iter_args(%s = %0)
+    %2 = tt.dot A(1), B(1), %1    ->       yield tt.dot A(t), B(t), %s
+
+    for o = .. { for i = .. { yield tt.dot A(o, i), B(o, i), %s } }    ->    for t = .. { yield tt.dot A(t), B(t), %s }
+    for t = .. { yield tt.dot A(n - t), B(n - t), %s }                 ->    for t = .. { yield tt.dot A(t), B(t), %s }
+
+What they add up is one reduction over iterations and K (`terms.py`). If its normal form has a single range, along which
+both operands lie in memory, that range is what the new loop goes through, block by block (`lowering.py`). Ranges that
+merge, turn around and go on where others end are matters of the normal form; nothing here knows of them. Planners of
+dots look at one loop, whose iterations they join. Sums are added in another order, as reductions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tilewright.analysis import affine
+from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.matrices import memory_operand, strip_views
+from tilewright.analysis.scalar_evolution import ScalarEvolution
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import Decisions, describe_op
+from tilewright.ir.types import element_type, i64, ir_name, shape_of
+from tilewright.ir.values import defining_op
+from tilewright.ir.walk import walk
+from tilewright.loops.arithmetic import always_nonnegative, conjunction
+from tilewright.loops.lifting import Lifting, float_of
+from tilewright.loops.lowering import Matrix, Scalars
+from tilewright.loops.nest import (
+    ALWAYS,
+    ZERO,
+    Every,
+    Index,
+    Load,
+    Node,
+    Poly,
+    Range,
+    Select,
+    as_element,
+    range_of,
+    ranges_of,
+)
+from tilewright.loops.products import Term, fingerprint
+from tilewright.loops.raising import VIEWS, Raising
+from tilewright.loops.subjects import DOT_LOOPS
+from tilewright.loops.terms import collected
+from tilewright.ops.control import ForOp, FuncOp, YieldOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, DivSIOp
+from tilewright.ops.memory import LoadOp
+from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.passes.placed_loads import first_write
+from tilewright.passes.rewriting import insert_before
+from tilewright.passes.trip_count import Preheader
+
+
+@dataclass(slots=True)
+class DotSum:
+    """Dots that add to one another.
+
+    Args:
+        result: what they add up to.
+        first: what the first one adds to.
+        dots: each with the loops around it that add it up, from outside in; the last dot first.
+    """
+
+    result: SSAValue
+    first: SSAValue
+    dots: list[tuple[DotOp, tuple[ForOp, ...]]]
+
+    @property
+    def place(self) -> Operation:
+        """The last operation of the sum."""
+        op = defining_op(self.result)
+        assert op is not None
+        return op
+
+    @property
+    def last(self) -> DotOp:
+        """The last dot."""
+        return self.dots[0][0]
+
+    @property
+    def loops(self) -> list[ForOp]:
+        """All loops of the sum, each once."""
+        return list(dict.fromkeys(loop for _, loops in self.dots for loop in loops))
+
+
+@dataclass(slots=True)
+class _Normal:
+    """A sum of dots as one loop.
+
+    Args:
+        sum: the dots.
+        operands: A and B.
+        extent: of K.
+        blocks: how many blocks of a dot that is, if it is a number of them.
+        scalars: what stands in front of the loop.
+    """
+
+    sum: DotSum
+    operands: tuple[Matrix, Matrix]
+    extent: affine.Poly
+    blocks: affine.Poly | None
+    scalars: Scalars = field(repr=False)
+
+
+def normalize_dot_loops(
+    function: FuncOp, decisions: Decisions, wanted: Callable[[DotSum], bool] = lambda sum_: True
+) -> bool:
+    """Rewrite all sums of dots of a function that are no loop in normal form; says whether anything changed.
+
+    Args:
+        function: tile IR whose loops carry no tiles of pointers.
+        decisions: what is found is kept there.
+        wanted: says of dots that add to one another whether they shall be a loop.
+    """
+    changed, seen = False, set[SSAValue]()
+    for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
+        for found in _sums_of(dot) if dot.parent is not None else ():  # it may be gone, with another dot of its sum
+            if found.result in seen or not wanted(found) or _is_normal(found):
+                continue
+            seen.add(found.result)
+            normal = decisions.note(DOT_LOOPS, found.last, _normal(function, found))
+            if normal is not None:
+                _write(normal)
+                eliminate_dead_code(function)
+                changed = True
+                break
+    return changed
+
+
+# --- dots that add to one another ------------------------------------------------------------------------------------
+
+
+def _sums_of(dot: DotOp) -> Iterator[DotSum]:
+    """The sums that a dot is a part of, the largest one first."""
+    if len(shape_of(dot.d.type)) != 2:
+        return
+    ends, value = list[SSAValue](), SSAValue.get(dot.d)
+    while True:
+        following = _added_to(value)
+        if following is None or not isinstance(defining_op(following), DotOp):
+            ends.append(value)
+        if following is None:
+            break
+        value = following
+    for end in reversed(ends):
+        found = DotSum(end, end, [])
+        found.first = _begins(end, (), found)
+        if any(one is dot for one, _ in found.dots):
+            yield found
+
+
+def _added_to(value: SSAValue) -> SSAValue | None:
+    """The next value of the sum that a value is a part of; None if something else needs it."""
+    if not value.has_one_use():
+        return None
+    (use,) = value.uses
+    op, loop = use.operation, use.operation.parent_op()
+    if isinstance(op, DotOp):
+        return op.d if op.c is value else None
+    if isinstance(op, ForOp):
+        return op.results[use.index - 3] if use.index > 2 else None
+    return loop.results[use.index] if isinstance(op, YieldOp) and isinstance(loop, ForOp) else None
+
+
+def _begins(value: SSAValue, loops: tuple[ForOp, ...], found: DotSum) -> SSAValue:
+    """Takes in the dots that add up to a value; what the first one adds to."""
+    block = loops[-1].body.block if loops else found.place.parent
+    while value is found.result or value.has_one_use():
+        op = defining_op(value)
+        if op is None or op.parent is not block:
+            return value
+        if isinstance(op, DotOp) and (not found.dots or _alike(op, found.last)):
+            found.dots.append((op, loops))
+            value = op.c
+        elif isinstance(op, ForOp):
+            number, last = list(op.results).index(value), op.body.block.last_op  # type: ignore[arg-type]
+            assert last is not None
+            inner = DotSum(found.result, found.first, list(found.dots))
+            carried = op.carried[number]
+            if _begins(last.operands[number], (*loops, op), inner) is not carried or not carried.has_one_use():
+                return value
+            found.dots[:] = inner.dots
+            value = op.iter_args[number]
+        else:
+            return value
+    return value
+
+
+def _alike(dot: DotOp, other: DotOp) -> bool:
+    kinds = zip(dot.operands, other.operands, strict=True)
+    return dot.properties == other.properties and all(one.type == two.type for one, two in kinds)
+
+
+def _is_normal(found: DotSum) -> bool:
+    """Whether a dot stands alone, or in one loop in which no operand lies before that of the iteration before."""
+    if len(found.dots) > 1 or len(found.loops) != 1:
+        return len(found.dots) == 1 and not found.loops
+    (loop,), ways = found.loops, set[int]()
+    evolution = ScalarEvolution(loop)
+    for value, dim in ((found.last.a, 1), (found.last.b, 0)):
+        answer = memory_operand(value, (), AffineAnalysis(lambda value: False))
+        if isinstance(answer, Yes):
+            gain = evolution.gain(answer.plan.offset)
+            extent = affine.Poly.of(shape_of(value.type)[dim])
+            whole = evolution.expanded(answer.plan.strides[dim] * extent)
+            if gain is not None and whole is not None:
+                ways.add(-1 if gain == -whole else int(gain == whole))
+    return -1 not in ways or 1 in ways
+
+
+# --- what they add up ------------------------------------------------------------------------------------------------
+
+
+def _normal(function: FuncOp, found: DotSum) -> Answer[_Normal]:
+    """A sum of dots as one loop."""
+    no = _something_else(found)
+    if no is not None:
+        return no
+    raising = Raising(function)
+    dims = raising.dims((found.result, "sum"), shape_of(found.result.type))
+    terms = []
+    for dot, loops in found.dots:
+        term = _term(raising, dot, loops, dims)
+        if isinstance(term, No):
+            return term
+        terms.append(term.plan)
+    if _may_be_none(terms):
+        return No("more than one of its loops may have no iterations", found.loops[0])
+    one, *more = collected(AddFOp, terms)
+    if more or len(one.ranges) != 1 or one.coefficient != 1:
+        return No("the operands do not lie evenly from dot to dot", found.last)
+    return _of_term(raising, found, one, dims)
+
+
+def _something_else(found: DotSum) -> No | None:
+    """What the loops of a sum do beside; None if it is nothing."""
+    dots = {dot for dot, _ in found.dots}
+    for loop in found.loops:
+        for op in loop.body.block.ops:
+            if op in dots or op in found.loops or op is loop.body.block.last_op:
+                continue
+            if op.regions or not is_removable(op) or "isVolatile" in op.properties:
+                return No(f"the loop also has {describe_op(op)}", op, "it outside of the loop")
+        own = [r for r in loop.results if r.first_use is not None]
+        if len(own) > 1:
+            return No("the loop carries more than the sum of its dots", loop)
+    early = found.dots[-1][0] if not found.dots[-1][1] else found.dots[-1][1][0]
+    loads = [op for dot, loops in found.dots if not loops for v in (dot.a, dot.b) if (op := _load_of(v)) is not None]
+    block = found.place.parent
+    assert block is not None
+    here = [op for op in (early, *loads) if op.parent is block]
+    if len(here) <= len(loads):
+        return No("an operand is not loaded beside the dot", found.last)
+    written = first_write(min(here, key=block.get_operation_index), found.place)
+    return None if written is None else No("memory may change between the dots", written)
+
+
+def _term(raising: Raising, dot: DotOp, loops: tuple[ForOp, ...], dims: Index) -> Answer[Term]:
+    """What a dot adds up, over K and the iterations of the loops around it."""
+    (k,) = raising.dims((dot, "k"), shape_of(dot.a.type)[1:])
+    ranges = tuple([raising.loops.of(loop).iteration for loop in loops])
+    conditions, factors = list[Node](), list[Node]()
+    for value, index in ((dot.a, (dims[0], k)), (dot.b, (k, dims[1]))):
+        load = _load_of(value)
+        if load is None:
+            return No("an operand is not loaded", dot)
+        if loops and load.parent is not dot.parent:
+            return No("an operand is not loaded beside the dot", load)
+        condition, element = _choice(as_element(Lifting()(raising.value(value, index))))
+        if not isinstance(element, Load) or element.type != ir_name(element_type(value.type)):
+            return No("what its mask leaves out is not known to be zero", load, "other=0")
+        conditions.append(condition)
+        factors.append(element)
+    reduced = (*ranges, range_of(k)) if k is not ZERO else ranges
+    return Yes(Term.rebuilt(1, tuple(factors), reduced, conjunction(conditions), ()))
+
+
+def _load_of(value: SSAValue) -> LoadOp | None:
+    """The load that a matrix is a view of; None for what is computed, or loaded anew each time."""
+    op = defining_op(value)
+    while op is not None and type(op) in VIEWS:
+        op = defining_op(op.operands[0])
+    return op if isinstance(op, LoadOp) and "isVolatile" not in op.properties else None
+
+
+def _choice(node: Node) -> tuple[Every, Node]:
+    """An element, and the condition under which it is not zero."""
+    if isinstance(node, Select) and isinstance(node.condition, Every):
+        return (node.condition, as_element(node.then)) if _is_zero(node.otherwise) else (ALWAYS, node)
+    return ALWAYS, node
+
+
+def _is_zero(node: Node) -> bool:
+    return float_of(node) == 0 or node is ZERO
+
+
+def _may_be_none(terms: list[Term]) -> bool:
+    """Whether the normal form may count iterations that there are not: of a loop that has none, among others."""
+    ranges = {r: None for term in terms for r in term.ranges if not always_nonnegative(r.extent)}
+    unsure = [r for r in ranges if not _is_clamped(r)]
+    alike = all(set(unsure) <= set(term.ranges) for term in terms)
+    return len(unsure) > 1 or not alike
+
+
+def _is_clamped(r: Range) -> bool:
+    """Whether a range depends on one around it: it is as long as that one leaves room."""
+    return bool(ranges_of(r.extent))
+
+
+# --- as one loop -----------------------------------------------------------------------------------------------------
+
+
+def _of_term(raising: Raising, found: DotSum, term: Term, dims: Index) -> Answer[_Normal]:
+    """The loop that a term is: its operands, and how far it goes."""
+    (r,), dot = term.ranges, found.last
+    k, block = Poly.atom(r), shape_of(dot.a.type)[1]
+    rows, columns = dims
+    left, right = term.factors
+    if not (_apart(left, columns) and _apart(right, rows)):
+        left, right = right, left
+    if not (_apart(left, columns) and _apart(right, rows)):
+        return No("the operands are no rows and columns", dot)
+    scalars, matrices = Scalars(raising, found.place), list[Matrix]()
+    for load, value, places in ((left, dot.a, (rows, k)), (right, dot.b, (k, columns))):
+        conditions = [c for c in term.condition.parts if not _apart(c, *places) or _apart(c, rows, k, columns)]
+        (m, n), pattern = shape_of(value.type), _load_of(value)
+        assert pattern is not None and isinstance(load, Load)
+        is_transposed = strip_views(value) == (pattern.result, True)
+        matrix = Matrix(load, places, (m, n), sorted(conditions, key=fingerprint), is_transposed, pattern)
+        no = matrix.find(scalars)
+        if no is not None:
+            return no
+        matrices.append(matrix)
+    extent, divided = scalars.poly(r.extent), r.extent.divided(block)
+    blocks = None if divided is None else scalars.poly(divided)
+    if extent is None:
+        return No("the number of its iterations is not known before it", found.place)
+    plan = _Normal(found, (matrices[0], matrices[1]), extent, blocks, scalars)
+    return Yes(plan, "one loop through all of K")
+
+
+def _apart(node: Node, *dims: Poly) -> bool:
+    """Whether an expression is the same wherever it is along dims."""
+    return ranges_of(tuple(dims)).isdisjoint(ranges_of(node))
+
+
+def _write(normal: _Normal) -> None:
+    """Put the loop in front of the last operation of the sum, and let its result stand for the sum."""
+    found, place, dot = normal.sum, normal.sum.place, normal.sum.last
+    preheader, kind, size = Preheader(place, i64), found.first.type, shape_of(dot.a.type)[1]
+    if normal.blocks is not None:
+        count = preheader.sum(normal.blocks)
+    else:
+        count = preheader.apply(DivSIOp, preheader.sum(normal.extent + affine.Poly.of(size - 1)), size)
+    body = Block(arg_types=[i64, kind])
+    end = YieldOp.create(operands=[body.args[1]])
+    body.add_op(end)
+    loop = ForOp.create(
+        operands=[preheader.known(0), count, preheader.known(1), found.first],
+        result_types=[kind],
+        regions=[Region(body)],
+    )
+    insert_before(loop, place)
+    at = affine.Poly.of(size) * affine.Poly.atom(body.args[0])
+    limit = normal.extent if normal.blocks is None else None
+    for matrix, dim in zip(normal.operands, (1, 0), strict=True):
+        matrix.hoist(loop, dim)
+    operands = [matrix.at(dim, at, limit, end) for matrix, dim in zip(normal.operands, (1, 0), strict=True)]
+    made = DotOp.create(operands=[*operands, body.args[1]], result_types=[kind], properties=dot.properties)
+    insert_before(made, end)
+    made.location = dot.location
+    end.operands = [made.d]
+    found.result.replace_all_uses_with(loop.results[0])

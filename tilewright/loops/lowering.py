@@ -1,0 +1,191 @@
+"""Expressions of a nest back to tile IR: scalars in front of an operation, and loads of matrices from polynomials.
+
+    arg5 - 64 * t                              %0 = muli %t, 64; %1 = subi %arg5, %0
+    arg0[arg5 * i + k]  for i < 32, k < 16     tt.load (splat %arg0) + i * (splat %arg5) + k
+
+A scalar that the program has computed where it can be used is taken from there; sums, products and quotients are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis import affine
+from tilewright.analysis.iterations import is_unit
+from tilewright.analysis.matrices import MemoryOperand
+from tilewright.base.decision import No
+from tilewright.ir.types import TilePointerType, bit_width, i64, ir_name, is_integer, pointee_bytes
+from tilewright.ir.values import defining_op
+from tilewright.loops.nest import Apply, Atom, Below, Load, Node, Poly, Range, ranges_of
+from tilewright.loops.products import fingerprint
+from tilewright.loops.raising import Raising
+from tilewright.ops.control import ForOp
+from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, RemSIOp
+from tilewright.passes.placed_loads import load_at
+from tilewright.passes.rewriting import transposed
+from tilewright.passes.trip_count import Preheader
+
+_MADE = (DivSIOp, MaxSIOp, MinSIOp, RemSIOp)  # wider numbers give the same, where narrower ones do not wrap
+
+
+class Scalars:
+    """Scalars of a nest as values that can be used in front of an operation.
+
+    Args:
+        raising: what the expressions were raised by.
+        place: the operation.
+    """
+
+    def __init__(self, raising: Raising, place: Operation) -> None:
+        self._raising, self._preheader, self._place = raising, Preheader(place, i64), place
+        self._known: dict[Node, SSAValue | None] = {}
+        self._counters: dict[Range, SSAValue] = {}
+        parent = place.parent_op()
+        while parent is not None:
+            if isinstance(parent, ForOp) and is_unit(parent):
+                self._counters[raising.loops.of(parent).iteration] = parent.induction_var
+            parent = parent.parent_op()
+        self._values = {node: value for value, node in reversed(raising.scalars()) if _is_before(value, place)}
+
+    def base(self, node: Node) -> SSAValue | None:
+        """A pointer; None if there is no value for it."""
+        return self._values.get(node)
+
+    def poly(self, poly: Poly) -> affine.Poly | None:
+        """A polynomial in values; None if an atom has no value."""
+        total = affine.Poly({})
+        for monomial, coefficient in sorted(poly.key, key=_order):
+            term = affine.Poly.of(coefficient)
+            for atom in sorted(monomial, key=fingerprint):
+                value = self._atom(atom)
+                if value is None:
+                    return None
+                term = term * affine.Poly.atom(value)
+            total = total + term
+        return total
+
+    def _atom(self, atom: Atom) -> SSAValue | None:
+        if isinstance(atom, Range):
+            return self._counters.get(atom)
+        if atom.value not in self._known:
+            found = self._values.get(atom.value)
+            is_number = found is not None and is_integer(found.type) and bit_width(found.type) >= 32
+            self._known[atom.value] = found if is_number else self._made(atom.value)
+        return self._known[atom.value]
+
+    def _made(self, node: Node) -> SSAValue | None:
+        if not isinstance(node, Apply) or node.op not in _MADE:
+            return None
+        operands = [self.poly(operand) if isinstance(operand, Poly) else None for operand in node.operands]
+        left, right = operands
+        if left is None or right is None:
+            return None
+        return self._preheader.apply(node.op, self._preheader.sum(left), self._preheader.sum(right))
+
+
+def _order(term: tuple[tuple[Atom, ...], int]) -> tuple[list[int], int]:
+    return sorted([fingerprint(atom) for atom in term[0]]), term[1]
+
+
+def _is_before(value: SSAValue, place: Operation) -> bool:
+    """Whether a value can be used in front of an operation."""
+    op, here = defining_op(value), place
+    block = value.owner if isinstance(value.owner, Block) else op.parent if op is not None else None
+    while here.parent is not block:
+        around = here.parent_op()
+        if around is None:
+            return False
+        here = around
+    return op is None or (op is not here and op.is_before_in_block(here))
+
+
+@dataclass(slots=True)
+class Matrix:
+    """A matrix in memory, by the polynomials of its elements.
+
+    Args:
+        load: of an element.
+        dims: the ranges of rows and columns; 0 for a single one.
+        shape: how many of them stand in a tile.
+        conditions: under which an element counts, else it is zero.
+        is_transposed: whether a tile of it is loaded with rows and columns exchanged.
+        pattern: a load of the program that reads some of it.
+    """
+
+    load: Load
+    dims: tuple[Poly, Poly]
+    shape: tuple[int, int]
+    conditions: Sequence[Node]
+    is_transposed: bool
+    pattern: Operation
+    _base: SSAValue | None = None
+    _strides: list[affine.Poly] = field(default_factory=list)
+    _offset: affine.Poly = field(default_factory=lambda: affine.Poly({}))
+    _bounds: list[list[affine.Poly]] = field(default_factory=lambda: [[], []])
+
+    def find(self, scalars: Scalars) -> No | None:
+        """Finds values for all that its loads are made of; or why there are none."""
+        self._base = scalars.base(self.load.base)
+        if self._base is None or not isinstance(self._base.type, TilePointerType):
+            return No("it begins elsewhere in each iteration", self.pattern)
+        if ir_name(self._base.type.pointee) != self.load.type:
+            return No("its addresses are cast", self.pattern)
+        rest, size = self.load.offset, pointee_bytes(self._base.type)
+        for dim in self.dims:
+            stride = _stride(self.load.offset, dim)
+            made = None if stride is None or not _is_scalar(stride, self.dims) else scalars.poly(stride)
+            if stride is None or made is None:
+                return No("its strides are no scalars", self.pattern)
+            rest = rest - stride * dim
+            self._strides.append(made)
+        offset = scalars.poly(rest) if _is_scalar(rest, self.dims) else None
+        if offset is None:
+            return No("its addresses are made of what the loop computes", self.pattern)
+        self._offset = offset
+        if any(number % size for poly in (offset, *self._strides) for number in poly.terms.values()):
+            return No("its addresses are no multiples of its elements", self.pattern)
+        return next((no for c in self.conditions if (no := self._bound(c, scalars)) is not None), None)
+
+    def _bound(self, condition: Node, scalars: Scalars) -> No | None:
+        """Takes in a condition as an upper bound of a row or a column."""
+        poly = condition.poly if isinstance(condition, Below) else None
+        own = [] if poly is None else [n for n, dim in enumerate(self.dims) if not _is_scalar(poly, (dim,))]
+        if poly is None or len(own) > 1:
+            return No("a part of its mask does not compare one place", self.pattern)
+        number = own[0] if own else 0
+        stride = _stride(poly, self.dims[number])
+        rest = None if stride is None else scalars.poly(stride * self.dims[number] - poly)
+        if rest is None or stride is None or (own and stride.constant != 1):
+            return No("a part of its mask is no upper bound of rows or columns", self.pattern)
+        self._bounds[number].append(rest if own else rest * affine.Poly.of(self.shape[number]))
+        return None
+
+    def hoist(self, place: Operation, dim: int) -> None:
+        """Computes bounds of the other dim, which do not change along `dim`, in front of an operation."""
+        preheader = Preheader(place, i64)
+        self._bounds[1 - dim] = [affine.Poly.atom(preheader.sum(bound)) for bound in self._bounds[1 - dim]]
+
+    def at(self, dim: int, place: affine.Poly, end: affine.Poly | None, anchor: Operation) -> SSAValue:
+        """A tile of it from a row or column on, in front of `anchor`; none of them from `end` on."""
+        assert self._base is not None
+        bounds = [list(bound) for bound in self._bounds]
+        bounds[dim] = [bound + -place for bound in (*bounds[dim], *([] if end is None else [end]))]
+        offset, strides, shape = self._offset + self._strides[dim] * place, list(self._strides), self.shape
+        if self.is_transposed:
+            strides, bounds, shape = strides[::-1], bounds[::-1], (shape[1], shape[0])
+        form = MemoryOperand(self._base, offset, strides, bounds, [], self.pattern, self.load.type)
+        loaded = load_at(form, offset, bounds, anchor, shape)
+        return transposed(loaded, anchor) if self.is_transposed else loaded
+
+
+def _stride(poly: Poly, dim: Poly) -> Poly | None:
+    """What a place along a dim is multiplied by."""
+    (atom,) = dim.atoms or (None,)
+    return Poly.number(0) if atom is None else poly.coefficient(atom)
+
+
+def _is_scalar(poly: Poly, dims: Sequence[Poly]) -> bool:
+    return ranges_of(poly).isdisjoint(ranges_of(tuple(dims)))

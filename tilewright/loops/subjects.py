@@ -1,0 +1,7 @@
+"""What the loop nest decides; `docs/explain.md` tells users the same."""
+
+from __future__ import annotations
+
+from tilewright.base.decision import Subject
+
+DOT_LOOPS = Subject("loop of dots", "dots that add to one another, in any loops, are one loop upwards through K")
