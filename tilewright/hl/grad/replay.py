@@ -161,7 +161,7 @@ class Replay:
     def _called(self, node: Node, env: Env) -> Any:
         if node.function is not None:
             args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
-            if node.op in VIEWS:  # strides are no part of tiles, and samples have others here
+            if node.op in VIEWS and not isinstance(args[1], torch.dtype):  # samples have other strides here
                 return torch.reshape(*args)
             return node.function(*args, **kwargs)
         if node.op == "product":
