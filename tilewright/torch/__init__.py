@@ -19,7 +19,7 @@ with torch_needed(__name__):
     from tilewright.hl.tune import driver
     from tilewright.launch import tracer_slot
     from tilewright.passes import pipeline
-    from tilewright.torch import hl_calls, manifest, trace_artifacts
+    from tilewright.torch import hl_calls, hl_gradients, manifest, trace_artifacts
     from tilewright.torch.discovery import kernels_in as get_inner_triton_kernels
     from tilewright.torch.manifest import MissingKernelError, define_operators
     from tilewright.torch.mutation import MutationError
@@ -31,6 +31,7 @@ with torch_needed(__name__):
 assert entry and pipeline and effects and host and module and fast_math and driver
 tracer_slot.install(launch_over, WATCH)
 hl_calls.install()
+hl_gradients.install()
 manifest.install()
 trace_artifacts.install()
 arrays.leave_gradients_to_others()

@@ -56,7 +56,7 @@ def _bind(number: str, count: int, keywords: tuple[str, ...]) -> tuple[tuple[str
 
 @untraced
 def _advise(number: str) -> None:
-    if state.doing.operator is None:
+    if state.doing.operator is None and KERNELS[number].backward is None:
         gradients.advise(KERNELS[number])
 
 

@@ -26,7 +26,6 @@ from tilewright.hl import BoundKernel, Kernel
 from tilewright.torch.aliasing import check_devices, check_overlap
 from tilewright.torch.hl_arguments import Token, digest_of, is_fixed, is_told, lasting, leaves, maker, told
 from tilewright.torch.operators import LIBRARY, TAGS, begun
-from tilewright.torch.overload import make_direct
 from tilewright.torch.packing import pack
 from tilewright.torch.signature import NAMESPACE
 
@@ -96,6 +95,8 @@ class HlOperator:
 OPERATORS: dict[str, HlOperator] = {}
 _known: WeakKeyDictionary[BoundKernel, dict[tuple[Token, ...], HlOperator]] = WeakKeyDictionary()
 on_definition: list[Callable[[HlOperator], None]] = []
+on_registration: list[Callable[[str, Callable[..., Any]], None]] = []
+"""Called once for each name, with what the operator does: who sees to gradients."""
 
 
 def content_of(kernel: Kernel) -> str:
@@ -118,7 +119,7 @@ def _size(value: Any) -> Any:
     return value
 
 
-def _form(value: Any) -> Callable[[], Any]:
+def form_of(value: Any) -> Callable[[], Any]:
     """Makes a tensor without data that is to a kernel what `value` is; numbers stay what they are."""
     if not isinstance(value, torch.Tensor):
         number = _size(value)
@@ -139,7 +140,7 @@ def operator_for(kernel: Kernel, tokens: tuple[Token, ...], values: Sequence[Any
     Raises:
         ArgumentError: what the kernel does cannot be an operator.
     """
-    forms = [_form(value) for value in values]
+    forms = [form_of(value) for value in values]
 
     def find() -> HlOperator:
         with FakeTensorMode() as mode:
@@ -222,7 +223,7 @@ def _register(name: str) -> None:
         operator = OPERATORS[name]
         check_devices(operator.kernel.name, operator.names, values)
         check_overlap(operator.kernel.name, operator.names, values, operator.written)
-        forms = [_form(value) for value in values]
+        forms = [form_of(value) for value in values]
 
         def bound() -> BoundKernel:
             with FakeTensorMode():
@@ -232,8 +233,7 @@ def _register(name: str) -> None:
         result = operator.kernel.run_host(operator.arguments(*values), lambda: aside(bound))
         return _made(operator, result, values)
 
-    def batched(info: Any, in_dims: Any, *values: Any) -> Any:
-        """One call after another; `in_dims` are the dimensions along which the values are batched, or None."""
+    def batch(info: Any, in_dims: Any, *values: Any) -> Any:
         operator = OPERATORS[name]
         for at, (path, _) in enumerate(operator.leaves):
             if at in operator.written and in_dims[at] is None:
@@ -241,28 +241,39 @@ def _register(name: str) -> None:
                     f"kernel `{operator.kernel.name}` writes `{path[0]}`, which vmap does not batch",
                     hint="allocate it inside of the function, with zeros_like of a batched tensor",
                 )
-        found = [
-            operator.overload(*(v if d is None else v.select(d, step) for v, d in zip(values, in_dims, strict=True)))
-            for step in range(info.batch_size)
-        ]
-        if operator.count == 0:
-            return None, None
-        if operator.count == 1:
-            return torch.stack(found), 0
-        return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * operator.count
+        return batched(operator.overload, operator.count, info, in_dims, values)
 
     LIBRARY.impl(name, call, "CompositeExplicitAutograd")
-    make_direct(getattr(getattr(torch.ops, NAMESPACE), name).default, call)
-    LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    for listener in on_registration:
+        listener(name, call)
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
-    torch.library.register_vmap(f"{NAMESPACE}::{name}", batched, lib=LIBRARY)
+    torch.library.register_vmap(f"{NAMESPACE}::{name}", batch, lib=LIBRARY)
     pack(f"{NAMESPACE}::{name}", LIBRARY, lambda *values: _packed(OPERATORS[name], values))
+
+
+def batched(call: Callable[..., Any], count: int, info: Any, in_dims: Sequence[Any], values: Sequence[Any]) -> Any:
+    """One call after another, as rules of vmap have it.
+
+    Args:
+        call: an operator.
+        count: how many tensors it makes.
+        info: has the size of the batch.
+        in_dims: the dimensions along which the values are batched, or None.
+        values: the values.
+    """
+    pairs = list(zip(values, in_dims, strict=True))
+    found = [call(*(v if d is None else v.select(d, step) for v, d in pairs)) for step in range(info.batch_size)]
+    if count == 0:
+        return None, None
+    if count == 1:
+        return torch.stack(found), 0
+    return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * count
 
 
 def _packed(operator: HlOperator, values: tuple[Any, ...]) -> Any:
     """What a package holds: the host code of the configuration that is known, for one size or for all."""
     _check_sizes(operator, values)
-    forms = [_form(value) for value in values]
+    forms = [form_of(value) for value in values]
 
     def compiled() -> Callable[..., Any]:
         with FakeTensorMode():

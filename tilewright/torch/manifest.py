@@ -27,7 +27,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.hl import Kernel
 from tilewright.launch.interface import KernelInterface
-from tilewright.torch import hl_operators, operators
+from tilewright.torch import hl_gradients, hl_operators, operators
 from tilewright.torch.arguments import class_number
 from tilewright.torch.hl_arguments import object_number
 from tilewright.torch.hl_operators import HlOperator
@@ -193,7 +193,7 @@ class _Namespace(_OpNamespace):  # type: ignore[misc]  # torch is not checked
 def _resolve_aloud(name: str) -> bool:
     """`resolve`, whose errors are logged too: loaders of programs drop them and say that there is no operator."""
     try:
-        return resolve(name)
+        return hl_gradients.define(name) or resolve(name)
     except MissingKernelError as error:
         log.error("%s", error)
         raise

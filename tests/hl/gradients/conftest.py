@@ -19,3 +19,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and "compiled" not in item.keywords:
             item.fixturenames.append("interpreted")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "compiled: derived kernels are compiled, not interpreted")

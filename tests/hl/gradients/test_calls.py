@@ -265,10 +265,12 @@ def stored_twice(x: torch.Tensor) -> torch.Tensor:
 
 
 @hl.kernel
-def own_sum(x: torch.Tensor) -> torch.Tensor:
+def own_sums(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty([x.size(0)], dtype=x.dtype)
     for rows in hl.tile(x.size(0)):
-        out[rows] = hl.reduce(lambda a, b: a + b, x[rows, :], dim=1)
+        values = x[rows, :]
+        first, second = hl.reduce(lambda a, b, c, d: (a + c * b, b + d), (values, values * 2), dim=1)
+        out[rows] = first + second
     return out
 
 
@@ -306,7 +308,7 @@ def noisy(x: torch.Tensor) -> torch.Tensor:
         (in_place, (random(9),), "in_place writes x, which wants a gradient"),
         (into, (random(9), random(9)), "writes out, which wants a gradient"),
         (stored_twice, (random(9),), "out is stored twice"),
-        (own_sum, (random(5, 6),), "hl.reduce with a function"),
+        (own_sums, (random(5, 6),), "hl.reduce with a function that mixes several tiles"),
         (counted, (random(9),), "while"),
         (largest_of_all, (random(9),), "hl.atomic_max has no gradient"),
         (noisy, (random(9),), "random functions of torch"),

@@ -12,6 +12,7 @@ from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.grad.loops import Backward, Loop
+from tilewright.hl.grad.runs import Place
 from tilewright.hl.grad.sizes import depend_on_tiles
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.runtime import gradient_slot
@@ -32,6 +33,8 @@ class Differentiated:
 
     Attributes:
         bound: the kernel for these arguments.
+        places: for backward passes of whole calls (`again`) which results the loops save, by configuration and what
+            is wanted; None where loops run again.
     """
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
@@ -56,6 +59,7 @@ class Differentiated:
             )
         self._loops: dict[Config, list[Loop]] = {}
         self._loaded: dict[Any, Loaded] = {}
+        self.places: dict[Any, dict[Place, int] | None] = {}
 
     def holds(self, args: tuple[Any, ...]) -> bool:
         """Whether what the traces assumed is true of a call."""
@@ -64,7 +68,11 @@ class Differentiated:
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Run the kernel; PyTorch goes back through its loops."""
         self.bound.ensure_config_exists(args)
-        config = self.bound.config
+        assert self.bound.config is not None
+        return self.run(self.bound.config, args)
+
+    def run(self, config: Config, args: tuple[Any, ...]) -> Any:
+        """The same in a configuration."""
         loaded = self._loaded.get(config)
         if loaded is None:
             loops = self.loops(config)

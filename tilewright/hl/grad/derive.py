@@ -88,7 +88,7 @@ def _derived(
         while True:
             try:
                 first, made = _reversed(traced, region, wanted, histories, blocks or {})
-                return _settled(first, made, wanted, name, blocks)
+                return _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks)
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
     except exc.Error as error:
@@ -172,10 +172,9 @@ def _exchanged(
 
 
 def _settled(
-    adjoint: Adjoint, region: Region, wanted: frozenset[str], name: str, blocks: dict[int, int] | None
+    adjoint: Adjoint, region: Region, program: Program, wanted: frozenset[str], blocks: dict[int, int] | None
 ) -> Derived:
     found = owners.contributions(region)
-    program = Program(name, region)
 
     def sizes(axis: Axis) -> int:
         return (blocks or {}).get(axis.id) or owners.part_size(region, axis)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tilewright.hl import exc
 from tilewright.hl.config import Config
+from tilewright.hl.grad import runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
 from tilewright.hl.grad.made import kernel_of
 from tilewright.hl.grad.program import Program
@@ -62,7 +64,8 @@ class Backward:
             return
         given = dict(named) | {f"grad_{name}": torch.empty_like(named[name]).contiguous() for name in self.written}
         try:
-            self.kernel.bind(tuple(given[name] for name in self.parameters))
+            with _disable_current_modes():
+                self.kernel.bind(tuple(given[name] for name in self.parameters))
         except exc.Error as error:
             raise exc.NotDifferentiable(
                 f"the derivative cannot be computed on tiles: {error.message}",
@@ -76,12 +79,17 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
 
     @staticmethod
     def forward(
-        ctx: Any, backward: Backward, launch: Callable[[], None], numbers: Mapping[str, Any], *tensors: Any
+        ctx: Any,
+        backward: Backward,
+        launch: Callable[[], None],
+        numbers: Mapping[str, Any],
+        given: Mapping[str, Any],
+        *tensors: Any,
     ) -> Any:
-        """Run the loop, which writes the last of `tensors`."""
+        """Run the loop, which writes the last of `tensors`; those in `given` are saved in their place."""
         launch()
         count = len(backward.loaded)
-        named = dict(zip((*backward.loaded, *backward.written), tensors, strict=True))
+        named = dict(zip((*backward.loaded, *backward.written), tensors, strict=True)) | dict(given)
         outs = tensors[count:]
         ctx.way_back, ctx.numbers = backward, numbers
         ctx.mark_dirty(*outs)
@@ -101,7 +109,7 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
             names = list(made)
             watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
             made = dict(zip(names, Once.apply(backward.derived.program.name, len(made), *made.values(), *watched)))
-        return None, None, None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
+        return None, None, None, None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
 
 
 class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
@@ -164,11 +172,29 @@ class Loop:
         self, launch: Callable[[], None], loads: tuple[Any, ...], outs: tuple[Any, ...], numbers: dict[str, Any]
     ) -> None:
         """Run the loop; see `text`."""
+        run = runs.current()
+        if run is None:
+            self._step(launch, loads, outs, numbers, {})
+            return
+        names = [*self.loaded, *self.written]
+        launch, given = run.step(self.at, launch, names)
+        saved = self._step(launch, loads, outs, numbers, given)
+        run.passed(self.at, dict(zip(names, (*loads, *outs), strict=True)), saved, self.written)
+
+    def _step(
+        self,
+        launch: Callable[[], None],
+        loads: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        numbers: dict[str, Any],
+        given: dict[str, Any],
+    ) -> list[str]:
+        """Run the loop; names of the tensors that are saved for the backward pass."""
         wanted = frozenset(n for n, t in zip(self.loaded, loads, strict=True) if t.requires_grad)
         changed = [name for name, out in zip(self.written, outs, strict=True) if out.requires_grad]
         if not (wanted or changed) or not torch.is_grad_enabled():
             launch()
-            return
+            return []
         if changed:
             raise exc.NotDifferentiable(
                 f"{self.name} writes {changed[0]}, which wants a gradient: what it held before would have one as well",
@@ -177,7 +203,7 @@ class Loop:
             )
         if not outs:
             launch()
-            return
+            return []
         backward = self.backward(wanted)
         self._check_order(backward)
         named = dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers
@@ -185,7 +211,8 @@ class Loop:
             backward.check(named)
         except exc.Error as error:
             raise exc.located(error, self._place()) from error.__cause__
-        Step.apply(backward, launch, numbers, *loads, *outs)
+        Step.apply(backward, launch, numbers, given, *loads, *outs)
+        return backward.saved
 
     def backward(self, wanted: frozenset[str]) -> Backward:
         """The backward pass for the tensors in `wanted`, derived at the first call."""
@@ -193,7 +220,8 @@ class Loop:
         if found is None:
             number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
             name = f"{self.name}_backward{number}"
-            derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
+            with _disable_current_modes():  # of whoever wants to know whether there is one, without data
+                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
             found = self._known[wanted] = Backward(derived, *given, self.settings, config)

@@ -21,6 +21,7 @@ class Program:
         made: lines of host code before the loop, which make the results.
         results: expressions of what the function returns.
         given: names of tensors that are parameters though nothing loads them.
+        blocks: block sizes of the forward pass, by the number of the axis: those that the program registers.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Program:
     made: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     given: list[str] = field(default_factory=list)
+    blocks: dict[int, int] = field(default_factory=dict)
 
     @property
     def tensors(self) -> list[str]:

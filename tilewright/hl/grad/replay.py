@@ -15,7 +15,9 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
+from tilewright.hl.grad import derivatives
 from tilewright.hl.graph.nodes import Node, Region, Value, operands, replace
+from tilewright.hl.rows.functions import traced
 from tilewright.hl.rows.products import dot
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.host import Traced
@@ -159,26 +161,80 @@ class Replay:
             fresh.line = node.line
 
     def _called(self, node: Node, env: Env) -> Any:
-        if node.function is not None:
+        if node.function is not None and node.op not in _DERIVED:
             args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
-            if node.op in VIEWS:  # strides are no part of tiles, and samples have others here
+            if node.op in VIEWS and not isinstance(args[1], torch.dtype):  # samples have other strides here
                 return torch.reshape(*args)
             return node.function(*args, **kwargs)
         if node.op == "product":
             a, b, acc = (env[arg.id] if isinstance(arg, Value) else arg for arg in node.args)
             return Product.apply(a, b, acc, node.out.dtype)
         watched = torch.is_grad_enabled() and any(env[value.id].requires_grad for value in operands(node))
+        if watched and node.op in _DERIVED:
+            return _DERIVED[node.op](self, node, env)
         if watched and node.op != "largest" and node.op not in CONSTANT and node.op != "load":
             raise exc.NotDifferentiable(
                 f"{_NAMES.get(node.op, node.op)} has no gradient",
                 hint="call .detach() on what it is given, if no gradient is meant to flow through it",
             )
+        if node.function is not None:
+            args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
+            return node.function(*args, **kwargs)
         return self._recorded(node, env)
 
     def _recorded(self, node: Node, env: Env) -> Any:
         samples = tuple(map(self.blank, node.outs))
         args, kwargs = self.held(node.args, env), self.held(node.kwargs, env)
-        return self.trace.record(node.op, args, samples, kwargs, node.compute)
+        made = self.trace.record(node.op, args, samples, kwargs, node.compute)
+        if node.op in ("reduce_fn", "scan_fn"):
+            region = traced(self._combine(node), [env[value.id] for value in node.args[0]])
+            assert self.trace.region is not None
+            self.trace.region.nodes[-1].regions = [region]
+        return made
+
+    def _combine(self, node: Node) -> Callable[..., list[Any]]:
+        """The function of a scan or reduction, which takes elements or tiles of them."""
+        (region,) = node.regions
+
+        def combine(*elements: Any) -> list[Any]:
+            inner = dict(zip((param.id for param in region.params), elements, strict=True))
+            for one in region.nodes:
+                self.call(one, inner)
+            return [inner[result.id] for result in region.results]
+
+        return combine
+
+    def _scan(self, node: Node, env: Env) -> Any:
+        return derivatives.scan(node, [env[value.id] for value in node.args[0]], self._combine(node))
+
+    def _reduce(self, node: Node, env: Env) -> Any:
+        tiles = [env[value.id] for value in node.args[0]]
+
+        def run(*tiles: Any) -> Any:
+            given = dict(zip((value.id for value in node.args[0]), tiles, strict=True))
+            return self._recorded(node, given)
+
+        return derivatives.reduced(node, tiles, self._combine(node), run)
+
+    def _take(self, node: Node, env: Env) -> Any:
+        source, index, dim = node.args
+        return derivatives.Take.apply(env[source.id], env[index.id], dim)
+
+    def _cumsum(self, node: Node, env: Env) -> Any:
+        source, dim = node.args[:2]
+        return derivatives.Cumsum.apply(env[source.id], dim, bool(node.kwargs.get("reverse")))
+
+    def _cumprod(self, node: Node, env: Env) -> Any:
+        source, dim = node.args[:2]
+        tile = env[source.id].to(node.out.dtype)
+        (made,) = derivatives.Scan.apply(_times, 0, dim % tile.dim(), bool(node.kwargs.get("reverse")), tile)
+        return made
+
+    def _join(self, node: Node, env: Env) -> Any:
+        return torch.stack([env[value.id] for value in node.args], -1)
+
+    def _split(self, node: Node, env: Env) -> Any:
+        return tuple(env[node.args[0].id].select(-1, at) for at in (0, 1))
 
     def _simple(self, node: Node, env: Env) -> Any:
         """What a node is without being called: a settled value, or what constants make of it; None for others."""
@@ -276,16 +332,25 @@ def _argument(leaf: Any, env: Env) -> Any:
     return leaf.sample if isinstance(leaf, Sym) else leaf
 
 
+def _times(a: Any, b: Any) -> tuple[Any]:
+    """A running product's combine function."""
+    return (a * b,)
+
+
+_DERIVED: dict[str, Callable[[Replay, Node, Env], Any]] = {
+    "cumprod": Replay._cumprod,
+    "cumsum": Replay._cumsum,
+    "join_pair": Replay._join,
+    "reduce_fn": Replay._reduce,
+    "scan_fn": Replay._scan,
+    "split_pair": Replay._split,
+    "take_lanes": Replay._take,
+}
+"""Operations whose derivatives are ours, or PyTorch's under another name."""
 _NAMES = {
     "assembly": "hl.inline_asm_elementwise",
     "call": "inline code",
-    "reduce_fn": "hl.reduce with a function",
-    "scan_fn": "hl.associative_scan with a function",
     "scaled_product": "hl.dot_scaled",
-    "accumulate": "hl.cumsum with reverse=True",
-    "join_pair": "hl.join",
-    "split_pair": "hl.split",
     "keep": "an accumulator of a block size that the program registers",
-    "take_lanes": "an index into a tile",
     "sort_lanes": "sorting",
 }

@@ -45,8 +45,10 @@ def program_text(program: Program, decorator: str = "@hl.kernel") -> str:
     parameters = [f"{name}: torch.Tensor" for name in program.tensors]
     parameters += [f"{name}" for name in program.numbers]
     lines = [decorator, f"def {program.name}({', '.join(parameters)}):", *(f"    {line}" for line in body)]
-    head = "from math import inf, nan\n\n" if re.search(r"\b(inf|nan)\b", "\n".join(body)) else ""
-    return head + _HEAD + "\n".join(lines) + "\n"
+    text = "\n".join(body)
+    head = "from math import inf, nan\n\n" if re.search(r"\b(inf|nan)\b", text) else ""
+    own = "from tilewright.hl.rows.gather import sort_lanes\n" if "sort_lanes(" in text else ""
+    return head + _HEAD.replace("import hl\n", f"import hl\n{own}") + "\n".join(lines) + "\n"
 
 
 def _tuple(items: list[str]) -> str:
@@ -58,13 +60,24 @@ class _Writer:
 
     def __init__(self, program: Program) -> None:
         own = {line.split(" = ")[0] for line in program.made}
-        self.taken = {*program.tensors, *program.numbers, *own, "torch", "hl", "inf", "nan", *keyword.kwlist}
+        self.taken = {
+            *program.tensors,
+            *program.numbers,
+            *own,
+            "torch",
+            "hl",
+            "inf",
+            "nan",
+            "sort_lanes",
+            *keyword.kwlist,
+        }
         self.uses, self.inside = uses(program.region), 0
         self.names: dict[int, str] = {}
         self.axes: dict[int, str] = {}
         for axis in program.axes:
             if axis.id not in self.axes:
                 self.axes[axis.id] = self.fresh(axis.name)
+        self.blocks = program.blocks
         self.kinds = {axis.id: axis for axis in program.axes}
 
     def fresh(self, wanted: str) -> str:
@@ -184,9 +197,12 @@ class _Writer:
             return str(atom.key)
         if atom.kind not in ("block", "begin", "tunable", "valid"):
             raise exc.NotDifferentiable(f"the size {atom.text or atom.kind} in a derived kernel")
+        if atom.kind == "block" and atom.key in self.blocks and atom.key not in self.axes:
+            return str(self.blocks[int(atom.key)])
         if atom.kind == "tunable" or atom.key not in self.axes:
             raise exc.NotDifferentiable(
-                "a block size that the program registers or tunes", hint="let each hl.tile have its own block size"
+                "a number that the program lets the configuration tune",
+                hint="write hl.register_block_size, or a number",
             )
         name = self.axes[int(atom.key)]
         if atom.kind == "valid":
@@ -215,7 +231,8 @@ class _Writer:
         if node.op == "_to_copy":
             return f"{args[0]}.to({self.value(node.kwargs['dtype'])})"
         if node.op in _RESHAPED:
-            return f"{args[0]}.reshape({args[1]})"
+            name = "view" if isinstance(node.args[1], torch.dtype) else "reshape"
+            return f"{args[0]}.{name}({args[1]})"
         if node.op == "expand":
             return f"{args[0]}.expand({args[1]})"
         given = ", ".join([*args, *(f"{key}={self.value(value)}" for key, value in named.items())])
@@ -282,25 +299,23 @@ class _Writer:
         added = f", acc={self.value(acc)}" if acc is not None else ""
         return f"hl.dot({self.value(a)}, {self.value(b)}{added}, out_dtype={node.out.dtype})"
 
-    def compared(self, node: Node) -> str:
-        """Two symbols compared."""
-        op, left, right = node.args
-        return f"({self.value(left)} {op} {self.value(right)})"
-
     def constant(self, node: Node) -> str:
         """A number, or a tile of it."""
         shape = self.value([dim.size() for dim in node.out.dims])
         return f"torch.full({shape}, {self.value(node.args[0])}, dtype={node.out.dtype})"
 
-    def lanes(self, node: Node) -> str:
-        """Positions along a dimension."""
-        return f"hl.arange({self.value(node.out.dims[0].size())}, dtype=torch.int32)"
+    def packed(self, items: list[Any]) -> str:
+        """One operand, or a tuple of several."""
+        return self.value(items[0]) if len(items) == 1 else f"({', '.join(map(self.value, items))})"
 
-    def drawn(self, node: Node) -> str:
-        """Random numbers with a seed, counted by places."""
-        seed, counter = map(self.value, node.args[:2])
-        shape = self.value([dim.size() for dim in node.out.dims])
-        return f"hl.rand({shape}, {seed}, offsets={counter})"
+    def combine(self, node: Node) -> str:
+        """The function of a scan or reduction, as a lambda."""
+        (region,) = node.regions
+        names = [f"{side}{at}" for side in "ab" for at in range(len(region.params) // 2)]
+        self.names |= {param.id: name for param, name in zip(region.params, names, strict=True)}
+        for inner in region.nodes:
+            self.names[inner.out.id] = self.expression(inner)
+        return f"lambda {', '.join(names)}: {self.packed(region.results)}"
 
 
 def _ordered(axes: list[Axis], text: str) -> str:
@@ -317,6 +332,52 @@ def _is_tile(entry: Subscript) -> bool:
     return entry.kind == "tensor" and isinstance(entry.what, Value)
 
 
+def _scan(writer: _Writer, node: Node) -> str:
+    """A scan with a function."""
+    tiles, dim, reverse = node.args
+    end = ", reverse=True" if reverse else ""
+    return f"hl.associative_scan({writer.combine(node)}, {writer.packed(tiles)}, {dim}{end})"
+
+
+def _reduction(writer: _Writer, node: Node) -> str:
+    """A reduction with a function."""
+    tiles, dims, others, keep = node.args
+    dim = "None" if len(dims) > 1 else str(dims[0])
+    other = writer.packed(others)
+    return f"hl.reduce({writer.combine(node)}, {writer.packed(tiles)}, {dim}, {other}, {keep})"
+
+
+def _compared(writer: _Writer, node: Node) -> str:
+    """Two symbols compared."""
+    op, left, right = node.args
+    return f"({writer.value(left)} {op} {writer.value(right)})"
+
+
+def _lanes(writer: _Writer, node: Node) -> str:
+    """Positions along a dimension."""
+    return f"hl.arange({writer.value(node.out.dims[0].size())}, dtype=torch.int32)"
+
+
+def _drawn(writer: _Writer, node: Node) -> str:
+    """Random numbers with a seed, counted by places."""
+    seed, counter = map(writer.value, node.args[:2])
+    shape = writer.value([dim.size() for dim in node.out.dims])
+    return f"hl.rand({shape}, {seed}, offsets={counter})"
+
+
+def _gathered(writer: _Writer, node: Node) -> str:
+    """An index into a tile."""
+    source, index, dim = node.args
+    return f"torch.gather({writer.value(source)}, {dim}, {writer.value(index)}.to(torch.int64))"
+
+
+def _summed(writer: _Writer, node: Node) -> str:
+    """Running sums or products that are no call of PyTorch's."""
+    source, dim = node.args[:2]
+    reverse = ", reverse=True" if node.kwargs.get("reverse") else ""
+    return f"hl.{node.op}({writer.value(source)}, {dim}{reverse})"
+
+
 _STATEMENTS: dict[str, Any] = {
     "store": _Writer.store,
     "atomic_add": _Writer.atomic,
@@ -326,9 +387,15 @@ _STATEMENTS: dict[str, Any] = {
 _EXPRESSIONS: dict[str, Callable[..., str]] = {
     "load": _Writer.load,
     "product": _Writer.product,
-    "compare": _Writer.compared,
-    "lanes": _Writer.lanes,
-    "draw_uniform": _Writer.drawn,
+    "compare": _compared,
+    "lanes": _lanes,
+    "draw_uniform": _drawn,
+    "cumsum": _summed,
+    "cumprod": _summed,
+    "reduce_fn": _reduction,
+    "scan_fn": _scan,
+    "sort_lanes": lambda writer, node: f"sort_lanes({writer.value(node.args[0])})",
+    "take_lanes": _gathered,
     "largest": lambda writer, node: f"torch.amax({writer.value(node.args[0])}, {writer.value(node.args[1])}, True)",
     "sym": lambda writer, node: writer.value(node.args[0]),
     "full": lambda writer, node: writer.constant(node),

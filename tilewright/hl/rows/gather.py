@@ -103,6 +103,14 @@ def take(x: Any, index: Any, dim: int) -> Any:
     return trace.record("take_lanes", (x, index, dim), sample)
 
 
+def sort_lanes(keys: Any) -> Any:
+    """int64 `keys` in order along their last dimension, whose extent is a power of two."""
+    trace = device_trace("a sort")
+    with trace.silence():
+        sample = trace.sampling.tensor(raw_shape(keys), torch.int64)
+    return trace.record("sort_lanes", (keys,), sample)
+
+
 def static_extent(x: Any, dim: int, what: str, hint: str = "") -> int:
     """The extent of a dimension that does not depend on tiles.
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.rows.gather import lanes, positions, static_extent, take
+from tilewright.hl.rows.gather import lanes, positions, sort_lanes, static_extent, take
 from tilewright.hl.rows.recipes import count, dims_of, same_rows
 from tilewright.hl.rows.table import recipe, refuse
 from tilewright.hl.trace.state import device_trace, raw_shape
@@ -259,9 +259,7 @@ def order(x: Any, dim: int, descending: bool) -> Any:
         lane = lanes(padded)
         inside = (lane < extent).view([1] * dim + [padded])
         keys = torch.where(inside, take(keys, lane.clamp_max(extent - 1), dim), torch.iinfo(torch.int64).max)
-    with trace.silence():
-        sample = trace.sampling.tensor(raw_shape(keys), torch.int64)
-    keys = trace.record("sort_lanes", (keys,), sample)
+    keys = sort_lanes(keys)
     keys = narrow(keys, dim, 0, extent) if padded != extent else keys
     return keys & 0xFFFFFFFF
 

@@ -1,0 +1,38 @@
+"""No function yields a floating result without a gradient and without an error; the verdicts are committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hl.gradients import survey
+from tilewright.hl import language
+
+FOUND = survey.golden()
+CLASSES = {"AsyncCopyDescriptor", "ConstExpr", "StackTensor", "Tile"}
+NEITHER = """
+arange atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor barrier
+breakpoint cdiv constexpr device_print dims dot_scaled grid jagged_tile load make_async_remote_copy
+next_power_of_2 pdl_launch_dependents pdl_wait rand4x randint register_block_size register_tunable
+remote_barrier specialize stacktensor_like static_range store subscript tile tile_begin tile_block_size
+tile_count tile_end tile_id tile_index triton_kernel zeros
+""".split()
+"""Names of hl that compute nothing of floats in a loop, or of which other tests ask what becomes of their gradients."""
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("texts", survey.groups(FOUND), ids=lambda texts: texts[0])
+def test_verdicts(texts):
+    found = dict(zip(texts, survey.verdicts(texts), strict=True))
+    assert found == {text: FOUND[text] for text in texts}, "python -m tests.hl.gradients.survey"
+
+
+def test_most_are_right_and_nothing_is_wrong():
+    of_pytorch = [verdict for text, verdict in FOUND.items() if text not in survey.OWN]
+    assert of_pytorch.count("right") >= 140 and len(of_pytorch) >= 146
+    assert all(verdict == "right" or verdict.startswith(("refused: ", "forward: ")) for verdict in FOUND.values())
+    assert FOUND.keys() == survey.CASES.keys()
+
+
+def test_every_name_of_hl_is_in_the_survey_or_computes_nothing_of_floats():
+    called = {name for name in language.__all__ if any(f"hl.{name}(" in text for text in survey.CASES)}
+    assert called | set(NEITHER) >= set(language.__all__) - CLASSES
