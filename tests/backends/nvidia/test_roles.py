@@ -20,6 +20,8 @@ from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base.errors import VerificationError
+from tilewright.frontend.source import source_of
+from tilewright.tools.report.pipelines import pipelines_of
 
 Array = np.ndarray[Any, Any]
 ORDERS = [(FIRST, False), (LAST, True), (RANDOM, False)]
@@ -34,18 +36,27 @@ class Case:
         depth: of the product.
         more: arguments between the matrices and the depth.
         rows: of the result.
-        right: type of B.
+        left, right: types of A and B.
     """
 
-    def __init__(self, fn: Any, depth: int, *more: Any, rows: int = M, right: Any = np.float16, **options: Any) -> None:
+    def __init__(
+        self,
+        fn: Any,
+        depth: int,
+        *more: Any,
+        rows: int = M,
+        left: Any = np.float16,
+        right: Any = np.float16,
+        **options: Any,
+    ) -> None:
         rng = np.random.default_rng(3)
-        self.a = rng.integers(-4, 5, (rows, depth)).astype(np.float16)
+        self.a = rng.integers(-4, 5, (rows, depth)).astype(left)
         self.b = rng.integers(-4, 5, (depth, N)).astype(right)
         self.c = np.full((rows, N), -1, np.float16)
         last = [depth, *([-(-rows // M)] if fn is kernels.staying else [])]
         last = [] if fn is kernels.bounded_by_memory else last
-        left = self.a if fn is kernels.by_pointers else describe(self.a, [M, K])
-        given = [left, describe(self.b, [K, N]), describe(self.c, [M, N]), *more, *last]
+        first = self.a if fn is kernels.by_pointers else describe(self.a, [M, K])
+        given = [first, describe(self.b, [K, N]), describe(self.c, [M, N]), *more, *last]
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, K_BLOCK=K, **options)
         self.grid = (2, 1) if fn is kernels.staying else (-(-rows // M), 1)
@@ -151,6 +162,21 @@ def test_loops_that_cannot_be_divided_are_pipelined_as_others(fn: Any, more: tup
     case = Case(fn, 192, *more)
     assert not case.made.roles
     case.check()
+
+
+def test_fragments_that_are_read_between_iterations_are_not() -> None:
+    case = Case(kernels.product, 192, left=np.float32, right=np.float32)  # tf32 with B by rows
+    assert not case.made.roles
+    case.check()
+
+
+def test_a_report_shows_one_pipeline_of_the_two_loops() -> None:
+    made = Case(kernels.staying, 192).made
+    source = source_of(kernels.staying)
+    lines = range(source.first_line, source.first_line + source.text.count("\n"))
+    (pipeline,) = pipelines_of(print_module(made.whole.module), source.file, lines)
+    assert pipeline.stages == 3 and [ring.by for ring in pipeline.rings] == ["the copy engine"] * 2
+    assert pipeline.products and set(pipeline.products) <= set(lines) and pipeline.in_flight
 
 
 def test_copies_do_not_run_ahead_of_stores() -> None:

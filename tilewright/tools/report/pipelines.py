@@ -89,15 +89,18 @@ class Pipeline:
 def pipelines_of(text: str, file: str, lines: range) -> list[Pipeline]:
     """The loops of a kernel that copy ahead, in the order of their lines.
 
+    Where warps of their own copy, the loop stands there twice: with the copies, and with what reads them.
+
     Args:
         text: laid-out tile IR with locations.
         file, lines: where its source stands.
     """
-    found = []
+    found: dict[int, Pipeline] = {}
     for loop in parse_module(text).walk():
         if not isinstance(loop, ForOp):
             continue
-        made = Pipeline(line_of(loop, file, lines))
+        line = line_of(loop, file, lines)
+        made = found.setdefault(line or -1 - len(found), Pipeline(line))
         for op in _own(loop):
             buffer = _filled(op)
             if buffer is not None:
@@ -107,9 +110,7 @@ def pipelines_of(text: str, file: str, lines: range) -> list[Pipeline]:
                 made.products.append(line_of(op, file, lines))
             elif isinstance(op, WarpGroupDotWaitOp):
                 made.in_flight |= bool(op.attr_values()["pendings"])
-        if made.rings:
-            found.append(made)
-    return sorted(found, key=lambda pipeline: pipeline.line)
+    return sorted((made for made in found.values() if made.rings), key=lambda pipeline: pipeline.line)
 
 
 def _own(loop: ForOp) -> Iterator[Operation]:
