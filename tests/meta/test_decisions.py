@@ -39,6 +39,7 @@ PLANNERS = {
     "cpu/plan/dead_rows.py": {"_dead": "DEAD_ROWS"},
     "cpu/plan/dot_step.py": {"accumulates": "ACCUMULATOR", "b_in_place": "UNPACKED"},
     "cpu/plan/planner.py": {"_can_join": "FUSION"},
+    "cpu/plan/fuse_rows.py": {"_joins": "ROWS_FUSED"},
     "cpu/plan/reuse.py": {"_worth": "MATERIALIZED"},
     "cpu/plan/prefetch_rows.py": {"_row": "PREFETCHED"},
     "cpu/plan/lanes.py": {"vectorised": "VECTORS"},

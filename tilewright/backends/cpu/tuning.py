@@ -29,6 +29,11 @@ MATERIALIZE_LOOK_BACK = 4
 # Groups back that a step may join. Measured: half (0), twice (0): it bounds the time of planning.
 FUSION_LOOK_BACK = 6
 
+# Elements of a row from which passes over the same rows are one loop over rows. Not measured.
+FUSED_ROW = 128
+# Elements of a row from which numbers of rows are computed one by one in that loop. Not measured.
+SCALAR_ROW = 512
+
 # Iterations of a loop that is written out, at most: three rows of three taps, not five of five. Not measured: a pass
 # has as many vectors at work as there are loads in it.
 UNROLLED_ITERATIONS = 8
@@ -60,6 +65,8 @@ FOLDED_ROW = 512
 
 # Native vectors of f32 in one chunk of lanes. Measured: half 0.98 (46), twice 0.98 (40).
 NATIVE_VECTORS = 4
+# Chunks of all lanes in a row from which a reduction has pieces of fewer lanes behind them. Not measured.
+PIECED_CHUNKS = 2
 # Lanes of a chunk that need no others from further rows, where a row goes on behind them. Measured: one core of
 # Emerald Rapids that others used, the stencil of `benchmarks/forms.py`: in tiles of width 56 2.71 ms with 8 rows of 8
 # lanes and 0.70 with 8 lanes (0.70 in tiles of 64); of width 28, 2.84 ms with 16 rows of 4 lanes and 0.88 with 4

@@ -1,7 +1,8 @@
 """The guard of a binding: one generated expression that says whether a call is like the one before.
 
-A call that it accepts needs neither a key nor a search among bindings. Arguments of other kinds than tensors and plain
-numbers have no guard; their calls take the general way, which gives the same answer.
+A call that it accepts needs neither a key nor a search among bindings. Arguments of other kinds than tensors, numbers,
+constants, types, functions, and lists and tuples of these but tensors, have no guard; their calls take the general way,
+which gives the same answer.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.runtime import tracer_slot
 from tilewright.hl.trace.numbers import float_text
 from tilewright.hl.trace.offsets import LIMIT
 from tilewright.hl.trace.outside import Read, check
 
 Guard = Callable[..., bool]
+
+_VALUES = frozenset({bool, int, float, str, torch.dtype, torch.device})
+"""Types whose values say all that code may depend on."""
 
 
 def make_holds(parameters: list[str], facts: list[tuple[str, Any]], found: list[Read], names: dict[str, Any]) -> Guard:
@@ -77,7 +82,7 @@ def make_guard(
     known = {**names, "_modes": tracer_slot.modes, "_transform": tracer_slot.transform}
     checks: list[str] = ["not _modes()", "_transform() is None"]
     for name, argument in arguments.items():
-        made = _checks(name, argument, static, known)
+        made = _checks(name, name, argument, static, known)
         if made is None:
             return None
         checks += made
@@ -95,11 +100,26 @@ def _may_want(argument: Any) -> bool:
     return isinstance(argument, torch.Tensor) and argument.dtype.is_floating_point
 
 
-def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> list[str] | None:
-    def constant(what: str, value: Any) -> str:
-        known[f"_{name}_{what}"] = value
-        return f"_{name}_{what}"
+def _checks(name: str, label: str, argument: Any, static: bool, known: dict[str, Any]) -> list[str] | None:
+    """What must hold of an argument; None for kinds without a guard.
 
+    Args:
+        name: its text.
+        label: a word for it.
+        argument: that of the binding call.
+        static: whether sizes and strides are constants of the code.
+        known: takes what the checks compare with.
+    """
+
+    def constant(what: str, value: Any) -> str:
+        known[f"_{label}_{what}"] = value
+        return f"_{label}_{what}"
+
+    if isinstance(argument, ConstExpr):  # calls give the value itself, whose key has its type and value
+        value = argument.value
+        if value is not None and type(value) not in _VALUES:
+            return None
+        return [f"type({name}) is {constant('type', type(value))}", f"{name} == {constant('value', value)}"]
     checks = [f"type({name}) is {constant('type', type(argument))}"]
     if isinstance(argument, torch.Tensor):
         checks += [
@@ -119,8 +139,16 @@ def _checks(name: str, argument: Any, static: bool, known: dict[str, Any]) -> li
         return checks
     if type(argument) in (int, float):  # what of them is a constant is among the facts
         return checks
-    if argument is None or type(argument) in (bool, str):
+    if argument is None or type(argument) in _VALUES:
         return [*checks, f"{name} == {constant('value', argument)}"]
+    if type(argument) in (list, tuple) and not any(isinstance(item, torch.Tensor) for item in argument):
+        checks.append(f"len({name}) == {len(argument)}")
+        for at, item in enumerate(argument):
+            made = _checks(f"{name}[{at}]", f"{label}_{at}", item, static, known)
+            if made is None:
+                return None
+            checks += made
+        return checks
     if isinstance(argument, FunctionType):  # what it reads is among the facts
         return [*checks, f"{name}.__code__ is {constant('code', argument.__code__)}"]
     return None

@@ -96,6 +96,7 @@ class Kernel(Generic[P, R]):
         self._bound: dict[Any, list[BoundKernel]] = {}
         self._hot: tuple[Guard, BoundKernel, Guard] | None = None
         self._count = len(self.signature.parameters)
+        self._defaults = fn.__defaults__ or ()
         self._lock = threading.RLock()
         self.number = f"hl{next(_numbers)}"
         KERNELS[self.number] = self
@@ -257,8 +258,11 @@ class Kernel(Generic[P, R]):
             return tracer_slot.traced(self, args, kwargs)
         try:
             hot = self._hot
-            if hot is not None and not kwargs and len(args) == self._count and hot[0](*args):
-                return hot[1].run(*args)
+            if hot is not None and not kwargs:
+                missing = self._count - len(args)
+                given = (*args, *self._defaults[-missing:]) if missing else args
+                if len(given) == self._count and hot[0](*given):
+                    return hot[1].run(*given)
             if current() is not None:
                 raise exc.NestedKernelCallsNotSupported(
                     f"the kernel {self.name} is called inside a kernel",

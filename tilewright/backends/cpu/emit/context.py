@@ -135,10 +135,12 @@ class FunctionLowering:
         windows: of atomic sums that are kept over the programs of a range.
         leave: label behind the programs of the kernel, for what may end them early.
         skip: label behind the current program, for checks that end it; None where there are none.
+        row: where the loop over rows is that groups are in, i64; None where they have loops of their own.
     """
 
     leave: str | None = None
     skip: str | None = None
+    row: V | None = None
 
     def __init__(
         self, state: ModuleLowering, plan: FunctionPlan, f: Function, arena: V, pids: list[V], grid: list[V]

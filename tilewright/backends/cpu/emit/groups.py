@@ -7,11 +7,14 @@
         stores and materializations; accumulators = combine(accumulators, chunk)
       fold the accumulators over the lanes, store or name the result
 
+Groups in a loop over rows have the first dim's loop around all of them.
 All roots of a chunk are evaluated before anything is stored, so that a tile may be replaced in place.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -29,7 +32,7 @@ from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
-from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, vectorised
+from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, make_chunking, vectorised
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS
@@ -39,6 +42,7 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
 from tilewright.base.decision import Answer, Yes
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
@@ -51,20 +55,56 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
     place = low.direct.get(step.detail) if isinstance(step.detail, DirectStore) else None
     with computing(ev, step):
         with low.f.if_(low.f.not_(place.direct) if place is not None else const(I1, 1)):
-            _emit(ev, step)
+            _emit(ev, step, low.row)
         if place is not None:
             ev.enter(Nest())
 
 
-def _emit(ev: Evaluator, step: Step) -> None:
-    pieces = chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
-    pieces = [without_zeros(step, chunking, ev.placed, ev.analysis) for chunking in pieces]
+def emit_rows(low: FunctionLowering, step: Step) -> None:
+    """Emit groups in one loop over their first dim, which ends where nothing is stored any more."""
+    with low.f.loop(0, _stored_rows(low.ev, step), 1, unroll=False) as rows:
+        low.row = rows.index
+        for group in step.bodies[0].steps:
+            emit_group(low, group)
+        low.row = None
+    low.ev.enter(Nest())
+
+
+def _stored_rows(ev: Evaluator, step: Step) -> V | int:
+    """The end of a loop over rows; all of them if groups leave more behind than what they store."""
+    targets = [target for group in step.bodies[0].steps for sink in group.sinks for target in sink.targets]
+    if any(target is not None and target.strides[0] for target in targets):
+        return int(step.detail)
+    ends: list[V] = []
+    told, ev.decisions = ev.decisions, Decisions()  # the groups themselves answer
+    for group in step.bodies[0].steps:
+        if not group.stores:
+            continue
+        with computing(ev, group):
+            chunking = _pieces(ev, group, const(I64, 0))[0]
+            enter_nest(ev, group.shape, chunking)
+            sides = plan_sides(group, chunking, ev.placed, ev.analysis)
+            end = _GroupNest(ev, group, chunking, sides, None).end_of_rows()
+        ends.append(const(I64, end) if isinstance(end, int) else end)
+    ev.decisions = told
+    return functools.reduce(functools.partial(ev.f.intrinsic, "smax"), ends)
+
+
+def _pieces(ev: Evaluator, step: Step, row: V | None) -> list[Chunking]:
+    """The chunks of a group; one element, if it has one of each row and is in a loop over rows."""
+    if row is not None and math.prod(step.shape) == step.shape[0]:
+        return [make_chunking(step.shape, [], 1, 1, -1)]
+    return chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
+
+
+def _emit(ev: Evaluator, step: Step, row: V | None) -> None:
+    pieces = [without_zeros(step, chunking, ev.placed, ev.analysis) for chunking in _pieces(ev, step, row)]
     for chunking in pieces:
         sides = plan_sides(step, chunking, ev.placed, ev.analysis)
-        if chunking is pieces[0]:
+        if chunking is pieces[0] and (row is None or math.prod(step.shape) > step.shape[0]):
             ev.decisions.note(VECTORS, step.place, vectorised(chunking, step.shape, bool(sides.bits)))
         enter_nest(ev, step.shape, chunking)
-        nest = _GroupNest(ev, step, chunking, sides)
+        nest = _GroupNest(ev, step, chunking, sides, row)
         store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
         if store is not None:
             answer = plan_streaming(ev, step, chunking)
@@ -77,28 +117,42 @@ def _emit(ev: Evaluator, step: Step) -> None:
 class _GroupNest:
     """The emission of a group's loop nest."""
 
-    def __init__(self, ev: Evaluator, step: Step, chunking: Chunking, sides: Sides) -> None:
-        self.ev, self.step, self.chunking, self.sides = ev, step, chunking, sides
+    def __init__(self, ev: Evaluator, step: Step, chunking: Chunking, sides: Sides, row: V | None) -> None:
+        self.ev, self.step, self.chunking, self.sides, self.row = ev, step, chunking, sides, row
         ev.nest.lanes = sides.lanes
         self.f: Function = ev.f
         self.index: Index = chunking.index
         self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if sink.kind == "reduce"]
         self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
-        loops = chunking.loops
-        self.masks = Masks(ev, step, sides.indices, loops[-1][0] if loops else -1)
+        self.loops = [loop for loop in chunking.loops if row is None or loop[0] != 0]
+        self.masks = Masks(ev, step, sides.indices, self.loops[-1][0] if self.loops else -1)
         self.prefetched: list[RowPrefetchEmitter] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 
     def emit(self) -> None:
-        """Emit the nest."""
+        """Emit the nest; of a group in a loop over rows, what is in that."""
+        if self.row is None:
+            self._emit_loops()
+            return
+        end = self.end_of_rows()
+        self.ev.open(0, self.row)
+        with self.f.if_(const(I1, 1) if isinstance(end, int) else self.f.icmp("slt", self.row, end)):
+            self._emit_loops()
+        self.ev.close(0)
+
+    def end_of_rows(self) -> V | int:
+        """Where the first dim ends, whose loop is not open: what stands behind it is not stored."""
+        return self._end(0, self.step.shape[0], 1, {dim for dim, _, _ in self.loops if dim != 0})
+
+    def _emit_loops(self) -> None:
         axis = self.step.axis
-        *outer, last = self.chunking.loops or [(-1, 1, 1)]
+        *outer, last = self.loops or [(-1, 1, 1)]
         # Accumulators live around the loops along the axis, which stand innermost.
         inside = last[0] == axis
         if not inside and last[0] >= 0 and self.reductions:
             outer, last = [*outer, last], (-1, 1, 1)
-        closed = {dim for dim, _, _ in self.chunking.loops}
+        closed = {dim for dim, _, _ in self.loops}
         with ExitStack() as stack:
             for dim, extent, chunk in outer:
                 closed.discard(dim)

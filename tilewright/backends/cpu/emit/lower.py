@@ -25,7 +25,7 @@ from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, check, control, debug, histogram, scalar, scan
 from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
-from tilewright.backends.cpu.emit.groups import emit_group
+from tilewright.backends.cpu.emit.groups import emit_group, emit_rows
 from tilewright.backends.cpu.emit.nontemporal import fence
 from tilewright.backends.cpu.emit.source_lines import at_line_of, begin
 from tilewright.backends.cpu.emit.values import Nest
@@ -115,6 +115,7 @@ _STEPS: dict[str, Callable[[FunctionLowering, Step], None]] = {
     "while": control.emit_while,
     "call": control.emit_call,
     "dot": dot_lowering.emit_dot_step,
+    "rows": emit_rows,
 }
 _SINKS: dict[str, Callable[[FunctionLowering, Step], None]] = {
     "scan": scan.emit_scan,

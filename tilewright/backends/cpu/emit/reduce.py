@@ -136,12 +136,21 @@ class Reduction:
         rest = tuple(_without_lanes(coord, low, count) for dim, coord in enumerate(index) if dim != self.sink.axis)
         lanes = self.ev.nest.lanes
         self.ev.nest.lanes = values[0].type.lanes
+        if self.sink.axis in self.chunking.first:
+            values = apply_body(self.ev, self.body, [*self._so_far(rest), *values])
         for result, target, value, name in zip(self.op.results, self.sink.targets, values, self.names, strict=True):
             if target is not None:
                 memory.write_scratch(self.ev, target, rest, value, name)
             elif not rest:
                 self.ev.scalars[result] = value
         self.ev.nest.lanes = lanes
+
+    def _so_far(self, rest: Index) -> list[V]:
+        """The results over the pieces of the axis before this one."""
+        return [
+            self.ev.scalars[result] if target is None else memory.read_scratch(self.ev, target, rest, name)
+            for result, target, name in zip(self.op.results, self.sink.targets, self.names, strict=True)
+        ]
 
     def _fold(self, values: list[V], low: int, count: int) -> list[V]:
         f = self.ev.f

@@ -62,8 +62,8 @@ def chunk_pieces(
 ) -> list[Chunking]:
     """Choose the chunks of a group; several nests where one would have few lanes.
 
-    Rows of 13 elements are chunks of 8, of 4 and of 1. A reduction, whose accumulators are as wide as a chunk, has one
-    kind of chunk.
+    Rows of 13 elements are chunks of 8, of 4 and of 1. Of a reduction that goes for long rows with many lanes, too: the
+    sums of chunks of few lanes wait for each other.
     """
     votes, widest = survey(step, placed, analysis)
     dim, native = vector_dim(step.shape, votes), max(1, isa.vector_bytes // 4)
@@ -71,10 +71,11 @@ def chunk_pieces(
         return [_nest(step.shape, square, step.axis)]
     whole = chunk_group(step, isa, placed, analysis)
     extent = step.shape[dim] if dim >= 0 else 0
-    few = 4 * (extent & -extent) <= native
-    if not few or 2 * extent < native or any(sink.kind not in _PLAIN for sink in step.sinks):
-        return [whole]
     cap = _most_lanes(step, dim, isa, widest, placed, analysis)
+    few = 4 * (extent & -extent) <= native
+    long = step.axis >= 0 and extent & -extent < cap and extent >= tuning.PIECED_CHUNKS * cap
+    if not (few or long) or 2 * extent < native or not all(_goes_in_pieces(sink) for sink in step.sinks):
+        return [whole]
     order = sorted((d for d, n in enumerate(step.shape) if n > 1), key=lambda d: (d == dim, votes[d], d), reverse=True)
     pieces, at = [], 0
     while at < extent:
@@ -83,6 +84,11 @@ def chunk_pieces(
         pieces.append(make_chunking(step.shape, order, cap, native, step.axis, (dim, at, end, width)))
         at = end
     return pieces
+
+
+def _goes_in_pieces(sink: Sink) -> bool:
+    """Whether a sink may take in pieces of different widths: of a reduction the results are combined."""
+    return sink.kind in _PLAIN or (sink.kind == "reduce" and sink.op is not None and len(sink.op.results) == 1)
 
 
 def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]]:

@@ -24,6 +24,7 @@ from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dependence import Accesses, Address, Dependents, Place, address_of
 from tilewright.backends.cpu.plan.direct_epilogue_store import store_directly
 from tilewright.backends.cpu.plan.dot_step import begin_afresh
+from tilewright.backends.cpu.plan.fuse_rows import fuse_rows
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
 from tilewright.backends.cpu.plan.launches import Launches
 from tilewright.backends.cpu.plan.prefetch_rows import prefetch_rows
@@ -113,6 +114,7 @@ def plan_block(
             _plan_regions(context, step)
     begin_afresh(order)
     store_directly(context, order)
+    order = fuse_rows(context, block, order)
     # A block of a function with several keeps its placements: later blocks may use its values.
     if block.parent_op() is None or not isinstance(block.parent_op(), FuncOp):
         context.drop(collector.placed)

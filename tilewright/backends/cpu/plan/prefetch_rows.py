@@ -66,7 +66,7 @@ def prefetch_rows(block: BlockPlan, facts: ElementFacts, decisions: Decisions) -
     own = set(last.computed(in_scratch))
     analysis = AffineAnalysis(lambda value: value in in_scratch and value not in own, facts)
     # a loop would ask in every iteration for what it does not read
-    near = block.steps if last in block.steps else [last]
+    near = next((steps for steps in _beside(block) if last in steps), [last])
     readers: dict[SSAValue, set[int]] = {}
     rows: dict[tuple[SSAValue, Poly], LoadOp] = {}
     for number, (step, placed) in enumerate(passes):
@@ -79,6 +79,12 @@ def prefetch_rows(block: BlockPlan, facts: ElementFacts, decisions: Decisions) -
     for load in [load for (base, _), load in rows.items() if len(readers[base]) > 1][: tuning.PREFETCH_ROWS]:
         found = decisions.note(PREFETCHED, load, _row(load, analysis, block.block))
         last.prefetched += [] if found is None else [found]
+
+
+def _beside(block: BlockPlan) -> Iterator[list[Step]]:
+    """The steps of the kernel's block, and those of each of its loops over rows."""
+    yield block.steps
+    yield from (step.bodies[0].steps for step in block.steps if step.kind == "rows")
 
 
 def _passes(plan: BlockPlan, outer: dict[SSAValue, Buffer]) -> Iterator[tuple[Step, dict[SSAValue, Buffer]]]:

@@ -3,11 +3,13 @@
 Steps are numbered in the order in which they run; a buffer lives from the first step that touches it to the last. One
 that is touched inside a loop but was written before it, or that carries a tile around it, lives as long as the loop.
 Buffers whose lives do not meet share memory (first fit by size).
+One that is touched in one loop over rows alone keeps one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping
 
 from xdsl.ir import SSAValue
 
@@ -36,6 +38,7 @@ def allocate(plan: FunctionPlan) -> None:
         lives.touch(buffer, 0)
         lives.touch(buffer, lives.now + 1)
     spans = lives.spans
+    _keep_one_row(spans, lives.rows if not whole else [])
     if whole:  # control may go back: everything lives throughout
         spans = dict.fromkeys(spans, (0, lives.now))
     plan.buffers = [buffer for buffer in plan.buffers if buffer in spans]
@@ -57,6 +60,13 @@ def allocate(plan: FunctionPlan) -> None:
     plan.scratch_bytes = max([b.offset + _rounded(b.size) for b in taken], default=0)
 
 
+def _keep_one_row(spans: Mapping[Buffer, tuple[int, int]], rows: Collection[int]) -> None:
+    """Let what lives in one loop over rows have the room of one row."""
+    for buffer, (first, last) in spans.items():
+        if first == last and first in rows and buffer.strides[0] * buffer.shape[0] == math.prod(buffer.shape):
+            buffer.strides, buffer.size = (0, *buffer.strides[1:]), buffer.size // buffer.shape[0]
+
+
 def _rounded(size: int) -> int:
     """Whole lines, and an odd number of them, so that equal tiles do not fall on the same cache sets."""
     lines = -(-size // _ALIGN)
@@ -69,6 +79,7 @@ class _Lives:
     def __init__(self) -> None:
         self.now = 0
         self.spans: dict[Buffer, tuple[int, int]] = {}
+        self.rows: list[int] = []  # steps that are loops over rows
         self.demands = Demands()
 
     def touch(self, buffer: Buffer, at: int) -> None:
@@ -80,9 +91,12 @@ class _Lives:
         self.demands.place(plan.placed)
         for step in plan.steps:
             self.now += 1
-            for buffer in self._touched(step):
+            parts = step.bodies[0].steps if step.kind == "rows" else [step]
+            for buffer in [buffer for part in parts for buffer in self._touched(part)]:
                 self.touch(buffer, self.now)
-            if step.bodies:
+            if step.kind == "rows":
+                self.rows.append(self.now)
+            elif step.bodies:
                 self._regions(step)
 
     def _regions(self, step: Step) -> None:

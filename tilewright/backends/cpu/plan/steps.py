@@ -103,7 +103,8 @@ class Step:
     """Something that runs at one place of a block.
 
     Args:
-        kind: "scalar", "group", "dot", "for", "if", "while", "call" or "end" (the terminator).
+        kind: "scalar", "group", "rows", "dot", "for", "if", "while", "call" or "end" (the terminator). "rows" are
+            groups, those of its only body, in a loop over the first dim of all of them.
         position: place in program order, to order steps that do not depend on each other.
         op: the operation; None for groups that only materialize.
         sinks: what a group consumes.

@@ -31,6 +31,7 @@ UNPACKED = Subject("right operand in place", "a dot reads its right operand wher
 DEAD_ROWS = Subject("dead rows", "a dot leaves out the rows and columns that no store looks at")
 DIRECT_STORE = Subject("direct store", "a dot writes its sums to the tensor, and nothing is copied to it")
 FUSION = Subject("loop fusion", "operations on tiles of one shape share one pass over the elements")
+ROWS_FUSED = Subject("outer loop fusion", "passes over one row after the other are one loop over rows")
 APART_AT_LAUNCH = Subject("apart at launch", "what shares a loop only where elements lie apart is planned twice")
 MATERIALIZED = Subject(
     "materialized tile", "what several passes, or all rows, need is computed once and kept in scratch"
@@ -47,6 +48,6 @@ COMBINED = Subject(
 SUBJECTS = (
     DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, STRIP_MINED, SUM_AS_DOT, REDUCED_IN_LOOP,
     COLLAPSED, DISTRIBUTED, DOT_LOOPS, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT,
-    IN_PLACE, ACCUMULATOR, K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, APART_AT_LAUNCH, MATERIALIZED,
-    VECTORS, UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED,
+    IN_PLACE, ACCUMULATOR, K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH,
+    MATERIALIZED, VECTORS, UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED,
 )  # fmt: skip
