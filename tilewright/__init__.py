@@ -42,7 +42,6 @@ with kept():
     from tilewright.language.aggregate import aggregate, must_use_result
     from tilewright.language.host import cdiv, next_power_of_2
     from tilewright.language.library import constexpr_function
-    from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
     from tilewright.launch.interface import KernelInterface
     from tilewright.launch.interface import install_reporter as _install_reporter
     from tilewright.launch.jit import JITFunction, jit
@@ -50,6 +49,7 @@ with kept():
 if TYPE_CHECKING:
     from tilewright import compiler, runtime, testing
     from tilewright.compile.bundle import write_bundle
+    from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
     from tilewright.launch.bundled import load_bundle
     from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 else:
@@ -58,6 +58,7 @@ else:
         {
             "tilewright": ("compiler", "runtime", "testing"),
             "tilewright.compile.bundle": ("write_bundle",),
+            "tilewright.launch.asynchronous": ("AsyncCompileMode", "FutureKernel"),
             "tilewright.launch.bundled": ("load_bundle",),
             "tilewright.tuning.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
         },

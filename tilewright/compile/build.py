@@ -14,17 +14,15 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tilewright.base import logs
 from tilewright.base.cache_layers import disk_cache
 from tilewright.base.collecting import uncollected
 from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
+from tilewright.base.library import futures, logs
 from tilewright.base.memory import memory_may_end
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.lazy_compiler import shared_objects
@@ -36,8 +34,7 @@ from tilewright.devices.registry import backend_of
 from tilewright.passes.stages import run_stages
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """What one process sends another that has compiled for it.
 
     Args:
@@ -149,7 +146,7 @@ def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> Com
     """The kernel that another process has compiled; compiled here if that process died, or has another source."""
     try:
         image = elsewhere()
-    except (BrokenExecutor, MissingKernelSourceError):
+    except (futures.BrokenExecutor, MissingKernelSourceError):
         image = None
     if image is None or image.key != key:
         return _made(request, key)

@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.base.library import hashlib, json
 from tilewright.compile.lazy_compiler import ir_text, pipeline, stage_facts, text, united
 from tilewright.compile.request import Request
 from tilewright.compile.sources import nest_stage, simplify

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 from tilewright.base import assumptions
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.knobs import knobs
+from tilewright.base.library import hashlib
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__

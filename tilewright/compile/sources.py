@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import linecache
 import re
@@ -10,12 +9,12 @@ import sys
 import types
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import ArgumentError, MissingKernelSourceError
 from tilewright.base.knobs import knobs
+from tilewright.base.library import hashlib
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.lazy_compiler import effects, entry, levels, nests, pipeline, text, united
 from tilewright.compile.parameters import parameter_specs
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(NamedTuple):
     """What the `repr` of a kernel names a variant by.
 
     Args:

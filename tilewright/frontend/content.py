@@ -13,7 +13,6 @@ import dataclasses
 import dis
 import enum
 import functools
-import hashlib
 import inspect
 import os
 import sys
@@ -28,6 +27,7 @@ from tilewright.base.builtin import Builtin
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import TilewrightError
+from tilewright.base.library import hashlib
 from tilewright.base.naming import home_of, name_at_home
 from tilewright.base.stack import deep_calls
 from tilewright.frontend.names import references

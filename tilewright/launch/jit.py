@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from tilewright.base import logs
 from tilewright.base.callable import BlockFunction, P
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import follow_triton_variables, knobs
 from tilewright.base.lazy import lazy_module
+from tilewright.base.library import logs
 from tilewright.base.memory import memory_may_end
 from tilewright.base.target import Target
 from tilewright.base.tracebacks import shorten_traceback, shortened
@@ -42,7 +42,7 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import asynchronous, inline_cache
+from tilewright.launch import inline_cache
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
@@ -56,11 +56,12 @@ from tilewright.launch.settings import KernelSettings
 from tilewright.launch.typed import Typed
 from tilewright.ops.values import constexpr
 
-if TYPE_CHECKING:  # loaded when a kernel is interpreted, or checked
+if TYPE_CHECKING:  # loaded when a kernel is compiled, interpreted or checked
     from tilewright.analysis import effects as analysis
-    from tilewright.launch import checked, interpret
+    from tilewright.launch import asynchronous, checked, interpret
     from tilewright.launch.proved import Proof
 else:
+    asynchronous = lazy_module("tilewright.launch.asynchronous")
     checked = lazy_module("tilewright.launch.checked")
     interpret = lazy_module("tilewright.launch.interpret")
 
