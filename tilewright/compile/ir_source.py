@@ -88,6 +88,10 @@ class IRSource:
         """The text says everything."""
         return True
 
+    def files(self) -> dict[str, str]:
+        """No function: the places that the text names are a part of it."""
+        return {}
+
     def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
         """Parsing, for tile IR simplification, and the stages behind.
 

@@ -21,7 +21,7 @@ from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.registry import backend_of
-from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
+from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, source_files, without_content
 from tilewright.passes import printing
 from tilewright.passes.stages import Stage
 
@@ -92,6 +92,10 @@ class FunctionSource:
     def has_content(self) -> bool:
         """Whether every constant that the kernel uses has a key of its own."""
         return not without_content(self.fn)
+
+    def files(self) -> dict[str, str]:
+        """Paths of the files in which the kernel and what it uses are written."""
+        return source_files(self.fn)
 
     def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
         """Front end and simplification, and the back end's stages."""
