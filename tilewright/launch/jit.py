@@ -43,6 +43,7 @@ from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
 from tilewright.launch import inline_cache
+from tilewright.launch.arrays_of import note_extents
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
@@ -302,6 +303,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
                 return Prepared(kernel, launch_nothing, lasting=False)
             # A launch gives the kernel that takes any arguments, whichever it was.
             launch = made.launcher(call.placement(kernel.target, self.fn.__name__))
+            note_extents(made, call)
             inline_cache.use_machine_code(self, self._binder or self._make_binder())
         functions = call.specialization.functions()
         lasting = call.place.lasting and not any(map(used_globals, functions))  # which are checked each time

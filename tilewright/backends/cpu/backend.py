@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.cpu.device import ir
-from tilewright.backends.cpu.device.faults import faults_text, note_kernel
+from tilewright.backends.cpu.device.faults import faults_text, note_extents, note_kernel
 from tilewright.backends.cpu.device.interrupt import interrupts_text
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
@@ -74,6 +74,10 @@ class LoadedKernel(Record):
     address: int
     failed: int = 0
     others: tuple[Any, ...] = ()
+
+    def note_extents(self, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """Let the handler of faults know the arrays of a launch; arguments as for `faults.note_extents`."""
+        note_extents(self.library, ranges)
 
 
 class ForeignKernel(Record):
