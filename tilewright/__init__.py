@@ -22,6 +22,7 @@ from tilewright.base.lazy import torch_needed as torch_needed
 with kept():
     from tilewright import language
     from tilewright.base import errors
+    from tilewright.base.checks import UNINITIALISED, parse_checks
     from tilewright.base.errors import (
         CompilationError,
         CompileTimeAssertionFailure,
@@ -68,6 +69,7 @@ TritonError = TilewrightError  # the root of Triton's errors, for programs that 
 _switch = lazy_module("tilewright.triton_names.switch")
 _helion_switch = lazy_module("tilewright.helion_names.switch")
 _pages = lazy_module("tilewright.tools.report.page")
+_checking = lazy_module("tilewright.sanitize.checking")
 _install_reporter(lambda *launch: _pages.report_of_launch(*launch))
 
 
@@ -149,3 +151,5 @@ if knobs.runtime.as_triton:  # a worker of a process that poses
     as_triton()
 if knobs.runtime.as_helion:
     as_helion(triton=False)
+if UNINITIALISED in parse_checks(knobs.runtime.sanitize):  # whatever makes arrays from here on
+    _checking.follow_process()

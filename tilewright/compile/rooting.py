@@ -23,7 +23,9 @@ def uprooted(facts: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, An
         facts: texts, numbers, lists and dictionaries of these.
         files: paths by qualified names of functions in them.
     """
-    names = {path: name for name, path in reversed(files.items())}  # the first function of a file stands for it
+    names: dict[str, str] = {}
+    for name, path in files.items():
+        names.setdefault(path, name)  # the first function of a file stands for it
     longest = sorted(map(re.escape, names), key=len, reverse=True)
     whole = rf"(?<![\w./\\-])(?:({'|'.join(longest)})(?![\w.]*\w)|{re.escape(_OURS)})" if names else re.escape(_OURS)
     pattern = re.compile(whole)

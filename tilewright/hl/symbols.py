@@ -104,7 +104,7 @@ class _Bits(int):
 class _Powers(_Bits):
     """Powers of a symbol, and of a number by it."""
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:  # type: ignore[override]
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is not None:
             return self**other % modulus
         if type(other) is int and other >= 0:
@@ -124,7 +124,43 @@ class _Powers(_Bits):
         return _opaque("**", base, exponent)
 
 
-class Sym(_Powers):
+class _Whole(_Powers):
+    """What else an integer of Python can do: computed with the symbol, or refused where it reads digits."""
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __abs__(self) -> Any:
+        return self if is_natural(self) else maximum(self, self * -1)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def conjugate(self) -> Any:
+        """Itself, as of any integer; so are `real` and `numerator`."""
+        return self
+
+    real = numerator = property(__pos__)
+
+    def bit_length(self) -> int:
+        """Methods of `int` that read its digits: the trace has none."""
+        raise number_needed(self)
+
+    bit_count = bit_length
+
+    def to_bytes(self, *length: Any, **order: Any) -> bytes:
+        """As `bit_length`."""
+        raise number_needed(self)
+
+    def as_integer_ratio(self) -> Any:
+        """As `bit_length`."""
+        raise number_needed(self)
+
+
+class Sym(_Whole):
     """A linear combination of atoms plus a constant; see the module."""
 
     terms: dict[Atom, int]
@@ -205,24 +241,6 @@ class Sym(_Powers):
     def __rmod__(self, other: Any) -> Any:
         return _opaque("%", other, self)
 
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
-
-    def __abs__(self) -> Any:
-        return self if is_natural(self) else maximum(self, -self)
-
-    def __pos__(self) -> Sym:
-        return self
-
-    def conjugate(self) -> Sym:
-        """Itself, as of any integer; so are `real` and `numerator`."""
-        return self
-
-    real = numerator = property(__pos__)
-
     # --- comparison --------------------------------------------------------------------------------
 
     __hash__ = int.__hash__
@@ -251,20 +269,6 @@ class Sym(_Powers):
         raise number_needed(self)
 
     __int__ = __bool__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
-
-    def bit_length(self) -> int:
-        """Methods of `int` that read its digits: the trace has none."""
-        raise number_needed(self)
-
-    bit_count = bit_length
-
-    def to_bytes(self, *length: Any, **order: Any) -> bytes:
-        """As `bit_length`."""
-        raise number_needed(self)
-
-    def as_integer_ratio(self) -> Any:
-        """As `bit_length`."""
-        raise number_needed(self)
 
     def __truediv__(self, other: Any) -> Any:
         return divide(self, other)

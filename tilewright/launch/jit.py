@@ -43,13 +43,12 @@ from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
 from tilewright.launch import inline_cache
-from tilewright.launch.arrays_of import note_extents
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.logged import follow_launches, record_interpreted
-from tilewright.launch.meeting import Pair, pairs_that_count, shared_memory, tell
+from tilewright.launch.meeting import Pair, note_extents, pairs_that_count, shared_memory, tell
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
 from tilewright.launch.runs import native_call, native_run
@@ -303,7 +302,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
                 return Prepared(kernel, launch_nothing, lasting=False)
             # A launch gives the kernel that takes any arguments, whichever it was.
             launch = made.launcher(call.placement(kernel.target, self.fn.__name__))
-            note_extents(made, call)
+            note_extents(made, call.specialization, call.arguments)
             inline_cache.use_machine_code(self, self._binder or self._make_binder())
         functions = call.specialization.functions()
         lasting = call.place.lasting and not any(map(used_globals, functions))  # which are checked each time
