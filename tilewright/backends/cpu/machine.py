@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import platform
 import re
+import sys
 from pathlib import Path
 
 from tilewright.backends.cpu.device.permission import request_permission
-from tilewright.backends.llvm.features import FEATURES, arch_of, describe, host, host_triple
+from tilewright.backends.llvm.features import FEATURES, arch_of, describe, host
 from tilewright.base import system
 from tilewright.base.target import Target
 
 _CPUINFO = Path("/proc/cpuinfo")
+_ARCHES = {"amd64": "x86_64"}  # as Windows says it
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "macos": "macOS", "windows": "Windows", "win32": "Windows"}
 # Names that Linux has for features whose LLVM names differ by more than a dot, a dash or an underscore.
 _LINUX = {"64bit": "lm", "sahf": "lahflm", "sse3": "pni", "lzcnt": "abm", "crc32": "sse42", "bmi": "bmi1"}
@@ -25,7 +28,7 @@ def why_not(target: Target) -> str:
     """
     wanted = describe(target.triple, str(target.arch), target.features)
     place = system_of(wanted.triple), wanted.arch
-    if place != (system_of(host_triple()), arch_of(host_triple())):
+    if place != (system_of(sys.platform), arch_of(_ARCHES.get(platform.machine().lower(), platform.machine()))):
         return f"this machine is no {place[0]} on {place[1].replace('_', '-')}"
     missing = sorted(wanted.available & FEATURES - features(wanted.arch))
     if missing:
@@ -36,7 +39,7 @@ def why_not(target: Target) -> str:
 
 
 def system_of(triple: str) -> str:
-    """The operating system of a triple, by its usual name; "" if the triple names none that is known."""
+    """The operating system that a triple or Python names, by its usual name; "" if it is none that is known."""
     return next((name for part, name in _SYSTEMS.items() if part in triple), "")
 
 
