@@ -22,6 +22,7 @@ from tilewright.base.lazy import torch_needed as torch_needed
 with kept():
     from tilewright import language
     from tilewright.base import errors
+    from tilewright.base.checks import UNINITIALISED, parse_checks
     from tilewright.base.errors import (
         CompilationError,
         CompileTimeAssertionFailure,
@@ -42,7 +43,6 @@ with kept():
     from tilewright.language.aggregate import aggregate, must_use_result
     from tilewright.language.host import cdiv, next_power_of_2
     from tilewright.language.library import constexpr_function
-    from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
     from tilewright.launch.interface import KernelInterface
     from tilewright.launch.interface import install_reporter as _install_reporter
     from tilewright.launch.jit import JITFunction, jit
@@ -50,6 +50,7 @@ with kept():
 if TYPE_CHECKING:
     from tilewright import compiler, runtime, testing
     from tilewright.compile.bundle import write_bundle
+    from tilewright.launch.asynchronous import AsyncCompileMode, FutureKernel
     from tilewright.launch.bundled import load_bundle
     from tilewright.launch.gradient import grad
     from tilewright.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
@@ -59,6 +60,7 @@ else:
         {
             "tilewright": ("compiler", "runtime", "testing"),
             "tilewright.compile.bundle": ("write_bundle",),
+            "tilewright.launch.asynchronous": ("AsyncCompileMode", "FutureKernel"),
             "tilewright.launch.bundled": ("load_bundle",),
             "tilewright.launch.gradient": ("grad",),
             "tilewright.tuning.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
@@ -69,6 +71,7 @@ TritonError = TilewrightError  # the root of Triton's errors, for programs that 
 _switch = lazy_module("tilewright.triton_names.switch")
 _helion_switch = lazy_module("tilewright.helion_names.switch")
 _pages = lazy_module("tilewright.tools.report.page")
+_checking = lazy_module("tilewright.sanitize.checking")
 _install_reporter(lambda *launch: _pages.report_of_launch(*launch))
 
 
@@ -151,3 +154,5 @@ if knobs.runtime.as_triton:  # a worker of a process that poses
     as_triton()
 if knobs.runtime.as_helion:
     as_helion(triton=False)
+if UNINITIALISED in parse_checks(knobs.runtime.sanitize):  # whatever makes arrays from here on
+    _checking.follow_process()

@@ -95,3 +95,4 @@ def test_a_setting_is_accepted_and_described(name):
 def test_a_name_that_nothing_raises_can_be_written_and_has_a_reason(name):
     kind = getattr(exc, name)
     assert issubclass(kind, exc.Error if name in exc.NEVER_RAISED else Warning) and f"`{name}`" in PAGE
+    assert getattr(exc, name) is kind  # one class, which `except` meets again

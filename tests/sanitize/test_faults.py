@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ pytest.importorskip("torch")
 import torch
 
 import tilewright
+from tests.meta.sources import ROOT
 from tests.sanitize import kernels
 from tilewright.sanitize import Fault, SanitizerError, checking, collect_faults
 
@@ -262,3 +264,23 @@ def test_the_option_of_pytest(tmp_path: Path) -> None:
     checked = run(*plugin, "--tilewright-sanitize", module="pytest")
     assert checked.returncode == 1 and "1 failed, 1 passed" in checked.stdout
     assert "x has 1000 elements" in checked.stdout
+
+
+EMPTY = """
+import tilewright, torch
+from tests.sanitize import kernels
+x, y = torch.empty(300), torch.empty(300)
+kernels.copy[(3,)](x, y, 300, BLOCK=128)
+x.fill_(1.0)
+kernels.copy[(2,)](x, torch.empty(300), 256, BLOCK=128)
+print("done")
+"""
+
+
+def test_the_variable_follows_pytorch_too(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(EMPTY)
+    asked = {**os.environ, "TILEWRIGHT_SANITIZE": "uninitialised", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, env=asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert done.stderr.count("uninitialised: ") == 1 and "an element of x" in done.stderr

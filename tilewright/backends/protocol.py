@@ -10,8 +10,7 @@ A back end is a folder with two modules, and a line in `devices/registry.py`:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tilewright.base.target import Placement, Target
 from tilewright.passes.stages import Stage
@@ -26,8 +25,7 @@ ALWAYS = (1 << 63) - 1
 """More programs than any grid has: for `Packing.serial_below`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(NamedTuple):
     """How machine code makes a launch without Python: the attribute `packing` of the launch functions that have one.
 
     The block is `record`, a second word (threads, or the stream), then on a CPU a word for scratch, the slots, and the

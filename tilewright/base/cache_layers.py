@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hmac
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from tilewright.base import logs, system
+from tilewright.base import system
 from tilewright.base.disk_cache import DiskCache, Entry, decode, encode
 from tilewright.base.errors import KnobError, UnsupportedError
 from tilewright.base.knobs import knobs
+from tilewright.base.library import hmac, logs
 
 _LEAST_SECRET = 32
 _DIGEST_BYTES = 32

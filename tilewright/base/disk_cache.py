@@ -11,8 +11,6 @@ left alone: the process keeps what it compiles in memory anyway.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import stat
 import struct
@@ -20,11 +18,11 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tilewright.base import logs, system
+from tilewright.base import system
+from tilewright.base.library import hashlib, json, logs
 
 _MAGIC = b"TILEWRT2"
 _HEADER = struct.Struct("<8s32sIQ")  # magic, sha256 of key and what follows, bytes of metadata, bytes of payload
@@ -37,8 +35,7 @@ _GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _GUARDED
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What was kept under a key.
 
     Args:

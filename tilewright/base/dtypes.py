@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ class Kind(enum.IntEnum):
     FLOATING = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Info:
+class _Info(NamedTuple):
     """One row of the table of types."""
 
     sig: str

@@ -7,8 +7,7 @@ moment that nobody asked for costs one test.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.base.errors import KnobError
 
@@ -101,8 +100,7 @@ settings_changed = HookChain()
 """Called when a knob or a chain of launch hooks changes: what a launch remembers may depend on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
+class Launched(NamedTuple):
     """A launch, the subject of what hooks around it are given.
 
     Args:

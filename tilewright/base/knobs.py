@@ -22,7 +22,7 @@ from tilewright.base.environment import FALSE, TRUE, user_cache
 from tilewright.base.errors import ArgumentError, KnobError
 from tilewright.base.foreign_knobs import AMD, PROTON, ForeignKnobs
 from tilewright.base.hooks import HookChain, settings_changed
-from tilewright.base.logs import levels_of
+from tilewright.base.library import logs
 from tilewright.base.nvidia_knobs import NvidiaKnobs
 from tilewright.base.refusal import OneValue, Refusal
 
@@ -70,7 +70,7 @@ def _checks(text: str) -> str:
 
 def _logs(text: str) -> str:
     """Which records are shown."""
-    levels_of(text)
+    logs.levels_of(text)
     return text
 
 
@@ -130,7 +130,7 @@ class _Group:
         refusal = getattr(type(self), name, None)
         if isinstance(refusal, Refusal):
             refusal.raise_error()
-        if name in _types(cast(Any, type(self))):
+        if hasattr(self, name) and name in _types(cast(Any, type(self))):  # a first value is one that was parsed
             value = self._checked(name, value)
         object.__setattr__(self, name, value)
         settings_changed()

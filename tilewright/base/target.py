@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,7 @@ class Target:
 NO_TARGET = Target("none", "generic")
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Where launches go.
 
     Args:

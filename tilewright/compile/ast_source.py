@@ -5,12 +5,12 @@ compile(ASTSource(kernel, {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BL
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import ArgumentError
+from tilewright.base.library import hashlib
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.tracebacks import shortened

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from tilewright.base.errors import UnsupportedError
+from tilewright.base.library import hashlib
 from tilewright.base.refusal import Refusal
 from tilewright.base.target import Target
 from tilewright.compile.request import fingerprint

@@ -14,17 +14,15 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tilewright.base import logs
 from tilewright.base.cache_layers import disk_cache
 from tilewright.base.collecting import uncollected
 from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
+from tilewright.base.library import futures, logs
 from tilewright.base.memory import memory_may_end
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.lazy_compiler import shared_objects
@@ -32,18 +30,18 @@ from tilewright.compile.listening import tell_compiled
 from tilewright.compile.loading import load_code
 from tilewright.compile.metadata import StageTexts, describe_kernel
 from tilewright.compile.request import Request
+from tilewright.compile.rooting import rooted, uprooted
 from tilewright.devices.registry import backend_of
 from tilewright.passes.stages import run_stages
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """What one process sends another that has compiled for it.
 
     Args:
         key: of the request, as the process saw it that compiled.
         binary: machine code.
-        metadata: facts from the stages.
+        metadata: facts from the stages, `uprooted`.
         seconds: compile time per stage; empty if it came from the disk cache.
     """
 
@@ -75,7 +73,7 @@ def image_of(request: Request) -> Image:
     if entry is not None:
         return Image(key, entry.payload, _facts(entry), {})
     made = _made(request, key)
-    return Image(key, made.binary, made.metadata, made.seconds)
+    return Image(key, made.binary, uprooted(made.metadata, request.files()), made.seconds)
 
 
 def compile_request(
@@ -141,7 +139,7 @@ def _made(request: Request, key: str) -> CompiledKernel:
         kernel = _from_disk(request, key, disk_cache().local.get)
         if kernel is None:
             kernel = _run(request, key)
-            _keep(kernel)
+            _keep(request, kernel)
     return kernel
 
 
@@ -149,24 +147,28 @@ def _received(request: Request, key: str, elsewhere: Callable[[], Image]) -> Com
     """The kernel that another process has compiled; compiled here if that process died, or has another source."""
     try:
         image = elsewhere()
-    except (BrokenExecutor, MissingKernelSourceError):
+    except (futures.BrokenExecutor, MissingKernelSourceError):
         image = None
     if image is None or image.key != key:
         return _made(request, key)
     asm: dict[str, str | bytes] = {backend_of(request.target).BINARY: image.binary}
-    kernel = CompiledKernel(request.name, request.target, image.metadata, key, asm, image.seconds)
+    kernel = CompiledKernel(
+        request.name, request.target, rooted(image.metadata, request.files()), key, asm, image.seconds
+    )
     if _on_disk(request) and not disk_cache().local.has(key):
-        _keep(kernel)
+        _keep(request, kernel)
     return kernel
 
 
-def _keep(kernel: CompiledKernel) -> None:
+def _keep(request: Request, kernel: CompiledKernel) -> None:
     """Keep a kernel on disk; the target is for people who list what is there, as the key holds it."""
-    disk_cache().put(kernel.hash, kernel.binary, {**kernel.metadata, "target": str(kernel.target)})
+    facts = uprooted(kernel.metadata, request.files())
+    disk_cache().put(kernel.hash, kernel.binary, {**facts, "target": str(kernel.target)})
     logs.caching.debug("kept %s: %s", kernel.name, disk_cache().local.file(kernel.hash))
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
+    """What an entry says of a kernel, `uprooted`."""
     return {name: value for name, value in entry.metadata.items() if name != "target"}
 
 
@@ -187,7 +189,9 @@ def _from_disk(request: Request, key: str, look: Callable[[str], Entry | None]) 
     if entry is None:
         return None
     asm: dict[str, str | bytes] = {backend_of(request.target).BINARY: entry.payload}
-    kernel = CompiledKernel(request.name, request.target, _facts(entry), key, asm, from_disk=True)
+    kernel = CompiledKernel(
+        request.name, request.target, rooted(_facts(entry), request.files()), key, asm, from_disk=True
+    )
     try:
         load_code(kernel)
     except (TilewrightError, KeyError, TypeError, ValueError):  # whole, and still not loadable: compile anew

@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.base.library import hashlib, json
 from tilewright.compile.lazy_compiler import ir_text, pipeline, stage_facts, text, united
 from tilewright.compile.request import Request
 from tilewright.compile.sources import nest_stage, simplify
@@ -88,6 +87,10 @@ class IRSource:
     def has_content(self) -> bool:
         """The text says everything."""
         return True
+
+    def files(self) -> dict[str, str]:
+        """No function: the places that the text names are a part of it."""
+        return {}
 
     def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
         """Parsing, for tile IR simplification, and the stages behind.

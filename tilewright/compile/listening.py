@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tilewright.base import logs
 from tilewright.base.hooks import HookChain
 from tilewright.base.knobs import knobs
+from tilewright.base.library import logs
 from tilewright.compile.kernel import CompiledKernel
 
 compiled = HookChain()
 """Called with the source and the kernel after each compilation, and each load from the disk cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompileTimes:
+class CompileTimes(NamedTuple):
     """Where the time of a compilation went, in microseconds.
 
     Args:

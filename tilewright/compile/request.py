@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 from tilewright.base import assumptions
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.knobs import knobs
+from tilewright.base.library import hashlib
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.base.version import __version__
@@ -27,7 +27,7 @@ from tilewright.compile.specialize import Specialization
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.registry import backend_of, options_for, parse_target
-from tilewright.frontend.hashing import check_globals
+from tilewright.frontend.hashing import check_globals, source_files
 from tilewright.passes.stages import Stage
 
 
@@ -51,6 +51,9 @@ class Source(Protocol):
 
     def has_content(self) -> bool:
         """Whether `content` says everything, also to another process."""
+
+    def files(self) -> Mapping[str, str]:
+        """Paths of what it is written in, which are no content, by qualified names of functions in there."""
 
     def before_passes(self, request: Request) -> str | bytes:
         """What the first stage starts with: tile IR before any pass, or the file."""
@@ -93,6 +96,13 @@ class Request:
         self.source.check()
         for function in self.specialization.functions():
             check_globals(function)
+
+    def files(self) -> dict[str, str]:
+        """Paths of all sources, by qualified names of functions in them."""
+        found = dict(self.source.files())
+        for function in self.specialization.functions():
+            found |= source_files(function)
+        return found
 
     def key(self) -> str:
         """Content hash that names the compiled kernel in the disk cache."""

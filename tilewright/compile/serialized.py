@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import dtype, scalar_from_signature
 from tilewright.base.errors import ArgumentError
+from tilewright.base.library import json
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.compile.function import KernelFunction

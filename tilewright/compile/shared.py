@@ -10,8 +10,9 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from typing import Generic, TypeVar
+
+from tilewright.base.library import futures
 
 Made = TypeVar("Made")
 
@@ -27,7 +28,7 @@ class Job(Generic[Made]):
     def __init__(self, make: Callable[[], Made], drop: Callable[[], None]) -> None:
         self._make, self._drop = make, drop
         self._claim: dict[str, tuple[int, int]] = {}  # "maker": its process and thread; `setdefault` is atomic
-        self._future: Future[Made] = Future()
+        self._future: futures.Future[Made] = futures.Future()
 
     def is_for(self, make: Callable[[], Made]) -> bool:
         """Whether this is the job that was offered with `make`, and not one that was there before."""

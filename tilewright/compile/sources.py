@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import linecache
 import re
@@ -10,19 +9,19 @@ import sys
 import types
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import ArgumentError, MissingKernelSourceError
 from tilewright.base.knobs import knobs
+from tilewright.base.library import hashlib
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.lazy_compiler import effects, entry, levels, nests, pipeline, text, united
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.registry import backend_of
-from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, without_content
+from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, source_files, without_content
 from tilewright.passes import printing
 from tilewright.passes.stages import Stage
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(NamedTuple):
     """What the `repr` of a kernel names a variant by.
 
     Args:
@@ -94,6 +92,10 @@ class FunctionSource:
     def has_content(self) -> bool:
         """Whether every constant that the kernel uses has a key of its own."""
         return not without_content(self.fn)
+
+    def files(self) -> dict[str, str]:
+        """Paths of the files in which the kernel and what it uses are written."""
+        return source_files(self.fn)
 
     def stages(self, request: Request, later: Mapping[str, Stage]) -> dict[str, Stage]:
         """Front end and simplification, and the back end's stages."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from tilewright.base.options import Options
 from tilewright.base.target import Target
@@ -14,8 +14,7 @@ from tilewright.compile.specialize import CONSTEXPR, DIVISIBLE, Specialization
 VariantKey = tuple[Specialization, Options, Target]
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """A variant of a kernel.
 
     Args:

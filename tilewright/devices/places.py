@@ -7,8 +7,7 @@ are refused by name; but a GPU reaches pinned memory of the host. A launch witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.base.errors import ArgumentError, DeviceError
 from tilewright.base.target import Target
@@ -18,8 +17,7 @@ from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.devices.registry import gpu
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a launch goes.
 
     Args:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tilewright.backends.cpu import options as cpu_options
 from tilewright.backends.null import options as null_options
@@ -41,8 +41,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A back end before it is loaded.
 
     Args:

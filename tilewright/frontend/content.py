@@ -13,7 +13,6 @@ import dataclasses
 import dis
 import enum
 import functools
-import hashlib
 import inspect
 import os
 import sys
@@ -24,10 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.attributes import attributes_of
 from tilewright.base.builtin import Builtin
 from tilewright.base.callable import BlockFunction
 from tilewright.base.dtypes import Type
 from tilewright.base.errors import TilewrightError
+from tilewright.base.library import hashlib
 from tilewright.base.naming import home_of, name_at_home
 from tilewright.base.stack import deep_calls
 from tilewright.frontend.names import references
@@ -144,6 +145,7 @@ class FunctionHash:
         used: the variables.
         missing: what of it has no content, or "".
         unfinished: callers met again by recursion, whose text is not in yet.
+        files: where it and the functions that it uses are written, by their qualified names.
     """
 
     digest: str
@@ -151,6 +153,7 @@ class FunctionHash:
     used: dict[tuple[str, int], UsedGlobal] = field(default_factory=dict)
     missing: str = ""
     unfinished: frozenset[BlockFunction] = frozenset()
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...] = ()) -> FunctionHash:
@@ -172,6 +175,7 @@ def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> Func
     walk = Content((*active, fn))
     own = (fn.fn.__module__ or "").startswith("tilewright.")  # code made by `exec` may have no module
     name = f"{fn.fn.__module__}.{source.name}"
+    walk.files[name] = source.file
     walk.text(f"{name}:{source.first_line}:{fn.noinline}", name if own else f"{source.name}:{fn.noinline}")
     if not own:
         walk.text(source.text)
@@ -182,7 +186,7 @@ def _hash_function(fn: BlockFunction, active: tuple[BlockFunction, ...]) -> Func
         for chain in references(source.tree):
             walk.reference(source, chain)
     result = FunctionHash(
-        walk.hexdigest(), walk.lasting_digest(), walk.used, walk.missing, frozenset(walk.unfinished - {fn})
+        walk.hexdigest(), walk.lasting_digest(), walk.used, walk.missing, frozenset(walk.unfinished - {fn}), walk.files
     )
     if not result.unfinished:
         fn.__dict__[_ATTRIBUTE] = result
@@ -208,16 +212,17 @@ class Content:
         used: the variables read on the way, by name and namespace.
         unfinished: block functions of `active` met again by recursion.
         missing: the first part met that has no content, in words; "" if all parts have.
+        files: paths of the functions met, by their qualified names.
     """
 
     def __init__(self, active: tuple[BlockFunction, ...] = (), by_text: bool = False) -> None:
         self._hash, self._lasting = hashlib.sha256(), hashlib.sha256()
         self._active, self._by_text = active, by_text
-        self.unfinished: set[BlockFunction] = set()
         self._met: dict[int, tuple[int, Any]] = {}  # number and value, which keeps the id its own
-        self._count = 0
+        self._count, self.missing = 0, ""
+        self.unfinished: set[BlockFunction] = set()
         self.used: dict[tuple[str, int], UsedGlobal] = {}
-        self.missing = ""
+        self.files: dict[str, str] = {}
 
     def hexdigest(self) -> str:
         """The hash of everything fed so far."""
@@ -256,9 +261,7 @@ class Content:
         """The content of a value by itself, in which block functions count as they do here."""
         content = Content(self._active, self._by_text)
         content.value(value)
-        self.unfinished |= content.unfinished
-        for entry in content.used.values():
-            self.use(entry)
+        self._take(content)
         return content
 
     def has_none(self, what: str) -> None:
@@ -275,9 +278,13 @@ class Content:
             return
         inner = hash_function(value, self._active)
         self.text(inner.digest, inner.lasting)
-        self.unfinished |= inner.unfinished
         self.missing = self.missing or inner.missing
-        for entry in inner.used.values():
+        self._take(inner)
+
+    def _take(self, other: Content | FunctionHash) -> None:
+        self.unfinished |= other.unfinished
+        self.files |= other.files
+        for entry in other.used.values():
             self.use(entry)
 
     def reference(self, source: Scope, chain: Chain) -> None:
@@ -299,6 +306,7 @@ class Content:
         self.text(name, name if library else value.__qualname__)
         if library:
             return
+        self.files[name] = value.__code__.co_filename
         self.value(value.__defaults__)
         self.value(value.__kwdefaults__)
         self._code(value.__code__)
@@ -372,7 +380,7 @@ class Content:
         number_or_text = next((base for base in (int, float, complex, str, bytes) if isinstance(value, base)), None)
         if number_or_text is not None:
             self.text(number_or_text.__repr__(value))
-        attributes = _attributes(value)
+        attributes = attributes_of(value)
         if hasattr(value, "data_ptr"):  # the memory of an array is no constant
             self.has_none(f"a {cls.__module__}.{cls.__qualname__}")
         elif attributes or not is_library(home_of(cls)):
@@ -493,19 +501,6 @@ _FEEDS: tuple[tuple[Any, Callable[[Content, Any], None]], ...] = (
     ((range, slice), lambda content, value: content.text(repr(value))),
     ((np.ndarray, np.generic), _feed_array),
 )
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an instance, in `__dict__` and in slots."""
-    slots = [name for base in type(value).__mro__ for name in _slots(base) if hasattr(value, name)]
-    own = {name: getattr(value, name) for name in slots}
-    return {**getattr(value, "__dict__", {}), **own}
-
-
-def _slots(cls: type) -> list[str]:
-    slots = vars(cls).get("__slots__", ())
-    names = [slots] if isinstance(slots, str) else list(slots)
-    return [name for name in names if not name.startswith("__")]
 
 
 def _annotations(cls: type) -> dict[str, Any]:

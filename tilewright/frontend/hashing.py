@@ -29,6 +29,11 @@ def without_content(fn: BlockFunction) -> str:
     return hash_function(fn).missing
 
 
+def source_files(fn: BlockFunction) -> dict[str, str]:
+    """Paths of the files in which `fn` and what it uses are written, by qualified names of functions in them."""
+    return hash_function(fn).files
+
+
 def lasting_hash(fn: BlockFunction) -> str:
     """A `content_hash` that moves with the kernel: to another line, another file, another module.
 

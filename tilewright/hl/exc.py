@@ -380,7 +380,9 @@ def __getattr__(name: str) -> type[Exception]:
     """A class for a name that nothing raises, so that programs can name it."""
     if name not in NEVER_RAISED and name not in NEVER_GIVEN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return type(name, (Error if name in NEVER_RAISED else BaseWarning,), {"__doc__": "Never raised here."})
+    base = Error if name in NEVER_RAISED else BaseWarning
+    made: type[Exception] = globals().setdefault(name, type(name, (base,), {"__doc__": "Never raised here."}))
+    return made
 
 
 def located(error: Error, location: errors.Location) -> Error:

@@ -104,7 +104,9 @@ class _Bits(int):
 class _Powers(_Bits):
     """Powers of a symbol, and of a number by it."""
 
-    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            return self**other % modulus
         if type(other) is int and other >= 0:
             return math.prod([self] * other)
         return self._power(other, self, other)
@@ -114,11 +116,51 @@ class _Powers(_Bits):
 
     def _power(self, other: Any, base: Any, exponent: Any) -> Any:
         if not isinstance(other, float):
-            raise number_needed(self)
+            needed = number_needed(self)
+            raise type(needed)(
+                f"{base!r} ** {exponent!r} may be a fraction or too large for an integer",
+                hint="a floating-point number has powers that are known when the kernel runs: 2.0 ** tile.id",
+            )
         return _opaque("**", base, exponent)
 
 
-class Sym(_Powers):
+class _Whole(_Powers):
+    """What else an integer of Python can do: computed with the symbol, or refused where it reads digits."""
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __abs__(self) -> Any:
+        return self if is_natural(self) else maximum(self, self * -1)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def conjugate(self) -> Any:
+        """Itself, as of any integer; so are `real` and `numerator`."""
+        return self
+
+    real = numerator = property(__pos__)
+
+    def bit_length(self) -> int:
+        """Methods of `int` that read its digits: the trace has none."""
+        raise number_needed(self)
+
+    bit_count = bit_length
+
+    def to_bytes(self, *length: Any, **order: Any) -> bytes:
+        """As `bit_length`."""
+        raise number_needed(self)
+
+    def as_integer_ratio(self) -> Any:
+        """As `bit_length`."""
+        raise number_needed(self)
+
+
+class Sym(_Whole):
     """A linear combination of atoms plus a constant; see the module."""
 
     terms: dict[Atom, int]
@@ -267,7 +309,7 @@ class ChosenLater(exc.SizeUsedAsNumber):
 def number_needed(value: object) -> exc.SizeUsedAsNumber:
     """The error for a symbol that is needed as a plain number."""
     kind = ChosenLater if isinstance(value, Sym) and is_chosen(value) else exc.SizeUsedAsNumber
-    if kind is ChosenLater and isinstance(value, Sym) and any(atom.key == "//" for atom in value.terms):
+    if kind is ChosenLater and isinstance(value, Sym) and any(map(_is_part, value.terms)):
         return kind(
             f"{value!r} is the extent of a part of a block, which need not divide it",
             hint="loop over the parts, and take two for one with hl.arange(tile.block_size * 2) and "
@@ -277,6 +319,12 @@ def number_needed(value: object) -> exc.SizeUsedAsNumber:
         f"{value!r} is not known while the kernel is traced, and a Python number is needed here",
         hint="compute with it directly, decide with torch.where, or make it a constant with hl.specialize on the host",
     )
+
+
+def _is_part(atom: Atom) -> bool:
+    """Whether an operation is the quotient of what nothing but a configuration chooses."""
+    inner = [found for arg in atom.args if isinstance(arg, Sym) for found in arg.atoms()]
+    return atom.key == "//" and all(found.kind in ("block", "tunable", "op") for found in inner)
 
 
 def is_chosen(value: Sym) -> bool:

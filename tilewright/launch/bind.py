@@ -17,7 +17,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.base.checks import Checks, parse_checks
 from tilewright.base.errors import ArgumentError, DeviceError, ReadOnlyError, UnknownOptionError
@@ -93,8 +93,7 @@ class Call:
         return slot_values(self.arguments, self.specialization.runtime_paths)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A compiled kernel that can be launched for every call of one specialisation.
 
     Args:

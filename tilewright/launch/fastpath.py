@@ -16,8 +16,7 @@ import enum
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ class Missing:
 MISSING = Missing()
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(NamedTuple):
     """How an argument of a known class is read; `{a}` is the parameter, `{v}` its address.
 
     Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from tilewright.base.callable import BlockFunction
 from tilewright.base.hooks import Launched, LazyDict
@@ -16,8 +16,7 @@ from tilewright.compile.serialized import serialize
 from tilewright.devices.registry import USUAL, gpu
 
 
-@dataclass(frozen=True, slots=True)
-class JitFunctionInfo:
+class JitFunctionInfo(NamedTuple):
     """The kernel that a hook is told about.
 
     Args:

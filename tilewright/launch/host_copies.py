@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from tilewright.devices.arrays import HOST, Array
 from tilewright.devices.registry import gpu
 from tilewright.launch.bind import Call
 
 
-@dataclass(frozen=True, slots=True)
-class HostCopy:
+class HostCopy(NamedTuple):
     """A copy of an allocation of a GPU, as the owner of arrays in it.
 
     Args:

@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from tilewright.base import logs
 from tilewright.base.callable import BlockFunction, P
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import follow_triton_variables, knobs
 from tilewright.base.lazy import lazy_module
+from tilewright.base.library import logs
 from tilewright.base.memory import memory_may_end
 from tilewright.base.target import Target
 from tilewright.base.tracebacks import shorten_traceback, shortened
@@ -42,13 +42,13 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.wrappers import MockTensor
 from tilewright.frontend.hashing import check_globals, used_globals
-from tilewright.launch import asynchronous, inline_cache
+from tilewright.launch import inline_cache
 from tilewright.launch.bind import Binder, Call, Prepared, launch_nothing
 from tilewright.launch.hooks import is_refused, tell_compiled
 from tilewright.launch.host_copies import on_host
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.logged import follow_launches, record_interpreted
-from tilewright.launch.meeting import Pair, pairs_that_count, shared_memory, tell
+from tilewright.launch.meeting import Pair, note_extents, pairs_that_count, shared_memory, tell
 from tilewright.launch.members import KernelMembers
 from tilewright.launch.prepared import prepare
 from tilewright.launch.runs import native_call, native_run
@@ -56,11 +56,12 @@ from tilewright.launch.settings import KernelSettings
 from tilewright.launch.typed import Typed
 from tilewright.ops.values import constexpr
 
-if TYPE_CHECKING:  # loaded when a kernel is interpreted, or checked
+if TYPE_CHECKING:  # loaded when a kernel is compiled, interpreted or checked
     from tilewright.analysis import effects as analysis
-    from tilewright.launch import checked, interpret
+    from tilewright.launch import asynchronous, checked, interpret
     from tilewright.launch.proved import Proof
 else:
+    asynchronous = lazy_module("tilewright.launch.asynchronous")
     checked = lazy_module("tilewright.launch.checked")
     interpret = lazy_module("tilewright.launch.interpret")
 
@@ -301,6 +302,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
                 return Prepared(kernel, launch_nothing, lasting=False)
             # A launch gives the kernel that takes any arguments, whichever it was.
             launch = made.launcher(call.placement(kernel.target, self.fn.__name__))
+            note_extents(made, call.specialization, call.arguments)
             inline_cache.use_machine_code(self, self._binder or self._make_binder())
         functions = call.specialization.functions()
         lasting = call.place.lasting and not any(map(used_globals, functions))  # which are checked each time

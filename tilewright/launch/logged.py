@@ -6,13 +6,12 @@ set; a launch that is known asks nobody.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.base import logs
 from tilewright.base.hooks import LazyDict, settings_changed
 from tilewright.base.knobs import knobs
+from tilewright.base.library import logging, logs
 
 _MOST_LETTERS = 60
 _shown: list[str] = [""]  # what the knob said when it was last followed

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.base.lazy import lazy_module
+from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.slots import at_path
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.arrays import Array, read
@@ -109,6 +110,26 @@ def apart_test() -> Callable[..., bool]:
 def _never(*arrays: Any) -> bool:
     """Of an interpreter without machine code: `pattern` tells."""
     return False
+
+
+def note_extents(kernel: CompiledKernel, specialization: Specialization, arguments: tuple[Any, ...]) -> None:
+    """Tell the code of a kernel how long the arrays of a call are, if it wants to know.
+
+    Args:
+        kernel: loaded.
+        specialization: of the call.
+        arguments: by parameter, with arrays read.
+    """
+    note = getattr(kernel.module, "note_extents", None)
+    if note is None:
+        return
+    found = {}
+    rows = zip(specialization.runtime_types, specialization.runtime_paths, strict=True)
+    for slot, (kind, path) in enumerate(rows):
+        argument = at_path(arguments, path)
+        if isinstance(argument, Array) and argument.address:
+            found[slot] = argument.address, range_of(argument, kind)[1]
+    note(found)
 
 
 @functools.lru_cache(maxsize=1024)

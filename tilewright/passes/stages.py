@@ -10,16 +10,16 @@ be replaced by a file `<override_dir>/<hash>/<kernel>.<ext>`; timing, dumping an
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.base.errors import UnsupportedError
 from tilewright.base.knobs import CompilationKnobs
+from tilewright.base.library import json
 from tilewright.base.stack import deep_calls
 from tilewright.passes import printing, snapshot
 
@@ -30,8 +30,7 @@ def _as_it_is(artifact: Any) -> Any:
     return artifact
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """One step of a pipeline.
 
     Args:

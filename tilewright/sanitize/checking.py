@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from tilewright.torch import storages
 else:  # imports torch
     storages = lazy_module("tilewright.torch.storages")
+
+
+def follow_process() -> None:
+    """Follow PyTorch, if it is installed, in this thread to the end of the process."""
+    if importlib.util.find_spec("torch") is not None:
+        storages.StorageWatch().__enter__()
 
 
 @contextlib.contextmanager

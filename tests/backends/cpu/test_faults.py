@@ -87,6 +87,7 @@ for far in (-(1 << 38), -(1 << 40)):
     counted = [("few", (address - few.ctypes.data) / 2), ("pair", far)]
     name, index = min(counted, key=lambda one: abs(address - (few if one[0] == "few" else wide).ctypes.data))
     print(f"  that is {name}[{int(index)}], counted from the argument that begins nearest to it")
+    print(f"  it had {1024 if name == 'few' else 1 << 20} elements when a launch with it was prepared")
     child = os.fork()
     if not child:
         several[(1,)](1, few, None, (3, wide), far, B=1)
@@ -103,7 +104,52 @@ def test_a_fault_names_argument_and_index(tmp_path: Path) -> None:
         command = [sys.executable, str(program)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
-        assert [line for line in done.stderr.splitlines() if "that is" in line] == done.stdout.splitlines()
+        said = [line for line in done.stderr.splitlines() if "that is" in line or "it had" in line]
+        assert said == done.stdout.splitlines()
+
+
+VIEWS = """
+import os
+import numpy, tilewright, tilewright.language as tl
+
+tilewright.knobs.cpu.num_threads = 1
+
+
+@tilewright.jit
+def beyond(x, at, step):
+    if step == 16:
+        tl.store(x + at * step, 1.0)
+
+
+def ends(array, at, *before):
+    child = os.fork()
+    if not child:
+        for other in before:
+            beyond[(1,)](other, at, 32)
+        beyond[(1,)](array, at, 16)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("--", flush=True)
+
+
+whole = numpy.zeros((64, 64), numpy.float32)
+ends(whole[3], -(1 << 36))             # a row
+ends(whole[:, 5], -(1 << 36))          # a column, with what lies between
+ends(whole[::-1], -(1 << 36))          # whose elements lie below
+ends(numpy.zeros(200000, numpy.float32), -(1 << 36), whole, numpy.zeros(100000, numpy.float32))  # not looked at
+"""
+
+
+def test_an_extent_is_that_of_the_view_and_of_no_other_array(tmp_path: Path) -> None:
+    program = tmp_path / "views.py"
+    program.write_text(VIEWS)
+    environment = dict(os.environ, TILEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    said = [line for line in done.stderr.splitlines() if "it had" in line]
+    counts = [64, 63 * 64 + 1, 64]
+    assert said == [f"  it had {count} elements when a launch with it was prepared" for count in counts]
+    assert done.stderr.count("that is x[") == 4
 
 
 WAYS = """

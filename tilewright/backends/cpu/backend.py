@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.cpu.device import ir
-from tilewright.backends.cpu.device.faults import faults_text, note_kernel
+from tilewright.backends.cpu.device.faults import faults_text, note_extents, note_kernel
 from tilewright.backends.cpu.device.interrupt import interrupts_text
 from tilewright.backends.cpu.device.launcher import KernelCode, make_launch
 from tilewright.backends.cpu.device.permission import request_permission
@@ -21,8 +21,9 @@ from tilewright.backends.cpu.device.team import team
 from tilewright.backends.llvm import codegen
 from tilewright.backends.llvm.calls.calling import CALLS, calls_text
 from tilewright.backends.llvm.features import CpuFeatures, describe, set_host_cache
+from tilewright.backends.llvm.origin import elsewhere
 from tilewright.backends.protocol import ByteCache
-from tilewright.base.errors import DeviceAssertionError
+from tilewright.base.errors import DeviceAssertionError, DeviceError
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.base.options import ExternLibrary, Options
@@ -73,6 +74,20 @@ class LoadedKernel(Record):
     address: int
     failed: int = 0
     others: tuple[Any, ...] = ()
+
+    def note_extents(self, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """Let the handler of faults know the arrays of a launch; arguments as for `faults.note_extents`."""
+        note_extents(self.library, ranges)
+
+
+class ForeignKernel(Record):
+    """Code for another machine, which can be looked at.
+
+    Args:
+        where: it runs, as `origin.elsewhere` has it.
+    """
+
+    where: str
 
 
 @functools.lru_cache(maxsize=8)
@@ -154,12 +169,14 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     }
 
 
-def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
-    """Load object bytes made by the stages.
+def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel | ForeignKernel:
+    """Load object bytes made by the stages; of those for another machine only a launch is an error.
 
     Raises:
         InternalError: the bytes are not a loadable object.
     """
+    if where := elsewhere(binary):
+        return ForeignKernel(where)
     symbol = str(metadata["symbol"])
     flag = f"{symbol}.failed"
     others = [ExternLibrary(*row) for row in metadata.get("libraries", ())]
@@ -170,8 +187,19 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     return LoadedKernel(library, library.address(symbol), failed, tuple(kept))
 
 
-def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement) -> Callable[..., None]:
-    """A function ``launch(gx, gy, gz, *values)`` that runs the kernel over a grid."""
+def launcher(
+    module: LoadedKernel | ForeignKernel, metadata: Mapping[str, Any], place: Placement
+) -> Callable[..., None]:
+    """A function ``launch(gx, gy, gz, *values)`` that runs the kernel over a grid.
+
+    Raises:
+        DeviceError: the kernel is for another machine.
+    """
+    if isinstance(module, ForeignKernel):
+        raise DeviceError(
+            f"kernel `{metadata['name']}` was compiled for {module.where}, which this machine is not",
+            hint="leave `target` and its triple out to compile for this machine",
+        )
     code = KernelCode(
         address=module.address,
         types=tuple(metadata["types"]),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import platform
 import re
+import sys
 from pathlib import Path
 
 from tilewright.backends.cpu.device.permission import request_permission
-from tilewright.backends.llvm.features import FEATURES, describe, host
+from tilewright.backends.llvm.features import FEATURES, arch_of, describe, host
 from tilewright.base import system
 from tilewright.base.target import Target
 
 _CPUINFO = Path("/proc/cpuinfo")
+_ARCHES = {"amd64": "x86_64"}  # as Windows says it
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "macos": "macOS", "windows": "Windows", "win32": "Windows"}
 # Names that Linux has for features whose LLVM names differ by more than a dot, a dash or an underscore.
 _LINUX = {"64bit": "lm", "sahf": "lahflm", "sse3": "pni", "lzcnt": "abm", "crc32": "sse42", "bmi": "bmi1"}
 
@@ -23,12 +27,20 @@ def why_not(target: Target) -> str:
         target: of the code; its triple is filled in.
     """
     wanted = describe(target.triple, str(target.arch), target.features)
+    place = system_of(wanted.triple), wanted.arch
+    if place != (system_of(sys.platform), arch_of(_ARCHES.get(platform.machine().lower(), platform.machine()))):
+        return f"this machine is no {place[0]} on {place[1].replace('_', '-')}"
     missing = sorted(wanted.available & FEATURES - features(wanted.arch))
     if missing:
         return f"this machine has no {', '.join(missing)}"
     if wanted.has("amx-tile") and not request_permission():
         return "the system does not let this process use tile registers"
     return ""
+
+
+def system_of(triple: str) -> str:
+    """The operating system that a triple or Python names, by its usual name; "" if it is none that is known."""
+    return next((name for part, name in _SYSTEMS.items() if part in triple), "")
 
 
 @functools.cache

@@ -5,11 +5,10 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class FaultLayout:
+class FaultLayout(NamedTuple):
     """Where a handler of signals finds what it needs, in bytes.
 
     Args:

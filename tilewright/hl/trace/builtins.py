@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import math
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -124,6 +128,31 @@ def _range(*args: Any) -> Any:
     return builtins.range(*args)
 
 
+def _read_digits(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in C that takes integers by their digits, of which those of a symbol are invented."""
+
+    @functools.wraps(function)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        symbol = next((arg for arg in (*args, *kwargs.values()) if isinstance(arg, Sym)), None)
+        if symbol is not None:
+            raise number_needed(symbol)
+        return function(*args, **kwargs)
+
+    return asked
+
+
+_DIGITS = ("gcd", "lcm", "isqrt", "comb", "perm", "factorial", "log", "log2", "log10", "ldexp")
+_MATH = {getattr(math, name): _read_digits(getattr(math, name)) for name in _DIGITS}
+
+
+def _math() -> ModuleType:
+    """The module `math` as kernels see it. Its other functions ask a symbol what it is, or compute with it."""
+    made = ModuleType("math", math.__doc__)
+    vars(made).update(vars(math), **{function.__name__: asked for function, asked in _MATH.items()})
+    return made
+
+
+_MATH_MODULE = _math()
 _LATE: dict[str, Any] = {}  # what `language` puts in: it is above this room
 
 
@@ -139,6 +168,7 @@ def scope() -> dict[str, Any]:
         "sum": _sum,
         "divmod": _divmod,
         "pow": _pow,
+        **{name: _read_digits(vars(builtins)[name]) for name in ("bin", "hex", "oct", "chr")},
         "range": _range,
         "any": _any,
         "all": _all,
@@ -147,8 +177,13 @@ def scope() -> dict[str, Any]:
 
 
 def instead(value: Any) -> Any:
-    """What stands in kernels for a global: torch's `associative_scan` is that of the language."""
+    """What stands in kernels for a global: torch's `associative_scan` is that of the language, and `math` refuses to
+    take a size for the number that stands for it."""
+    if value is math:
+        return _MATH_MODULE
     where = getattr(value, "__module__", "") if callable(value) else ""
+    if where == "math":
+        return _MATH.get(value, value)
     return _LATE["scan"] if where == "torch._higher_order_ops.associative_scan" else value
 
 

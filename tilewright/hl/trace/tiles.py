@@ -46,7 +46,10 @@ class Tile(int):
 
     __hash__ = int.__hash__
     __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _no_number
-    __truediv__ = __rtruediv__ = __rsub__ = __pow__ = __neg__ = _no_number
+    __truediv__ = __rtruediv__ = __rsub__ = __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _no_number
+    __divmod__ = __rdivmod__ = __invert__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_number
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __trunc__ = __floor__ = __ceil__ = _no_number
+    bit_length = bit_count = as_integer_ratio = conjugate = __round__ = _no_number
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = _no_number
 
     @property

@@ -8,7 +8,8 @@ code SI_KERNEL with it, and SIGBUS where the address was made from the frame or 
 
 Kernels keep the number of the program that they are at and the place of their arguments in their frames, behind a word
 that tells the place (`abi`). The handler looks for it from the stack pointer upwards. Of the arguments that are
-pointers it names the one that begins nearest to the address, and the index from there; how long it is nobody knows.
+pointers it names the one that begins nearest to the address, and the index from there. Machine code gets no extents:
+those of the arrays for which a launch was prepared are kept, and told where one of these is the argument that is named.
 Lines come from a table made when the kernel was compiled: an instruction that computes and reads at once has the line
 of the load. Linux alone: elsewhere processes die as silently as they would.
 """
@@ -34,7 +35,9 @@ Pointer = tuple[int, int, str]
 EXPORTS = ("tw_on_fault", "tw_before", "tw_faults")
 
 _WORDS = 8  # of a row: start and end of the code, name, lines and how many, file, pointers and how many
-_POINTER_WORDS = 3  # of a pointer: its slot among the arguments, bytes of what it points to, name
+# Of a pointer: its slot among the arguments, bytes of what it points to, name; an address, and how many elements an
+# array had there.
+_POINTER_WORDS = 5
 _MOST_WORDS = 1 << 20  # of the stack between the fault and the kernel's frame
 
 _MESSAGE = (
@@ -42,6 +45,7 @@ _MESSAGE = (
     "\\0ATilewright: kernel %s, program %lld, accessed an address outside of the address space.\\0A\\00",
     "  at or near line %d of %s\\0A\\00",
     "  that is %s[%lld], counted from the argument that begins nearest to it\\0A\\00",
+    "  it had %lld elements when a launch with it was prepared\\0A\\00",
     "hint: a mask may be missing; with TILEWRIGHT_INTERPRET=1 the access is found and its line is named\\0A\\00",
 )
 
@@ -52,7 +56,8 @@ _IR = """
 @tw_message.outside = private constant [{length1} x i8] c"{message1}"
 @tw_message.line = private constant [{length2} x i8] c"{message2}"
 @tw_message.argument = private constant [{length3} x i8] c"{message3}"
-@tw_message.hint = private constant [{length4} x i8] c"{message4}"
+@tw_message.extent = private constant [{length4} x i8] c"{message4}"
+@tw_message.hint = private constant [{length5} x i8] c"{message5}"
 
 declare i32 @dprintf(i32, ptr, ...)
 declare i32 @sigaction(i32, ptr, ptr)
@@ -136,6 +141,17 @@ say:
   %name = load ptr, ptr %name.p
   %index = sdiv i64 %away, %bytes
   %said = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.argument, ptr %name, i64 %index)
+  %base.known.p = getelementptr i64, ptr %best, i64 3
+  %base.known = load volatile i64, ptr %base.known.p
+  %extent.p = getelementptr i64, ptr %best, i64 4
+  %extent = load volatile i64, ptr %extent.p
+  %own.slot = load i64, ptr %best
+  %own.base.p = getelementptr i64, ptr %args, i64 %own.slot
+  %own.base = load i64, ptr %own.base.p
+  %looked.at = icmp eq i64 %own.base, %base.known
+  br i1 %looked.at, label %long, label %done
+long:
+  %said.long = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @tw_message.extent, i64 %extent)
   br label %done
 done:
   ret void
@@ -266,6 +282,7 @@ class Faults:
         self._tables = [(ctypes.c_int64 * (64 * _WORDS))()]  # the last one counts; a handler may be reading another
         self._free: list[int] = []
         self._kept: dict[int, tuple[Any, ...]] = {}
+        self._rows: weakref.WeakKeyDictionary[Library, int] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()  # the collector may drop a kernel while another is added
         self._words[1] = ctypes.addressof(self._tables[0])
 
@@ -305,7 +322,9 @@ class Faults:
             texts = [ctypes.create_string_buffer(text.encode("utf-8", "replace")) for text in words_of]
             title, source, *names = map(ctypes.addressof, texts)
             entries = (ctypes.c_int32 * len(lines))(*lines)
-            told = [word for (slot, size, _), at in zip(pointers, names, strict=True) for word in (slot, size, at)]
+            told = [
+                word for (slot, size, _), at in zip(pointers, names, strict=True) for word in (slot, size, at, 0, 0)
+            ]
             held = (ctypes.c_int64 * len(told))(*told)
             self._kept[row] = (*texts, entries, held)
             places = ctypes.addressof(entries), len(lines) // 2, source, ctypes.addressof(held), len(pointers)
@@ -314,7 +333,25 @@ class Faults:
             table[at + 1 : at + _WORDS] = list(words[1:])
             table[at] = words[0]
             self._words[0] = max(self._words[0], row + 1)
+            self._rows[code] = row
         weakref.finalize(code, self._remove, row).atexit = False
+
+    def note_extents(self, code: Library, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """Know how long arrays are.
+
+        Args:
+            code: of a kernel that was added.
+            ranges: address, and address behind the last element, by slot among the arguments.
+        """
+        row = self._rows.get(code)
+        if row is None:
+            return
+        held = self._kept[row][-1]
+        for at in range(0, len(held), _POINTER_WORDS):
+            base, end = ranges.get(held[at], (0, 0))
+            held[at + 3 : at + 5] = [0, 0]  # not the extent of one array with the address of another
+            held[at + 4] = (end - base) // held[at + 1]
+            held[at + 3] = base
 
     def _table(self, row: int) -> ctypes.Array[ctypes.c_int64]:
         """The table, with room for a row."""
@@ -352,6 +389,12 @@ def note_kernel(code: Library, metadata: Mapping[str, Any], cache: ByteCache | N
         pointers = [(slot, size, name) for slot, size, name in metadata.get("pointers") or ()]
         lines, file = metadata.get("lines") or (), str(metadata.get("file") or "")
         _faults[0].add(code, str(metadata["name"]), lines, file, pointers)
+
+
+def note_extents(code: Library, ranges: Mapping[int, tuple[int, int]]) -> None:
+    """Let the handler know how long the arrays of a launch are; arguments as for `Faults.note_extents`."""
+    if _faults and _faults[0] is not None:
+        _faults[0].note_extents(code, ranges)
 
 
 def _load(cache: ByteCache | None) -> Faults | None:
