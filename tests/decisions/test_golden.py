@@ -21,6 +21,7 @@ from tilewright.backends.nvidia.plan import subjects as nvidia
 from tilewright.tools import examples
 
 ALWAYS = {cpu.DOT.name, cpu.APART_AT_LAUNCH.name}  # of these there is no No: the answer says how
+ALWAYS |= {cpu.VECTORS.name}  # its No is in tests/backends/cpu/test_fuse_rows.py: no kernel here needs it
 NEVER = {nvidia.CLUSTER.name}  # and of these no Yes: the back end has none so far
 
 

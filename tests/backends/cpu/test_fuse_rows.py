@@ -182,3 +182,14 @@ def test_rows_of_any_length_are_reduced_in_pieces(columns, kind):
     np.testing.assert_array_equal(most, want)
     numbers = ~np.isnan(x.astype(np.float64)).any(1)
     np.testing.assert_array_equal(first[numbers], x[numbers].argmax(1))
+
+
+@tilewright.jit
+def places(x, out, R: tl.constexpr, C: tl.constexpr):
+    value = tl.load(x + tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :])
+    tl.store(out + tl.arange(0, R), tl.argmax(value, 1))
+
+
+def test_reductions_with_several_results_have_one_kind_of_chunk():
+    found = decisions_of(Spelling(places, "*fp32:16, *i32:16, 5, 49", {}), "avx512")
+    assert any(d.subject == "vectors" and not d.taken for d in found)
