@@ -46,7 +46,8 @@ CASES = (
         def kernel(y):
             out = torch.empty([y.size(0)])
             for rows in hl.tile(y.size(0)):
-                out[rows] = hl.reduce(lambda a, b: a + b, y[rows, :], dim=1)
+                first = y[rows, 0]
+                out[rows] = hl.inline_triton("{0} + 1.0", args=(first,), output_like=first)
             return out
 
         kernel(y.requires_grad_())
