@@ -151,6 +151,22 @@ def test_transforms() -> None:
         torch.func.grad(lambda x: torch.func.grad(f)(x).sum())(x[0])
 
 
+@pytest.mark.parametrize("hooks", ["checkpoint", "clone", "save_on_cpu"])
+def test_a_gradient_that_is_derived_under_hooks(hooks: str) -> None:
+    """What deriving saves is no business of hooks that a program has set for its tensors."""
+    kernel = hl.kernel(config=hl.Config(block_sizes=[16]))(softmax.fn)
+    under = torch.autograd.graph
+
+    def f(x: torch.Tensor, weight: torch.Tensor) -> Any:
+        run = lambda x: (kernel(x) * weight).pow(3).sum()
+        if hooks == "checkpoint":
+            return torch.utils.checkpoint.checkpoint(run, x, use_reentrant=False)
+        with under.save_on_cpu() if hooks == "save_on_cpu" else under.saved_tensors_hooks(torch.clone, torch.clone):
+            return run(x)
+
+    agree(f, lambda x, weight: (torch.softmax(x, -1) * weight).pow(3).sum(), (20,))
+
+
 def test_checkpoints_and_hooks() -> None:
     def f(x: torch.Tensor, weight: torch.Tensor) -> Any:
         return torch.utils.checkpoint.checkpoint(program, x, weight, use_reentrant=False)

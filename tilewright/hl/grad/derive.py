@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+import torch
+
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
@@ -57,7 +59,11 @@ def derive(
     Raises:
         NotDifferentiable: it has none, or a size that the trace invented got into it.
     """
-    first, second = (_derived(traced, at, wanted, name, blocks, sizes) for traced in traces)
+    as_they_are = lambda value: value  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(
+        as_they_are, as_they_are
+    ):  # those of the caller are for its own tensors
+        first, second = (_derived(traced, at, wanted, name, blocks, sizes) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
