@@ -317,7 +317,8 @@ class CheckedLaunch:
 
     def _asked_by_name(self) -> list[int]:
         """What the checks need that are asked for by name; it is kept until the launch is over."""
-        values, self._kept = list[int](), list[NDArray[Any]]()
+        values: list[int] = []
+        self._kept: list[NDArray[Any]] = []
         for number in self.facts["viewed"]:
             slot = self.slots[number]
             low, high = slot.extent or (0, 0)
