@@ -117,3 +117,20 @@ def handed_on(data, flags, out, HOW: tl.constexpr):
         tl.atomic_xchg(flags + me, 1)
     else:
         tl.atomic_xchg(flags + me, 1, sem="relaxed")
+
+
+@tilewright.jit
+def one_turn(flag, data, out, MASKED: tl.constexpr, HOW: tl.constexpr):
+    """Program 0 stores, and sets a flag by a compare-and-swap or a masked exchange; the last one looks."""
+    me = tl.program_id(0) + tl.num_programs(0) * tl.program_id(1)
+    one = tl.full((), 1, flag.dtype.element_ty)
+    none = tl.full((), 0, flag.dtype.element_ty)
+    if me == 0:
+        tl.store(data, 5)
+        if MASKED:
+            tl.atomic_xchg(flag, one, mask=HOW == "right")
+        else:
+            tl.atomic_cas(flag, none if HOW == "right" else one, one)
+    if me == tl.num_programs(0) * tl.num_programs(1) - 1:
+        found = tl.atomic_cas(flag, one, one)
+        tl.store(out, tl.load(data) + (found == one).to(tl.int32))

@@ -85,3 +85,13 @@ def test_any_number_of_programs_is_followed(grid: tuple[int, int]) -> None:
 )
 def test_broken_order_is_a_race(case: str, how: str, argument: str) -> None:
     assert ("race", argument) in kinds(CASES[case](how))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32])
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_atomic_that_changed_nothing_has_released_nothing(dtype: torch.dtype, masked: bool) -> None:
+    for how in ("right", "not"):
+        flag, data, out = torch.zeros(1, dtype=dtype), *(torch.zeros(1, dtype=torch.int32) for _ in range(2))
+        found = kinds(lambda: kernels.one_turn[(2, 2)](flag, data, out, MASKED=masked, HOW=how))
+        is_told = how == "not" and (masked or not dtype.is_floating_point)  # a swap of floats counts as made
+        assert found == ({("race", "data")} if is_told else set()), how
