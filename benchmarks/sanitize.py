@@ -17,6 +17,7 @@ import torch
 
 import tilewright
 import tilewright.language as tl
+from benchmarks.report import where
 from tilewright.base.checks import ALL, BOUNDS, OVERFLOW, RACES, Checks
 from tilewright.launch import checked
 from tilewright.tools.timing import compare, duration
@@ -165,7 +166,7 @@ def main() -> int:
     tilewright.knobs.cpu.num_threads = 1
     rows = {title: measure(case, asked.seconds) for title, case in cases().items() if asked.only in title}
     if asked.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps({"command": "python -m benchmarks.sanitize --json", **where(), "rows": rows}, indent=1))
         return 0
     names = [*FORMS, *AS_LAUNCHED]
     print("| kernel, one thread | plain |", " | ".join(names), "|")

@@ -35,7 +35,7 @@ class Row:
         mutant: what was changed.
         kinds: of the faults that the checks found.
         bounds, race, error: what the oracle says.
-        declined: races were not looked for.
+        declined: races were not looked for, or by the order of atomics, which the oracle does not follow.
         unusable: it does not compile, does not end, or ends its process under the oracle.
     """
 
@@ -78,7 +78,7 @@ def _checked(mutant: Mutant) -> dict[str, Any]:
     run = checked.CheckedLaunch.run
 
     def noted(self: Any) -> Any:
-        declined.append(bool(self.facts["in_order"]))
+        declined.append(bool(self.facts["in_order"]) or self.facts["follows"])
         return run(self)
 
     checked.CheckedLaunch.run = noted  # type: ignore[method-assign]

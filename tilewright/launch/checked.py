@@ -42,6 +42,7 @@ from tilewright.launch.proved import Proof, provable
 from tilewright.launch.shadow import shadow
 from tilewright.launch.views import Map, view_map
 from tilewright.ops.check import COUNT, PLACE, PROGRAM, PROGRAMS, ROW, SHOWN
+from tilewright.passes.check_order import PLACES, UNIT, width_for
 
 Grid = tuple[int, int, int]
 _ANYWHERE = 1 << 62
@@ -112,6 +113,8 @@ class _Checks:
             self.wanted.discard(VIEWS)
         if options.get("launch_cooperative_grid"):  # all programs run at once: each may wait for any other
             self.wanted.discard(DEADLOCKS)
+            if provable(fn, call.specialization, options).waits:
+                self.wanted.discard(RACES)
 
     def run(self, wanted: set[str]) -> list[Fault]:
         """Launch the kernel with these checks."""
@@ -281,7 +284,9 @@ class CheckedLaunch:
 
     def run(self) -> list[Fault]:
         """Launch, and give what was found."""
-        self.base = shadow.begin(self.grid[0] * self.grid[1] * self.grid[2])
+        self.programs = self.grid[0] * self.grid[1] * self.grid[2]
+        self.unit = UNIT if self.facts["follows"] else 2
+        self.base = shadow.begin(self.programs * self.unit // 2)
         ordered = self.facts["shadowed"] or self.facts["staged"] or self.facts["looks"]
         threads = 1 if ordered or any(site["kind"] == "nan" for site in self.sites) else self.call.num_threads
         launch = self.kernel.launcher(Placement(HOST, None, threads))
@@ -312,7 +317,8 @@ class CheckedLaunch:
 
     def _asked_by_name(self) -> list[int]:
         """What the checks need that are asked for by name; it is kept until the launch is over."""
-        values, self._kept = list[int](), list[NDArray[Any]]()
+        values: list[int] = []
+        self._kept: list[NDArray[Any]] = []
         for number in self.facts["viewed"]:
             slot = self.slots[number]
             low, high = slot.extent or (0, 0)
@@ -332,6 +338,10 @@ class CheckedLaunch:
         for _ in range(self.facts["looks"]):
             self._kept.append(np.zeros(2, np.int64))
             values.append(self._kept[-1].ctypes.data)
+        if self.facts["follows"]:
+            width = width_for(self.programs)
+            self._kept.append(np.zeros((PLACES + 2) * width + PLACES, np.int32))
+            values += [self._kept[-1].ctypes.data, width]
         return values
 
     # -- faults --------------------------------------------------------------------------------------------
@@ -363,7 +373,7 @@ class CheckedLaunch:
     def _party(self, site: Mapping[str, Any], word: int) -> Party:
         """The program that a shadow word names, and the lines where it may have done it."""
         access = site["other"]
-        number, (gx, gy, gz) = (word - self.base) // 2, self.grid
+        number, (gx, gy, gz) = (word - self.base) // self.unit, self.grid
         program = (number % gx, number // gx % gy, number // (gx * gy)) if number < gx * gy * gz else None
         does = {"load"} if access == "load" else {"store", "atomic"}
         lines = {

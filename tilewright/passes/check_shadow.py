@@ -139,10 +139,15 @@ def is_comparable(value: SSAValue) -> bool:
     return not is_pointer(element) and bit_width(element) >= 8
 
 
+def place_of(code: Code, ids: list[SSAValue], counts: list[SSAValue]) -> SSAValue:
+    """The number of the program, counted along x first."""
+    return code.add(ids[0], code.mul(counts[0], code.add(ids[1], code.mul(counts[1], ids[2]))))
+
+
 def stamps_of(code: Code, base: SSAValue, ids: list[SSAValue], counts: list[SSAValue]) -> Stamps:
     """The stamps of the program; `code` writes at the start of the kernel."""
     two = code.number(2, i32)
-    place = code.add(ids[0], code.mul(counts[0], code.add(ids[1], code.mul(counts[1], ids[2]))))
+    place = place_of(code, ids, counts)
     programs = code.mul(counts[0], code.mul(counts[1], counts[2]))
     return Stamps(base, code.add(base, code.mul(two, place)), code.add(base, code.mul(two, programs)))
 

@@ -34,6 +34,7 @@ from tilewright.base.location import Location
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
+from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
@@ -43,12 +44,14 @@ from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
 from tilewright.ops.promise import PromiseOp
 from tilewright.passes import check_barriers as barriers
+from tilewright.passes import check_order as order
 from tilewright.passes import check_shadow as shadow
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.check_barriers import Clock, is_barrier
 from tilewright.passes.check_bounds import box_of, check_corner, lanes_inside
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_finite import check_results, float_operations
+from tilewright.passes.check_order import Order
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops, check_arithmetic
 from tilewright.passes.check_promises import check_promises
 from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
@@ -97,7 +100,8 @@ class Checked:
         granules: bytes of the elements that the words of each stand for.
         viewed: slots of the parameters for which the bytes that say what a view has follow, in order.
         staged: slots of the parameters whose words of stores follow, behind the clock, in order.
-        looks: waiting loops look so often at memory; two words for each follow last.
+        looks: waiting loops look so often at memory; two words for each follow.
+        follows: whether the words of the order by atomics, and their width, follow last.
         unknown: accesses whose address comes from no argument, which are not checked.
         in_order: why races are not looked for, or "".
         tiers: accesses by the way in which their bounds are checked.
@@ -110,6 +114,7 @@ class Checked:
     viewed: list[int] = field(default_factory=list)
     staged: list[int] = field(default_factory=list)
     looks: int = 0
+    follows: bool = False
     unknown: int = 0
     in_order: str = ""
     tiers: dict[str, int] = field(default_factory=dict)
@@ -196,8 +201,10 @@ class _Adder:
         if RACES not in self.wanted:
             changed = set()
         elif changed and waits_for_programs(self.kernel):
-            self.checked.in_order = "programs of this kernel wait for each other by atomics"
-            changed = set()
+            self.checked.in_order = order.why_not_followed(self.kernel, shared=shared)
+            if self.checked.in_order:
+                changed = set()
+        self.follows = bool(changed) and order.follows(self.kernel)
         self.changed, self.read = changed, read
 
     def run(self) -> None:
@@ -219,6 +226,10 @@ class _Adder:
         for (op, loop), words in zip(self.looks.items(), self.looked, strict=True):
             site = self._site("deadlock", op, access_kind(op), self._home(op))
             check_look(self._code(loop), self._behind(op), op, words, site)
+        if self.order is not None:
+            for op in self.accesses:
+                if (order.acquires(op) or order.releases(op)) and not is_tile(op.operands[0]):
+                    self.order.follow(self._behind(op), op)
         if self.clock is not None:
             self._tick(self.clock)
         for op in walk(self.kernel):
@@ -245,19 +256,26 @@ class _Adder:
         base = self._parameter(i32, "i32")
         self.extents = {home: (self._parameter(i64, "i64"), self._parameter(i64, "i64")) for home in used}
         self.shadow: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        words = pointer_type(i32)
         for home in used:
             if home in self.changed or UNINITIALISED in self.wanted:
                 self.checked.shadowed.append(self.slots[home])
                 self.checked.granules.append(pointee_bytes(home.type))
-                words = pointer_type(i32)
                 self.shadow[home] = (self._parameter(words, "*i32"), self._parameter(words, "*i32"))
         self._append_further(used)
+        self.checked.follows = self.follows
+        known = (self._parameter(words, "*i32"), self._parameter(i32, "i32")) if self.follows else None
         self._retype()
         self.stamps: Stamps | None = None
+        self.order: Order | None = None
         if self.shadow:
             code = Code(first, self.records)
             ids, counts = ([code.axis(kind, n) for n in range(3)] for kind in (GetProgramIdOp, GetNumProgramsOp))
             self.stamps = shadow.stamps_of(code, base, ids, counts)
+            if known is not None:
+                place = shadow.place_of(code, ids, counts)
+                self.order = Order(known[0], known[1], base, place)
+                self.order.begin(code)
 
     def _append_further(self, used: Sequence[SSAValue]) -> None:
         """What the checks need that are asked for by name."""
@@ -388,7 +406,12 @@ class _Adder:
 
         if kind == LOAD and UNINITIALISED in self.wanted:
             shadow.check_written(code, words, new_site("uninitialised"), mask)
-        if kind == LOAD and races:
+        if races and self.order is not None:
+            if kind == LOAD:
+                order.check_load(code, words, self.order, new_site)
+            else:
+                order.check_change(code, words, self.order, kind, new_site)
+        elif kind == LOAD and races:
             shadow.check_load(code, words, self.stamps, new_site)
         elif kind != LOAD and races:
             shadow.check_change(code, words, self.stamps, kind, new_site)
