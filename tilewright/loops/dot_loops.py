@@ -202,17 +202,19 @@ def _is_normal(found: DotSum) -> bool:
     """Whether a dot stands alone, or in one loop in which no operand lies before that of the iteration before."""
     if len(found.dots) > 1 or len(found.loops) != 1:
         return len(found.dots) == 1 and not found.loops
-    (loop,), ways = found.loops, set[int]()
-    evolution = ScalarEvolution(loop)
+    (loop,), is_down = found.loops, False
+    evolution, analysis = ScalarEvolution(loop), AffineAnalysis(lambda value: False)
     for value, dim in ((found.last.a, 1), (found.last.b, 0)):
-        answer = memory_operand(value, (), AffineAnalysis(lambda value: False))
+        answer = memory_operand(value, (), analysis)
         if isinstance(answer, Yes):
             gain = evolution.gain(answer.plan.offset)
             extent = affine.Poly.of(shape_of(value.type)[dim])
             whole = evolution.expanded(answer.plan.strides[dim] * extent)
-            if gain is not None and whole is not None:
-                ways.add(-1 if gain == -whole else int(gain == whole))
-    return -1 not in ways or 1 in ways
+            if gain is not None and whole is not None and gain == -whole:
+                is_down = True
+            elif gain is not None and gain == whole:
+                return True  # the other one need not be looked at
+    return not is_down
 
 
 # --- what they add up ------------------------------------------------------------------------------------------------
