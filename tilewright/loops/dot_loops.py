@@ -28,7 +28,7 @@ from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, i64, ir_name, shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
-from tilewright.loops.arithmetic import always_nonnegative, conjunction
+from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import (
@@ -39,7 +39,6 @@ from tilewright.loops.nest import (
     Load,
     Node,
     Poly,
-    Range,
     Select,
     as_element,
     range_of,
@@ -203,17 +202,19 @@ def _is_normal(found: DotSum) -> bool:
     """Whether a dot stands alone, or in one loop in which no operand lies before that of the iteration before."""
     if len(found.dots) > 1 or len(found.loops) != 1:
         return len(found.dots) == 1 and not found.loops
-    (loop,), ways = found.loops, set[int]()
-    evolution = ScalarEvolution(loop)
+    (loop,), is_down = found.loops, False
+    evolution, analysis = ScalarEvolution(loop), AffineAnalysis(lambda value: False)
     for value, dim in ((found.last.a, 1), (found.last.b, 0)):
-        answer = memory_operand(value, (), AffineAnalysis(lambda value: False))
+        answer = memory_operand(value, (), analysis)
         if isinstance(answer, Yes):
             gain = evolution.gain(answer.plan.offset)
             extent = affine.Poly.of(shape_of(value.type)[dim])
             whole = evolution.expanded(answer.plan.strides[dim] * extent)
-            if gain is not None and whole is not None:
-                ways.add(-1 if gain == -whole else int(gain == whole))
-    return -1 not in ways or 1 in ways
+            if gain is not None and whole is not None and gain == -whole:
+                is_down = True
+            elif gain is not None and gain == whole:
+                return True  # the other one need not be looked at
+    return not is_down
 
 
 # --- what they add up ------------------------------------------------------------------------------------------------
@@ -232,11 +233,9 @@ def _normal(function: FuncOp, found: DotSum) -> Answer[_Normal]:
         if isinstance(term, No):
             return term
         terms.append(term.plan)
-    if _may_be_none(terms):
-        return No("more than one of its loops may have no iterations", found.loops[0])
     one, *more = collected(AddFOp, terms)
     if more or len(one.ranges) != 1 or one.coefficient != 1:
-        return No("the operands do not lie evenly from dot to dot", found.last)
+        return No("its dots do not go on evenly, whatever its loops count to", found.last)
     return _of_term(raising, found, one, dims)
 
 
@@ -300,19 +299,6 @@ def _choice(node: Node) -> tuple[Every, Node]:
 
 def _is_zero(node: Node) -> bool:
     return float_of(node) == 0 or node is ZERO
-
-
-def _may_be_none(terms: list[Term]) -> bool:
-    """Whether the normal form may count iterations that there are not: of a loop that has none, among others."""
-    ranges = {r: None for term in terms for r in term.ranges if not always_nonnegative(r.extent)}
-    unsure = [r for r in ranges if not _is_clamped(r)]
-    alike = all(set(unsure) <= set(term.ranges) for term in terms)
-    return len(unsure) > 1 or not alike
-
-
-def _is_clamped(r: Range) -> bool:
-    """Whether a range depends on one around it: it is as long as that one leaves room."""
-    return bool(ranges_of(r.extent))
 
 
 # --- as one loop -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilewright.loops.arithmetic import below, conjunction, covers, rounded_up, shorter_of
+from tilewright.loops.arithmetic import always_nonnegative, below, conjunction, covers, rounded_up, shorter_of
 from tilewright.loops.lifting import Lifting, bounds_of
 from tilewright.loops.nest import ALWAYS, ONE, ZERO, Below, Every, Node, Poly, Range, parts_of, ranges_in
 from tilewright.loops.products import Term
@@ -87,6 +87,8 @@ def _merged(term: Term) -> Term:
                 continue
             if outer in ranges_in([inner.extent]) or inner in ranges_in([outer.extent]):
                 continue
+            if not (always_nonnegative(outer.extent) or always_nonnegative(inner.extent)):
+                continue  # two that are shorter than none are no long one
             if _goes_on(polys, outer, inner):
                 both = Range.new(outer.extent * inner.extent)
                 ranges = [both if r is inner else r for r in term.ranges if r is not outer]

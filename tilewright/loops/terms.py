@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from xdsl.ir import Operation
 
-from tilewright.loops.arithmetic import FALSE, conjunction, implies, negation
+from tilewright.loops.arithmetic import FALSE, always_nonnegative, conjunction, implies, negation
 from tilewright.loops.nest import (
     ALWAYS,
     Every,
@@ -151,9 +151,9 @@ def _either_way(one: Term, other: Term) -> Term | None:
 
 
 def _gone_on(one: Term, other: Term) -> Term | None:
-    """A reduction that goes on where another ends."""
+    """A reduction that goes on where another ends, each of them over a range whose extent is no negative number."""
     for number, (r, s) in enumerate(zip(one.ranges, other.ranges, strict=True)):
-        if ranges_in([r.extent, s.extent]):
+        if ranges_in([r.extent, s.extent]) or not (always_nonnegative(r.extent) and always_nonnegative(s.extent)):
             continue
         rest = Substitution({q: Poly.atom(p) for q, p in zip(other.ranges, one.ranges, strict=True) if q is not s})
         if any(rest(q) is not p for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number):

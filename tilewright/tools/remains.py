@@ -69,6 +69,11 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "a tile of sums (32 KiB) is read and written in every iteration",
         ),
         (
+            "CPU: a loop of products down through K, one operand computed (`tl.load(..) * 0.5`), stays as it is: "
+            "its iterations are not joined",
+            "a loop of dots is made anew from operands that are loads (`loops/dot_loops.py`); count upwards",
+        ),
+        (
             "CPU: stores with a constant stride are made element by element",
             "there is no scatter of the hardware that is faster; see fast_on_cpu.md",
         ),
