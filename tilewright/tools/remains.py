@@ -29,7 +29,10 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "the name of its module",
             "kernels run on the CPU, where a program is no set of threads",
         ),
-        ("`num_ctas` gives no cluster, and no speed", "a program is one block with its registers: decision 0035"),
+        (
+            "`num_ctas` gives no cluster, and no speed",
+            "a program is one block with its registers: decision 0035; long rows have a cluster without it",
+        ),
         (
             "arithmetic of two 8-bit floats of one type is computed in float32 and rounded",
             "Triton's front end takes it, and its back end has no instruction for it",
@@ -41,6 +44,15 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "Known limits": (
+        (
+            "CUDA: rows of a block are shared by a cluster only beside loads, stores, arithmetic and reductions",
+            "scans, atomics, prints, products and tiles that loops carry have no form for clusters; `explain` names "
+            "what stands in the way",
+        ),
+        (
+            "CUDA: the time of a known launch with tensor maps is not measured since machine code makes it",
+            "no GPU was left; a fake driver tests what it passes",
+        ),
         (
             'CUDA: a float32 product of 128x256x64 with `input_precision="ieee"` spills with 4 warps, and compiles in '
             "2 to 4 s",

@@ -92,7 +92,9 @@ REMARKS: dict[str, dict[str, str]] = {
     },
     "range": {
         "cpu": "options are accepted and have no effect",
-        "cuda": "num_stages sets the depth of the pipeline; the other options are accepted and have no effect",
+        "cuda": "num_stages sets the depth of the pipeline, warp_specialize has four warps of their own copy what "
+        "descriptors load (Hopper; one loop with products a kernel, outside of conditions; `explain` says why not, and "
+        "the kernel runs as without); the other options are accepted and have no effect",
     },
     "device_print": {"cuda": "lines of different threads come in any order"},
     "device_assert": {
