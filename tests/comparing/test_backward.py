@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import ArgumentError
 from tilewright.testing import assert_backward
+
+torch = pytest.importorskip("torch")
 
 
 @tilewright.jit
