@@ -3,8 +3,7 @@
 Source and wheel are built twice, in fresh folders, with the time of the last commit as SOURCE_DATE_EPOCH, and must be
 equal byte for byte. Their metadata are read by twine. The wheel is installed into a fresh environment of each Python
 that is on the PATH; there a kernel runs without torch, the licences of all that was installed are compared with a list,
-and the sizes are counted. In the first environment that gets torch the tour runs. It ends with a table and status 1 if
-something does not hold.
+and the sizes are counted; then the tour runs, with torch. It ends with a table and status 1 if something does not hold.
 """
 
 from __future__ import annotations
@@ -185,7 +184,8 @@ def check_installed(report: Report, python: Path) -> None:
 
 
 def check_tour(report: Report, python: Path) -> None:
-    """Add torch, and run the tour."""
+    """Add torch to an environment, and run the tour."""
+    name = f"{python.parents[1].name} tour"
     done = run(
         python,
         "-m",
@@ -198,10 +198,10 @@ def check_tour(report: Report, python: Path) -> None:
         ROOT / "constraints.txt",
     )
     if done.returncode:
-        report.add("tour", None, f"torch cannot be installed: {last_line(done)}")
+        report.add(name, None, f"torch cannot be installed: {last_line(done)}")
         return
     done = run(python, "-m", "tilewright.tools.cli", "tour", TILEWRIGHT_CACHE_DIR=str(python.parents[1] / "tour"))
-    report.add("tour", done.returncode == 0, last_line(done))
+    report.add(name, done.returncode == 0, last_line(done))
 
 
 def main(folder: Path) -> int:
@@ -217,7 +217,8 @@ def main(folder: Path) -> int:
             there.append(check_environment(report, f"python{version}", python, wheel, folder / f"python{version}"))
     if there:
         check_installed(report, there[0])
-        check_tour(report, there[0])
+    for python in there:
+        check_tour(report, python)
     missing = sum(row[1] is None for row in report.rows)
     verdict = "all that was looked at holds" if report.holds else "no release must be made of this"
     print(f"{len(report.rows)} looked at, {missing} could not be: {verdict}")
