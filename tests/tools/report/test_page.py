@@ -18,6 +18,7 @@ import tilewright.language as tl
 from tests.tools.report.programs import TWO_KERNELS
 from tilewright.base.errors import ArgumentError
 from tilewright.tools import cli
+from tilewright.tools.report import page as pages
 
 PARTS = ["overview", "source", "stages", "layouts", "accesses", "roofline", "trace"]
 _VOID = {"meta", "link", "input", "br", "img"}
@@ -70,6 +71,12 @@ def test_the_page_is_one_file_that_needs_nothing(run):
     assert not re.search(r"\bfetch\(|XMLHttpRequest|import\(", text)
     assert set(PARTS) <= set(page.ids) and len(page.ids) == len(set(page.ids))
     assert [tag for tag in page.wrong if tag not in ("p", "li")] == []
+
+
+def test_time_lines_for_two_targets_keep_apart(run):
+    """Elements of a plot have ids, and a page has each once."""
+    page = _Page(pages.report_of(run[1], "two targets", ("cuda:80", "cuda:90")).text)
+    assert len(page.ids) == len(set(page.ids))
 
 
 def test_the_page_says_what_there_is(run):

@@ -114,20 +114,13 @@ class _Run:
         with knobs.runtime.scope(), self._checks() as faults:
             knobs.runtime.interpret = self.interpret
             self.kernel[case.grid](**case.arguments)
-        found = [self._here(fault) for fault in faults.faults] if faults is not None else []
+        found = faults.faults if faults is not None else []
         wrong = _told(found) or self._changed(case.arguments) or self._different(case.arguments)
         if found and all(fault.kind == "lanes" for fault in found):  # which elements lie wrong shows the stride
             wrong = "\n".join(filter(None, (wrong, self._different(case.arguments))))
         if not wrong and not self.interpret:
             wrong = self._by_chance()
         return f"{self._title()}\n{wrong}" if wrong else ""
-
-    def _here(self, fault: Fault) -> Fault:
-        """With its place in this file: code from the disk cache has the one of the same text elsewhere."""
-        place = fault.place
-        if place is None or Path(place.file).name != self.file.name:
-            return fault
-        return replace(fault, place=replace(place, file=str(self.file)))
 
     def _checks(self) -> contextlib.AbstractContextManager[Collected | None]:
         return contextlib.nullcontext() if self.interpret else checking(CHECKS)

@@ -152,7 +152,8 @@ def _shown(fn: JITFunction, variants: list[Variant], targets: Sequence[str], che
             if "tgir" in kernel.asm:
                 text = str(kernel.asm["tgir"])
                 build.layouts = layouts_of(text, source.file, lines)
-                build.pipelines = [(loop, drawing(loop)) for loop in pipelines_of(text, source.file, lines)]
+                whose = f"{made.name} for {target}"
+                build.pipelines = [(loop, drawing(loop, whose)) for loop in pipelines_of(text, source.file, lines)]
         made.builds.append(build)
     return made
 

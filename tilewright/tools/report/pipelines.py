@@ -133,8 +133,13 @@ def _filled(op: Operation) -> LocalAllocOp | None:
     return index.src.owner if memdesc_count(index.src.owner.result.type) > 1 else None
 
 
-def drawing(pipeline: Pipeline) -> str:
-    """The time line as SVG: a row for each buffer, and one for products; "" where matplotlib is not installed."""
+def drawing(pipeline: Pipeline, kernel: str) -> str:
+    """The time line as SVG: a row for each buffer, and one for products; "" where matplotlib is not installed.
+
+    Args:
+        pipeline: what is drawn.
+        kernel: whose it is, and for which target; no two of a page have one name.
+    """
     made = plotting()
     if made is None:
         return ""
@@ -164,7 +169,7 @@ def drawing(pipeline: Pipeline) -> str:
         axes.set_xticks(range(1 - stages, shown + 1))
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(left=False)
-        text = svg_of(figure, f"time line of the loop of line {pipeline.line}")
+        text = svg_of(figure, f"time line of the loop of line {pipeline.line} of {kernel}")
         pyplot.close(figure)
     return text
 
