@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,17 @@ from tilewright.tools.report import builds, page
 pytestmark = pytest.mark.gpu
 
 
+@pytest.fixture
+def default_device() -> Iterator[None]:
+    """The device that tensors of this process are made on by default, put back after a program changed it."""
+    import torch
+
+    before = torch.get_default_device()
+    yield
+    torch.set_default_device(before)
+
+
+@pytest.mark.usefixtures("default_device")
 def test_a_program_on_the_gpu(tmp_path: Path) -> None:
     file = tmp_path / "two_kernels.py"
     on_gpu = TWO_KERNELS.replace("import tilewright\n", "import tilewright\ntorch.set_default_device('cuda')\n", 1)
