@@ -392,6 +392,10 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: forms_of_strangers.rotation(1024 * scale, 8, 64, device)
     yield lambda: forms_of_strangers.nibbles(512 * scale, 4096, device)
     yield lambda: forms_of_strangers.sampling(8, 256, 500, 500, device)
+    for dtype in (torch.float32, torch.bfloat16):
+        yield partial(forms_of_strangers.products_held_out, dtype, 4096 if cuda else 512, device)
+    yield partial(forms_of_strangers.vectors_held_out, 2048 * scale, 2048, device)
+    yield partial(forms_of_strangers.rows_held_out, 2048 * scale, 1024, device)
     if cuda:
         yield from _as_compilers_write(device)
 

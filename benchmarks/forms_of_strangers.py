@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.form_family import Family, kernels_of, launch, launched
-from tests.decisions import persistent, sampled, short, strangers
+from tests.decisions import hold_outs, persistent, sampled, short, strangers
 
 
 def added_products(m: int, n: int, k: int, device: str) -> Family:
@@ -112,3 +112,25 @@ def activation(columns: int, device: str) -> Family:
     out, kernel = torch.zeros_like(x), kernels_of(short.SHORT)["activation_of_rows"]
     forms = {f"tile of {n}": launch(kernel, (1, columns // 1024), x, out, 1, columns, n, 1024) for n in (1, 8, 32)}
     return Family(f"activation of one row of {columns}", forms, out, lambda: torch.nn.functional.silu(x))
+
+
+def products_held_out(dtype: torch.dtype, size: int, device: str) -> Family:
+    """Products in spellings that no rule was written for."""
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    out, grid = torch.zeros(size, size, device=device), (size // 64, size // 128)
+    forms = launched(hold_outs.PRODUCTS, grid, a, b, out, size, size, size, 64, 128, 64)
+    return Family(f"held out: product {str(dtype)[6:]} {size}", forms, out, lambda: torch.mm(a, b))
+
+
+def vectors_held_out(rows: int, columns: int, device: str) -> Family:
+    """A matrix times a vector in spellings that no rule was written for."""
+    w, x, out = (torch.randn(*shape, device=device) for shape in ((rows, columns), (columns,), (rows,)))
+    forms = launched(hold_outs.VECTORS, (rows // 32,), w, x, out, rows, columns, 32, 128)
+    return Family(f"held out: matrix times vector {rows}x{columns}", forms, out, lambda: w @ x, tolerance=1e-4)
+
+
+def rows_held_out(rows: int, columns: int, device: str) -> Family:
+    """Sums of squares of rows in spellings that no rule was written for."""
+    x, out = torch.randn(rows, columns, device=device), torch.zeros(rows, device=device)
+    forms = launched(hold_outs.ROWS, (rows // 16,), x, out, rows, columns, 16, 128)
+    return Family(f"held out: sums of squares {rows}x{columns}", forms, out, lambda: x.square().sum(1), tolerance=1e-4)
