@@ -154,3 +154,8 @@ def wrapping_runs(y, start, n, NUMBER: tl.constexpr, RUN: tl.constexpr, BLOCK: t
     at = (start + tl.arange(0, BLOCK)) % n
     at = tl.max_contiguous(tl.multiple_of(at, NUMBER), RUN)
     tl.store(y + tl.arange(0, BLOCK), at)
+
+
+@tilewright.jit
+def told(x, BLOCK: tl.constexpr):
+    tl.device_print("sum", tl.sum(tl.load(x + tl.arange(0, BLOCK))))

@@ -169,6 +169,15 @@ def test_what_was_written_by_anybody_is_no_fault() -> None:
     assert not found.faults
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_tensors_and_kernels_that_only_print_are_no_fault(capfd: pytest.CaptureFixture[str]) -> None:
+    with checking("all") as found:
+        sparse = torch.eye(16).to_sparse_csr()
+        kernels.told[(1,)](sparse.values(), BLOCK=16)
+        assert (sparse @ torch.ones(16)).sum() == 16
+    assert not found.faults and "sum: 16.0" in capfd.readouterr().out
+
+
 def test_elements_that_a_kernel_left_out_are_told_when_pytorch_reads_them() -> None:
     with checking("uninitialised") as found:
         x, y = torch.ones(300), torch.empty(300)

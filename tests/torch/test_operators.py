@@ -16,7 +16,7 @@ import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import add2, no_gradient, pair, raise_by
 from tests.torch.observers import Seen, SeenFunctions, Subclass
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, LanguageValueError
 from tilewright.torch.triton_op import TileOp
 
 Function = Callable[..., Any]
@@ -51,6 +51,14 @@ def test_compiled_as_in_eager(f: Function, dynamic: bool) -> None:
         for n in (300, 301, 128):
             theirs, ours = pair(n), pair(n)
             assert torch.equal(f(*theirs), g(*ours)) and torch.equal(theirs[0], ours[0])
+
+
+def test_a_kernel_that_only_prints_runs_under_a_mode_that_looks_on(capfd: pytest.CaptureFixture[str]) -> None:
+    with Seen():
+        kernels.told[(1,)](torch.ones(16), B=16)
+    assert "sum: 16.0" in capfd.readouterr().out
+    with pytest.raises(LanguageValueError, match="writes to none"):
+        make_fx(lambda x: kernels.told[(1,)](x, B=16))(torch.ones(16))
 
 
 def graphs(f: Function, *args: Any) -> list[torch.fx.GraphModule]:

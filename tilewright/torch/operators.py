@@ -47,6 +47,10 @@ begun: set[str] = set()
 """Names of the operators that are defined, or are about to be."""
 
 
+class NoEffectError(LanguageValueError):
+    """A kernel writes to none of its arguments (it prints, it asserts): as an operator it does nothing."""
+
+
 class Overloads:
     """Each operator as a static method: Dynamo follows those of a class that it met without a source."""
 
@@ -59,7 +63,7 @@ def operator_for(signature: Signature) -> str:
 
     Raises:
         CompilationError: the kernel is wrong.
-        LanguageValueError: the kernel writes nothing.
+        NoEffectError: the kernel writes nothing.
         ArgumentError: an argument is neither a tensor nor a number nor a constant.
     """
     try:
@@ -175,7 +179,7 @@ def _find_effects(operator: KernelOperator, configs: Sequence[Config | None]) ->
         operator.written = {index: operator.written.get(index) for index in arrays}
         log.warning("kernel `%s`: every tensor counts as written: %s", base.fn.__name__, operator.unsure)
     if not operator.written:
-        raise LanguageValueError(
+        raise NoEffectError(
             f"kernel `{base.fn.__name__}` writes to none of its arguments: as an operator it does nothing",
             hint="store the result through a pointer parameter with tl.store",
         )

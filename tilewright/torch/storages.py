@@ -53,8 +53,9 @@ class StorageWatch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Tensors in memory of the host, to any depth."""
-    return (leaf for leaf in tree_leaves(value) if type(leaf) is torch.Tensor and leaf.device.type == "cpu")
+    """Tensors in memory of the host, to any depth; sparse ones have no memory of their own, their parts have."""
+    leaves = (leaf for leaf in tree_leaves(value) if type(leaf) is torch.Tensor)
+    return (leaf for leaf in leaves if leaf.device.type == "cpu" and leaf.layout is torch.strided)
 
 
 def _extent(tensor: torch.Tensor) -> Extent:

@@ -35,6 +35,12 @@ _PLAIN = frozenset({int, float, bool, str, type(None)})
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_TRACERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
+
+
+def _graph_is_made() -> bool:
+    """Whether a graph is made of what runs, or nothing runs; modes of users (counters, loggers) only look on."""
+    return _transform() is not None or any(torch._C._get_dispatch_mode(key) is not None for key in _TRACERS)
 
 
 def _outside_dynamo(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -44,7 +50,11 @@ def _outside_dynamo(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[
         return trial(kernel, grid, args, kwargs)
     if recording:
         if _dispatch_modes() or _transform() is not None:
-            return record(kernel, grid, args, kwargs)
+            try:
+                return record(kernel, grid, args, kwargs)
+            except operators.NoEffectError:
+                if _graph_is_made():
+                    raise
         wants_gradient = False
         for value in (*args, *kwargs.values()) if kwargs else args:
             cls = value.__class__
