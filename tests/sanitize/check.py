@@ -130,7 +130,7 @@ def _copy(x, y, n, BLOCK: tl.constexpr):
 def warm_up() -> None:
     """Load the compiler before processes are forked, and start no thread."""
     _copy.warmup(torch.float32, torch.float32, 100, BLOCK=64, grid=(1,))
-    for name in ("passes.checks", "launch.checked", "launch.interpret", "torch.storages"):
+    for name in ("passes.checks", "launch.checked", "launch.interpret", "sanitize.storages"):
         importlib.import_module(f"tilewright.{name}")
 
 

@@ -287,10 +287,11 @@ print("done")
 """
 
 
-def test_the_variable_follows_pytorch_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("posing", [[], ["-m", "tilewright.as_triton"]], ids=["plain", "posing"])
+def test_the_variable_follows_pytorch_too(tmp_path: Path, posing: list[str]) -> None:
     (tmp_path / "program.py").write_text(EMPTY)
     asked = {**os.environ, "TILEWRIGHT_SANITIZE": "uninitialised", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(tmp_path / "program.py")]
+    command = [sys.executable, "-W", "error::RuntimeWarning", *posing, str(tmp_path / "program.py")]
     done = subprocess.run(command, env=asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert done.stderr.count("uninitialised: ") == 1 and "an element of x" in done.stderr

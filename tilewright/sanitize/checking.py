@@ -13,9 +13,9 @@ from tilewright.base.lazy import lazy_module
 from tilewright.launch.faults import Collected, collect_faults
 
 if TYPE_CHECKING:
-    from tilewright.torch import storages
+    from tilewright.sanitize import storages
 else:  # imports torch
-    storages = lazy_module("tilewright.torch.storages")
+    storages = lazy_module("tilewright.sanitize.storages")
 
 
 def follow_process() -> None:
