@@ -90,9 +90,27 @@ def _may_move(inner: Node, axis: Axis, top: Node) -> bool:
     (own, *several) = inner.kwargs["axes"]
     before = top.regions[0].nodes[: top.regions[0].nodes.index(inner)]
     plain = not several and own.kind == axis.kind == "tile" and own.block is None and type(axis.end) is int
-    known = all(None not in dims_of(top.kwargs["axes"], out) for out in inner.outs)
+    known = all(_is_placed(out, top.kwargs["axes"]) for out in inner.outs)
     starts = type(axis.begin) is int and axis.begin == 0
     return plain and known and starts and not any(node.regions or node.op == "product" for node in before)
+
+
+def _is_placed(out: Value, grid: list[Axis]) -> bool:
+    """Whether each program has a part of a buffer of its own, and of its own only, for a value."""
+    dims = dims_of(grid, out)
+    return None not in dims and all(_is_single(axis) for axis in _uncovered(dims, grid))
+
+
+def _uncovered(dims: list[Any], grid: list[Axis]) -> list[Axis]:
+    """The axes of the grid along which programs differ, but no dimension of a value lies."""
+    covered = {dim.id for dim in dims if isinstance(dim, Axis)}
+    return [axis for axis in grid if axis.id not in covered]
+
+
+def _is_single(axis: Axis) -> bool:
+    """Whether a program has one index of an axis, whatever the configuration."""
+    one = axis.kind == "grid" or (axis.kind == "tile" and axis.block == 1)
+    return one and type(axis.begin) is int and axis.begin == 0 and type(axis.end) is int
 
 
 def _end(inner: Node) -> int | None:
@@ -103,9 +121,11 @@ def _end(inner: Node) -> int | None:
 
 def buffer(kind: str, at: int, out: Value, grid: list[Axis]) -> tuple[HostTensor, list[Subscript]]:
     """A tensor that keeps what a loop carries out, or its gradient, and the subscripts of a program's part of it."""
-    shape: list[int] = []
-    entries: list[Subscript] = []
-    for number, dim in enumerate(dims_of(grid, out)):
+    dims = dims_of(grid, out)
+    alone = _uncovered(dims, grid)
+    shape = [axis.end for axis in alone]
+    entries = [Subscript("scalar", Sym.of(axis.offset), extent=axis.end) for axis in alone]
+    for number, dim in enumerate(dims):
         extent = dim.end if isinstance(dim, Axis) else dim
         entry = ("tile", dim.id) if isinstance(dim, Axis) else ("slice", 0)
         shape.append(extent)
@@ -144,6 +164,10 @@ class Keeping(Adjoint):
 
 class Exchanged(Adjoint):
     """A loop of its own for the gradients of an exchange."""
+
+    def is_left(self, name: str) -> bool:
+        """What loops and branches of the pass load is left to the first loop, which goes through them as well."""
+        return True
 
     def derive_exchanged(self, one: Exchange, top: Node, kept: dict[str, HostTensor], block: int | None) -> Region:
         """The region of the loop.
