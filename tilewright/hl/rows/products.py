@@ -10,6 +10,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.table import Emitter, Need, Row, recipe, row
+from tilewright.hl.trace.equal import equate
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 
@@ -94,7 +95,10 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
     """
     trace = device_trace("a product of matrices")
     left, right = raw_shape(a), raw_shape(b)
-    fits = len(left) == len(right) in (2, 3) and left[-1] == right[-2]
+    matrices = len(left) == len(right) in (2, 3)
+    if matrices:
+        equate(trace, left[-1], right[-2])
+    fits = matrices and left[-1] == right[-2]
     if fits and len(left) == 3 and left[0] != right[0]:
         a, b = _common_batch(trace, a, b)
         left, right = raw_shape(a), raw_shape(b)
@@ -127,6 +131,7 @@ def scaled(a: Any, a_scale: Any, b: Any, b_scale: Any, acc: Any, formats: tuple[
     trace = device_trace("hl.dot_scaled")
     left, right = raw_shape(a), raw_shape(b)
     depths = [left[1] * (2 if formats[0] == "e2m1" else 1), right[0] * (2 if formats[1] == "e2m1" else 1)]
+    equate(trace, *depths)
     if depths[0] != depths[1]:
         raise exc.ShapeMismatch(
             f"the scaled product of {_shown(trace, a)} ({formats[0]}) and {_shown(trace, b)} ({formats[1]})",
@@ -140,6 +145,7 @@ def scaled(a: Any, a_scale: Any, b: Any, b_scale: Any, acc: Any, formats: tuple[
 def _common_batch(trace: Trace, a: Any, b: Any) -> tuple[Any, Any]:
     left, right = raw_shape(a), raw_shape(b)
     if 1 not in (left[0], right[0]):
+        equate(trace, left[0], right[0])
         raise exc.DotBatchDimensionMismatch(
             f"the product of {_shown(trace, a)} and {_shown(trace, b)}: the batches differ",
             hint="the first extents must be equal, or one of them 1",

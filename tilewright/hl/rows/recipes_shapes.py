@@ -11,6 +11,7 @@ from tilewright.hl import exc
 from tilewright.hl.rows.gather import lanes, positions, sort_lanes, static_extent, take
 from tilewright.hl.rows.recipes import count, dims_of, same_rows
 from tilewright.hl.rows.table import recipe, refuse
+from tilewright.hl.trace.equal import equate_shapes
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 
@@ -183,6 +184,7 @@ def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     dim %= x.dim()
     ours, theirs = ([n for at, n in enumerate(raw_shape(tensor)) if at != dim] for tensor in (x, index))
     if ours != theirs:
+        equate_shapes(device_trace("gather"), ours, theirs)
         raise exc.ShapeMismatch("gather: the index must have the shape of the tile but for the gathered dimension")
     return take(x, index.clamp(0, static_extent(x, dim, "gather") - 1), dim)
 

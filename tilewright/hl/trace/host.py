@@ -23,6 +23,7 @@ from tilewright.hl.trace import branches, builtins, carried, loops, rewrite, sta
 from tilewright.hl.trace.arguments import device_of, has_numbers, host_view, integers
 from tilewright.hl.trace.call_effects import Effects, effects_of
 from tilewright.hl.trace.choices import Choices
+from tilewright.hl.trace.equal import Equal
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.numbers import OPERATIONS, Number, combined
@@ -83,14 +84,6 @@ class Traced:
     factors: Factors = field(default_factory=Factors)
     sampling: Sampling | None = None
     stop: Place | None = None
-
-
-class _Equal(Exception):
-    """Two expressions of the host are equal: the trace starts again with one sample for both."""
-
-    def __init__(self, left: str, right: str) -> None:
-        super().__init__(left, right)
-        self.pair = left, right
 
 
 @dataclass(frozen=True)
@@ -220,7 +213,7 @@ def _settled(request: _Request, round: int) -> Traced:
     while True:
         try:
             return _trace(request, Sampling(request.constants, round))
-        except _Equal as found:
+        except Equal as found:
             left, right = (request.equal.get(text, text) for text in found.pair)
             for text, first in request.equal.items():
                 if first == right:
@@ -331,7 +324,7 @@ def _host_compare(trace: Trace, op: str, left: Any, right: Any) -> bool | Config
     trace.guards.append((f"({show(left)}) {op} ({show(right)})", truth))
     if truth == (op == "==") and op in ("==", "!="):
         if _is_atom(left) and _is_atom(right):
-            raise _Equal(show(left), show(right))
+            raise Equal(show(left), show(right))
         size, number = (left, right) if isinstance(left, Sym) else (right, left)
         if _is_atom(size) and not isinstance(number, Sym):
             raise Fixed(show(size), number)

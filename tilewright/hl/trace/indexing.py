@@ -10,7 +10,9 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript
-from tilewright.hl.symbols import Sym, sample, show, substitute
+from tilewright.hl.symbols import Sym, is_natural, same, sample, show, substitute
+from tilewright.hl.trace.equal import equate, equate_shapes
+from tilewright.hl.trace.extents import extent as extent_of
 from tilewright.hl.trace.messages import dim_text, type_text
 from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
@@ -121,7 +123,7 @@ def _is_negative(trace: Trace, index: int) -> bool:
     if not isinstance(index, Sym):
         return index < 0
     known = substitute(index, trace.actual.get)
-    if isinstance(known, Sym) or all(atom.text.endswith(")") for atom in index.atoms()):  # sizes are not negative
+    if isinstance(known, Sym) or is_natural(index):
         return False
     trace.guards.append((f"({show(index)}) < 0", known < 0))
     return bool(known < 0)
@@ -144,28 +146,34 @@ def _slice(trace: Trace, made: Access, entry: slice, extent: Any) -> Subscript:
     step = 1 if entry.step is None else entry.step
     if type(step) is not int or step < 1:
         raise exc.InvalidIndexingType(f"a slice with the step {step!r}", hint="steps are positive constants")
-    start = 0 if entry.start is None else _from_end(entry.start, extent)
-    stop = extent if entry.stop is None else _from_end(entry.stop, extent)
-    if type(stop) is int and type(extent) is int:
-        stop = min(stop, extent)
-    length = stop - start
+    start = 0 if entry.start is None else _from_end(trace, entry.start, extent)
+    stop = extent if entry.stop is None else _from_end(trace, entry.stop, extent)
+    if _is_negative(trace, extent - stop):
+        stop = extent
+    length = 0 if _is_negative(trace, stop - start) else stop - start
     length = -(-length // step) if step != 1 else length
-    made.shape.append(max(length, 0) if type(length) is int else _extent(trace, length))
+    made.shape.append(length if type(length) is int else _extent(trace, length))
     return Subscript("slice", start, at, 0, step, extent)
 
 
-def _from_end(bound: Any, extent: Any) -> Any:
+def _from_end(trace: Trace, bound: Any, extent: Any) -> Any:
+    """A bound of a slice as Python means it: a negative one counts from the end, and stops at the beginning."""
     if isinstance(bound, torch.Tensor):
         raise exc.InvalidIndexingType(
             "a bound of a slice that depends on data", hint="write an index: start + hl.arange(length)"
         )
-    return bound + extent if type(bound) is int and bound < 0 else bound
+    if not _is_negative(trace, bound):
+        return bound
+    return 0 if _is_negative(trace, bound + extent) else bound + extent
 
 
 def _extent(trace: Trace, length: Sym) -> int:
-    """A symbolic length as an extent of samples: it must be made of block sizes and extents."""
+    """A symbolic length as an extent of samples: made of block sizes and extents, or a number of the launcher."""
+    if all(atom.kind in ("host", "op") for atom in length.atoms()):
+        made: int = extent_of(trace, length)
+        return made
     dim = trace.factors.dim(sample(length))
-    if not isinstance(dim.size(), Sym) or dim.size() - length != 0:
+    if not same(dim.size(), length):
         raise exc.InvalidIndexingType(
             f"a slice whose length {length!r} is not known while the kernel is compiled",
             hint="make the length a constant or a block size",
@@ -179,6 +187,7 @@ def _broadcast(trace: Trace, shapes: Iterable[tuple[int, ...]]) -> list[int]:
         out = [1] * (len(shape) - len(out)) + out
         for at, extent in enumerate(reversed(shape), 1):
             if extent != 1 and out[-at] not in (1, extent):
+                equate(trace, extent, out[-at])
                 names = dim_text(trace, trace.factors.dim(extent)), dim_text(trace, trace.factors.dim(out[-at]))
                 raise exc.ShapeMismatch(f"index tensors of extents {names[0]} and {names[1]} do not broadcast")
             out[-at] = max(extent, out[-at])
@@ -247,6 +256,7 @@ def _must_fit(trace: Trace, value: Any, shape: list[int], what: str) -> None:
         have in (1, want) for have, want in zip(reversed(mine), reversed(shape), strict=False)
     )
     if not fits:
+        equate_shapes(trace, mine, shape)
         dims = [[dim_text(trace, dim) for dim in trace.factors.dims(tuple(one))] for one in (mine, shape)]
         raise exc.ShapeMismatch(
             f"{what} has the shape [{', '.join(dims[0])}], the subscript [{', '.join(dims[1])}]",

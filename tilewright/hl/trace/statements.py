@@ -12,6 +12,7 @@ from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Region
 from tilewright.hl.symbols import ChosenLater, ConfiguredTruth, Sym
 from tilewright.hl.trace import kept
+from tilewright.hl.trace.equal import equate_in
 from tilewright.hl.trace.messages import named, translate
 from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
@@ -121,6 +122,7 @@ class Interpreter:
         except NameError as error:
             raise self._undefined(node, error) from None
         except _TORCH_ERRORS as error:
+            equate_in(self.trace, str(error))
             if self.trace.region is None and "meta tensors" in str(error):
                 raise exc.HostValueNotAvailable(
                     "a value of a tensor is needed on the host while the kernel is compiled",

@@ -1,0 +1,65 @@
+"""Sizes that an operation wants equal: if they are in the call that binds, the trace starts again and knows it.
+
+::
+
+    x: [rows, columns], weight: [columns], all sizes dynamic
+    x[tile, :] * weight[:]      x.size(1) and weight.size(0) have primes of their own, which do not broadcast
+                                -> `Equal`: one prime for both, and a guard; calls where they differ bind anew
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from tilewright.hl.symbols import Atom, Sym, is_chosen, show, substitute
+from tilewright.hl.trace.state import Fixed, Trace
+
+_NUMBER = re.compile(r"(?<!dimension )(?<!\.)\b\d+")
+
+
+class Equal(Exception):
+    """Two expressions of the host are equal: the trace starts again with one sample for both."""
+
+    def __init__(self, left: str, right: str) -> None:
+        super().__init__(left, right)
+        self.pair = left, right
+
+
+def equate(trace: Trace, one: int, other: int) -> None:
+    """Take two extents of samples for one, where they stand for sizes that are equal in the call that binds.
+
+    Raises:
+        Equal: they are two sizes.
+        Fixed: one of them is an expression, or the other is a constant: the size is a constant of the code then.
+    """
+    sizes = [trace.factors.size(extent) for extent in (one, other)]
+    open_sizes = [size for size in sizes if isinstance(size, Sym)]
+    if one == other or not open_sizes or any(map(is_chosen, open_sizes)):
+        return
+    known = [substitute(size, trace.actual.get) for size in sizes]
+    if isinstance(known[0], Sym) or known[0] != known[1]:
+        return
+    if all(isinstance(size, Sym) and _is_host(size.atom) for size in sizes):
+        raise Equal(show(sizes[0]), show(sizes[1]))
+    for atom in (found for size in open_sizes for found in size.atoms() if _is_host(found)):
+        raise Fixed(atom.text, trace.actual[atom])
+
+
+def _is_host(atom: Atom | None) -> bool:
+    return atom is not None and atom.kind == "host"
+
+
+def equate_shapes(trace: Trace, one: Sequence[int], other: Sequence[int]) -> None:
+    """`equate` for the extents of two shapes that broadcast, from the last on."""
+    for left, right in zip(reversed(one), reversed(other), strict=False):
+        if 1 not in (left, right):
+            equate(trace, left, right)
+
+
+def equate_in(trace: Trace, message: str) -> None:
+    """`equate` for the extents that a message of PyTorch names."""
+    numbers = dict.fromkeys(int(found) for found in _NUMBER.findall(message.splitlines()[0] if message else ""))
+    for one, other in itertools.combinations([number for number in numbers if number > 1], 2):
+        equate(trace, one, other)
