@@ -21,7 +21,7 @@ _CALLED = re.compile(
     r"call .*?@llvm\.(masked\.(?:load|store)\.v\d+\w+\.p0|x86\.(?:avx|sse)[\w.]+|aarch64\.neon\.[\w.]+)\("
 )
 # Features that decide what is emitted, or what LLVM may make of it.
-_DECIDING = ("avx", "fma", "f16c", "amx", "sse", "neon", "dotprod", "fullfp16", "bf16", "i8mm")
+_DECIDING = ("avx", "fma", "f16c", "amx", "sse", "neon", "dotprod", "fullfp16", "bf16", "i8mm", "sve")
 
 
 def needed(isa: CpuFeatures, machine: CpuFeatures) -> bool:

@@ -340,7 +340,7 @@ BY_ROWS = ("fma", "imul", "pmadd", "dpbf16", "mmla")
 
 def writes_parts(plan: DotPlan, isa: CpuFeatures) -> bool:
     """Whether the product of a part of a tile leaves the rest of the accumulator alone."""
-    return isa.has_zmm and plan.family in BY_ROWS and not plan.thin
+    return isa.has_masks and plan.family in BY_ROWS and not plan.thin
 
 
 def few_rows(plan: DotPlan) -> int:

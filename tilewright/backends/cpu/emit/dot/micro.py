@@ -125,7 +125,7 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name.
 
     That of a `part` has as its last parameters the number of the last row, which it reads in place of later ones, and
-    that of columns. With AVX-512 it writes nothing beyond them.
+    that of columns. With AVX-512 or SVE it writes nothing beyond them.
     """
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"

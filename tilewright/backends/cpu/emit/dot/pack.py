@@ -6,7 +6,7 @@ vectors; the rest is an edge, where everything outside the extents becomes zero:
     for row of A, or panel of B (and vector of it):
         full = words of K inside the valid extents, or 0 if not all rows (columns) are valid
         for w in [0, full):      vectors, transposed in registers if the source runs along the other axis
-        for w in [full, words):  masked vectors (AVX-512), else element by element
+        for w in [full, words):  masked vectors (AVX-512, SVE), else element by element
 
 The order of a source is the axis of its unit stride: "k", "mn" (m for A, n for B), or "any".
 """
@@ -140,7 +140,7 @@ class _Packer:
         if done is None:
             with f.loop(0, full, step, unroll=False) as loop:
                 emit(target, mn, count, loop.index, limit, edge=False)
-        if not f.isa.has_zmm:
+        if not f.isa.has_masks:
             self._elements(target, mn, count, limit, full)
             return
         with f.loop(full, self.words, step, unroll=False) as loop:
