@@ -10,13 +10,14 @@ BIN := $(VENV)/bin
 PYTEST ?= -n 2 --dist worksteal -q
 CASES ?= 200
 CONSTRAINTS := constraints.txt
+UNSTABLE := .venv-unstable
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(CONSTRAINTS)
 
 # The first interpreter on the PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress site test-without-torch test-aarch64 test-python release-check test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress site test-without-torch test-aarch64 test-python python release-check test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +35,14 @@ test-aarch64: $(VENV)-aarch64/.installed ## a twentieth of launch, front end, CP
 	@tests/aarch64/run $(VENV)-aarch64
 
 test-python: ## make test with another Python, in an environment of its own (PY=3.13)
-	@command -v "python$(PY)" >/dev/null || { echo "python$(PY) is not on the PATH: make test-python PY=3.13, with that Python installed" >&2; exit 1; }
-	@$(MAKE) test VENV=.venv-python$(PY) PYTHON=python$(PY)
+	@python=$$(command -v "python$(PY)" || ls "$(CURDIR)/$(UNSTABLE)/usr/bin/python$(PY)" 2>/dev/null) \
+		|| { echo "python$(PY) is not on the PATH: make test-python PY=3.13, with that Python installed, or make python PY=$(PY) first" >&2; exit 1; }; \
+	$(MAKE) test VENV=.venv-python$(PY) PYTHON=$$python
 
-release-check: $(VENV)-release/.release ## build twice and compare, install into a fresh environment of each Python, run a kernel and the tour, look at licences and size (RELEASE=folder keeps all of it)
+python: $(VENV)/.python ## a Python that this system does not have, from Debian's unstable, for test-python and release-check (PY=3.14; nothing is installed in the system)
+	@PYTHON=$(BIN)/python packaging/unstable_python $(PY) $(UNSTABLE)
+
+release-check: $(VENV)-release/.release ## build twice and compare, install into a fresh environment of each Python that is there, run a kernel and the tour, look at licences and size (RELEASE=folder keeps all of it)
 	@$(VENV)-release/bin/python packaging/release_check.py $(RELEASE)
 
 test-pyright: $(VENV)-pyright/.pyright $(VENV)/.test ## what make test asks of mypy, asked of pyright: programs that are right, and mistakes that are found
@@ -114,7 +119,7 @@ bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELIO
 	@$(BIN)/python -m benchmarks.libraries_gpu
 
 clean: ## remove the environment and every cache in this folder
-	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-aarch64 $(VENV)-release .venv-python* $(VENV)-pyright $(VENV)-site $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-without-torch $(VENV)-aarch64 $(VENV)-release .venv-python* $(UNSTABLE) $(VENV)-pyright $(VENV)-site $(VENV)-interop $(VENV)-helion $(VENV)-inductor $(VENV)-libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: a stamp file per set of packages, made anew when the requirements change ---

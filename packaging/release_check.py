@@ -2,8 +2,9 @@
 
 Source and wheel are built twice, in fresh folders, with the time of the last commit as SOURCE_DATE_EPOCH, and must be
 equal byte for byte. Their metadata are read by twine. The wheel is installed into a fresh environment of each Python
-that is on the PATH; there a kernel runs without torch, the licences of all that was installed are compared with a list,
-and the sizes are counted; then the tour runs, with torch. It ends with a table and status 1 if something does not hold.
+that is on the PATH, is named (PYTHON312=...) or was made by `make python`; there a kernel runs without torch, the
+licences of all that was installed are compared with a list, and the sizes are counted; then the tour runs, with torch.
+It ends with a table and status 1 if something does not hold.
 """
 
 from __future__ import annotations
@@ -204,15 +205,22 @@ def check_tour(report: Report, python: Path) -> None:
     report.add(name, done.returncode == 0, last_line(done))
 
 
+def unpacked(version: str) -> str | None:
+    """A Python that `make python` made."""
+    found = ROOT / ".venv-unstable" / "usr" / "bin" / f"python{version}"
+    return str(found) if found.exists() else None
+
+
 def main(folder: Path) -> int:
     report = Report()
     archives = check_archives(report, folder, Path(sys.executable))
     wheel = next(file for file in archives if file.suffix == ".whl")
     there = []
     for version in PYTHONS:
-        python = os.environ.get(f"PYTHON{version.replace('.', '')}") or shutil.which(f"python{version}")
+        name = f"PYTHON{version.replace('.', '')}"
+        python = os.environ.get(name) or shutil.which(f"python{version}") or unpacked(version)
         if python is None:
-            report.add(f"python{version}", None, f"is not on the PATH, nor in PYTHON{version.replace('.', '')}")
+            report.add(f"python{version}", None, f"is not on the PATH, nor in {name} (`make python PY={version}`)")
         else:
             there.append(check_environment(report, f"python{version}", python, wheel, folder / f"python{version}"))
     if there:

@@ -33,6 +33,13 @@ def test_versions_and_licences_agree():
     assert f"## {__version__}" in _read("CHANGELOG.md")
 
 
+def test_what_tests_install_is_there_for_every_system():
+    """NVIDIA has no wheels for macOS."""
+    extras = PROJECT["optional-dependencies"]
+    named = [*PROJECT["dependencies"], *(line for name in ("torch", "test", "testing", "dev") for line in extras[name])]
+    assert not [line for line in named if line.startswith("nvidia") and not line.endswith("; sys_platform != 'darwin'")]
+
+
 @pytest.mark.skipif(not WORKFLOWS, reason="an unpacked archive has no workflows")
 def test_actions_are_pinned_by_commit():
     uses = [line.strip(" -") for path in WORKFLOWS for line in path.read_text().splitlines() if "uses:" in line]

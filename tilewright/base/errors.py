@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -99,8 +100,15 @@ class LocatedError(TilewrightError):
 
     @property
     def __cause__(self) -> BaseException | None:
-        """The mistake as it was found."""
-        return _CAUSE.__get__(self) or self._folded
+        """The mistake as it was found.
+
+        Where it is folded, the module `traceback` is not told of it, by which Python 3.13 and later show an error that
+        nobody caught: the message says it already.
+        """
+        cause: BaseException | None = _CAUSE.__get__(self)
+        if cause is not None or self._folded is None:
+            return cause
+        return None if sys._getframe(1).f_globals.get("__name__") == "traceback" else self._folded
 
     @__cause__.setter
     def __cause__(self, cause: BaseException | None) -> None:

@@ -284,7 +284,8 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
 
     def _make_binder(self) -> Binder:
         """Made at the first launch: the functions that the kernel calls may be defined after it."""
-        follow_launches()
+        with memory_may_end(f"preparing the first launch of `{self.fn.__name__}`"):  # modules load
+            follow_launches()
         guard = functools.partial(check_globals, self) if used_globals(self) else None
         self._binder = Binder(self.fn.__name__, self.params, self._resolve, before_launch=guard, instead=self._instead)
         self._hooks_changed()

@@ -30,7 +30,7 @@ from tilewright.triton_names.switch import describe
 
 _NOTABLE = (
     "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni",
-    "amx-tile", "amx-bf16", "amx-int8", "neon", "fullfp16", "bf16", "i8mm", "sve",
+    "amx-tile", "amx-bf16", "amx-int8", "neon", "fullfp16", "dotprod", "bf16", "i8mm", "sve",
 )  # fmt: skip
 _PACKAGES = ("numpy", "xdsl", "llvmlite", "torch", "nvidia-nvjitlink", "click", "rich")
 

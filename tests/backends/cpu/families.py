@@ -56,7 +56,8 @@ FAMILIES = {
         Family("avx2", "haswell"),
         Family("sse2", "x86-64"),
         Family("neon", "neoverse-n1"),
-        Family("neon-bf16", "neoverse-v1"),
+        Family("neon-mmla", "apple-m2"),
+        Family("sve", "neoverse-v1"),
     )
 }
 

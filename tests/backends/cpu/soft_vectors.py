@@ -21,7 +21,7 @@ _CALLED = re.compile(
     r"call .*?@llvm\.(masked\.(?:load|store)\.v\d+\w+\.p0|x86\.(?:avx|sse)[\w.]+|aarch64\.neon\.[\w.]+)\("
 )
 # Features that decide what is emitted, or what LLVM may make of it.
-_DECIDING = ("avx", "fma", "f16c", "amx", "sse", "neon", "dotprod", "fullfp16", "bf16", "i8mm")
+_DECIDING = ("avx", "fma", "f16c", "amx", "sse", "neon", "dotprod", "fullfp16", "bf16", "i8mm", "sve")
 
 
 def needed(isa: CpuFeatures, machine: CpuFeatures) -> bool:
@@ -144,7 +144,7 @@ def _dot4(module: Module, name: str) -> None:
 
 
 def _dpbf16(module: Module, name: str) -> None:
-    acc = T("float", 4 if "neon" in name else int(name.rpartition(".")[2]) // 32)
+    acc = T("float", int(name.rpartition(".")[2]) // 32)
     parts = T("bfloat", 2 * acc.lanes)
     f = module.function(f"soft.{name}", acc, (acc, parts, parts))
     a, b = (f.cast("bitcast", arg, acc.as_int) for arg in f.args[1:])
@@ -152,6 +152,24 @@ def _dpbf16(module: Module, name: str) -> None:
     for shift in (True, False):
         left, right = (f.cast("bitcast", f.shl(v, 16) if shift else f.and_(v, -1 << 16), acc) for v in (a, b))
         total = f.fadd(total, f.fmul(left, right))
+    f.ret(total)
+
+
+def _blocks(module: Module, name: str) -> None:
+    """A 2x2 block of products of two rows and two columns of 8 bytes each."""
+    acc = (F32 if "bf" in name else I32).vec(4)
+    parts = T("bfloat", 8) if acc.is_float else I8.vec(16)
+    f = module.function(f"soft.{name}", acc, (acc, parts, parts))
+    bits = [f.cast("bitcast", arg, (I16 if acc.is_float else I8).vec(parts.lanes)) for arg in f.args[1:]]
+    length, total = parts.lanes // 2, f.args[0]
+    for k in range(length):
+        picks = [[row * length + k for row in rows] for rows in ((0, 0, 1, 1), (0, 1, 0, 1))]
+        left, right = (f.shuffle(value, None, at) for value, at in zip(bits, picks, strict=True))
+        if acc.is_float:
+            left, right = (f.cast("bitcast", f.shl(f.cast("zext", v, acc.as_int), 16), acc) for v in (left, right))
+            total = f.fadd(total, f.fmul(left, right))
+        else:
+            total = f.add(total, f.mul(f.cast("sext", left, acc), f.cast("sext", right, acc)))
     f.ret(total)
 
 
@@ -187,7 +205,8 @@ _INSTRUCTIONS: dict[str, Callable[[Module, str], None]] = {
     "x86.avx512.vpdpbusd.": _dot4,
     "x86.avx2.vpdpbssd.": _dot4,
     "aarch64.neon.sdot.": _dot4,
-    "aarch64.neon.bfdot.": _dpbf16,
+    "aarch64.neon.smmla.": _blocks,
+    "aarch64.neon.bfmmla": _blocks,
     "x86.avx512bf16.dpbf16ps.": _dpbf16,
     "x86.avx.mask": _by_sign,
     "x86.sse.sfence": _nothing,

@@ -33,6 +33,7 @@ _MORE_CASES = {
     "ragged shape of several tiles": ((33, 70, 100), Case(a="mn", fresh=False)),
     "ragged extents, transposed": ((20, 48, 32), Case(a="mn", b="k", m_valid=18, n_valid=41, k_valid=29)),
     "no unit stride": ((8, 32, 32), Case(a="any", b="any", m_valid=5, n_valid=31, k_valid=29)),
+    "odd rows": ((7, 12, 24), Case(a="mn", b="k", m_valid=6, k_valid=23, fresh=False)),
     "less than a tile": ((5, 19, 20), Case(a="any", b="any", fresh=False)),
     "few columns": ((16, 2, 24), Case(b="k", fresh=False)),
     "one column tile": ((48, 16, 64), Case(fresh=False)),
@@ -151,7 +152,8 @@ def test_families_follow_features() -> None:
     assert family("haswell", "bf16") == "fma"
     assert family("neoverse-n1", "i8", triple="aarch64-unknown-linux-gnu") == "dot4"
     assert family("cortex-a72", "i8", triple="aarch64-unknown-linux-gnu") == "imul"
-    assert family("neoverse-v1", "bf16", triple="aarch64-unknown-linux-gnu") == "dpbf16"
+    for types in ("bf16", "i8"):
+        assert family("neoverse-v1", types, triple="aarch64-unknown-linux-gnu") == "mmla"
     assert family("neoverse-n1", "bf16", triple="aarch64-unknown-linux-gnu") == "fma"
 
 

@@ -57,17 +57,36 @@ def _product(isa: CpuFeatures, types: tuple[str, str, str]) -> str:
 @pytest.mark.parametrize(
     ("cpu", "flags", "int8", "bf16"),
     [
-        ("generic", "", False, False), ("generic", "+dotprod", True, False), ("generic", "+bf16", False, True),
-        ("neoverse-n1", "", True, False), ("neoverse-n1", "-dotprod", False, False), ("neoverse-v1", "", True, True),
-        ("neoverse-n2", "", True, True), ("neoverse-v2", "-bf16", True, False), ("grace", "", True, True),
-        ("apple-m1", "", True, False), ("apple-m2", "", True, True), ("apple-m4", "", True, True),
+        ("generic", "", "mla", "fmla"), ("generic", "+dotprod", "sdot", "fmla"), ("generic", "+bf16", "mla", "bfmmla"),
+        ("generic", "+i8mm", "smmla", "fmla"), ("neoverse-n1", "", "sdot", "fmla"),
+        ("neoverse-n1", "-dotprod", "mla", "fmla"), ("neoverse-v1", "", "smmla", "bfmmla"),
+        ("neoverse-n2", "", "smmla", "bfmmla"), ("neoverse-v2", "-bf16", "smmla", "fmla"),
+        ("neoverse-v2", "-i8mm", "sdot", "bfmmla"), ("grace", "", "smmla", "bfmmla"), ("apple-m1", "", "sdot", "fmla"),
+        ("apple-m2", "", "smmla", "bfmmla"), ("apple-m4", "", "smmla", "bfmmla"),
     ],
 )  # fmt: skip
-def test_products_of_arm_are_those_of_its_features(cpu: str, flags: str, int8: bool, bf16: bool) -> None:
+def test_products_of_arm_are_those_of_its_features(cpu: str, flags: str, int8: str, bf16: str) -> None:
     isa = describe("aarch64-apple-darwin" if cpu.startswith("apple") else _ARM, cpu, flags)
-    assert ("sdot" in _product(isa, ("i8", "i8", "i32"))) is int8
-    assert ("bfdot" in _product(isa, ("bf16", "bf16", "f32"))) is bf16
+    for types, instruction in ((("i8", "i8", "i32"), int8), (("bf16", "bf16", "f32"), bf16)):
+        found = set(re.findall(r"^\s+(mla|fmla|sdot|bfdot|smmla|bfmmla)\b", _product(isa, types), re.MULTILINE))
+        assert found == {instruction}
     assert "fmla" in _product(isa, ("f32", "f32", "f32"))
+
+
+def _inner_loop(text: str, instruction: str) -> str:
+    """The lines of the only loop that has an instruction."""
+    loops = re.findall(r"^(\.LBB\d+_\d+):.*\n((?:(?!^\.LBB).*\n)*?)\s+b\.\w+\s+\1\n", text, re.MULTILINE)
+    (found,) = [body for _, body in loops if instruction in body]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("types", "instruction"), [(("i8", "i8", "i32"), "smmla"), (("bf16", "bf16", "f32"), "bfmmla")]
+)
+def test_products_of_blocks_keep_accumulators_in_registers(types: tuple[str, str, str], instruction: str) -> None:
+    loop = _inner_loop(_product(describe(_ARM, "neoverse-v2"), types), instruction)
+    assert loop.count(instruction) == 16 and "[sp" not in loop
+    assert loop.count("ldr\tq") + 2 * loop.count("ldp\tq") == 4  # of eight columns; of eight rows eight halves
 
 
 def test_micro_kernel_keeps_accumulators_in_registers() -> None:

@@ -19,7 +19,8 @@ from tilewright.backends.llvm.features import describe, host
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I1, I8, I16, I32, I64, PTR, VOID, T, V, const, iota
 
-_CPUS = ["", "x86-64-v3"] if host().has_zmm else [""]
+_LESSER = "x86-64-v3" if host().is_x86 else "neoverse-n1"
+_CPUS = ["", _LESSER] if host().has_masks else [""]
 _KINDS = ("literal", "partly", "unknown")
 
 
@@ -85,3 +86,24 @@ def test_masks_of_any_lanes_without_avx512_are_not_left_to_llvm() -> None:
     text = module.render()
     assert text.count("call <8 x float> @llvm.x86.avx.maskload.ps.256") == 2
     assert text.count("call void @llvm.x86.avx.maskstore.ps.256") == 2 and "llvm.masked" not in text
+
+
+@pytest.mark.parametrize(
+    "t", [storage(name, n) for name in ("i8", "i16", "f32", "f64", "ptr") for n in (2, 4, 16)], ids=str
+)
+def test_with_sve_no_lane_is_tested_by_itself(t: T) -> None:
+    def copied(cpu: str) -> str:
+        isa = describe("aarch64-unknown-linux-gnu", cpu)
+        module = Module(isa)
+        f = module.function("copy", VOID, (PTR, PTR, I32), linkage="")
+        mask = _mask(f, "unknown", t.lanes, f.args[2], 0)
+        f.masked_store(f.masked_load(t, f.args[0], mask), f.args[1], mask)
+        f.ret()
+        return assembly(module.render(), isa)
+
+    registers = -(-t.bytes // 16)
+    with_sve, without = copied("neoverse-v2"), copied("neoverse-n1")
+    assert len(re.findall(r"^\s+ld1[bhwd]\s+\{ z", with_sve, re.MULTILINE)) == registers
+    assert len(re.findall(r"^\s+st1[bhwd]\s+\{ z", with_sve, re.MULTILINE)) == registers
+    assert not re.search(r"^\s+(tbn?z|cbn?z|b\.)", with_sve, re.MULTILINE)
+    assert re.search(r"^\s+tbn?z", without, re.MULTILINE)

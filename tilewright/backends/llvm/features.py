@@ -26,6 +26,7 @@ _ARM = "neon fp-armv8"
 _V82 = f"{_ARM} lse rdm crc fullfp16 dotprod"
 _V84 = f"{_V82} fp16fml"
 _V86 = f"{_V84} bf16 i8mm"
+_SVE = f"{_V86} sve"
 
 # Only features that some emitter asks for matter here. A CPU that is not listed has the baseline of its architecture.
 _IMPLIED = {
@@ -38,8 +39,8 @@ _IMPLIED = {
     "znver1": _V3, "znver2": _V3, "znver3": f"{_V3} vaes vpclmulqdq",
     "znver4": f"{_ICX} avx512bf16", "znver5": f"{_ICX} avx512bf16 avxvnni",
     "generic": _ARM, "cortex-a72": f"{_ARM} crc", "cortex-a76": _V82, "cortex-a78": _V82, "neoverse-n1": _V82,
-    "neoverse-n2": _V86, "neoverse-n3": _V86, "neoverse-v1": _V86, "neoverse-v2": _V86, "neoverse-v3": _V86,
-    "grace": _V86, "apple-m1": _V84, "apple-m2": _V86, "apple-m3": _V86, "apple-m4": _V86,
+    "neoverse-n2": _SVE, "neoverse-n3": _SVE, "neoverse-v1": _SVE, "neoverse-v2": _SVE, "neoverse-v3": _SVE,
+    "grace": _SVE, "apple-m1": _V84, "apple-m2": _V86, "apple-m3": _V86, "apple-m4": _V86,
 }  # fmt: skip
 _BASELINE = {"x86_64": _V1, "aarch64": _ARM}
 FEATURES = frozenset(name for names in (*_IMPLIED.values(), *_BASELINE.values()) for name in names.split())
@@ -80,6 +81,11 @@ class CpuFeatures:
     def has_zmm(self) -> bool:
         """AVX-512 with byte/word, doubleword and short-vector forms: what the 512-bit emitters rely on."""
         return self.has(*_ZMM)
+
+    @property
+    def has_masks(self) -> bool:
+        """Loads and stores under masks that cost what whole ones do: AVX-512, SVE."""
+        return self.has_zmm or (not self.is_x86 and self.has("sve"))
 
     @property
     def has_fma(self) -> bool:

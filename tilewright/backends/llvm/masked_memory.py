@@ -60,6 +60,8 @@ class MemoryOps(VectorOps):
         if self._by_sign(t):
             loaded = self._load_by_sign(t, ptr, mask)
             return loaded if other.ref == zero(t).ref else self.select(mask, loaded, other)
+        if self._by_registers(t):
+            return self._load_by_registers(t, ptr, mask, align, other)
         name = f"llvm.masked.load.{t.suffix}.p0"
         self.module.declare(name, t, [PTR, mask.type, t])
         where = f"ptr align {align or _lane_bytes(t)} {ptr.ref}"
@@ -80,6 +82,9 @@ class MemoryOps(VectorOps):
             value = self.cast("ptrtoint", value, value.type.as_int)
         if self._by_sign(value.type):
             self._store_by_sign(value, ptr, mask)
+            return
+        if self._by_registers(value.type):
+            self._store_by_registers(value, ptr, mask, align)
             return
         value = self._fenced(value)
         name = f"llvm.masked.store.{value.type.suffix}.p0"
@@ -128,6 +133,27 @@ class MemoryOps(VectorOps):
         signs = self.select(mask, const(t.as_int, -1 << (t.bits - 1)), zero(t.as_int))
         name = f"llvm.x86.avx.mask{verb}.p{'s' if t.bits == 32 else 'd'}{'.256' if t.bytes > 16 else ''}"
         return name, (F32 if t.bits == 32 else F64).vec(lanes), self.split(self._extended(signs, lanes), lanes)
+
+    def _by_registers(self, t: T) -> bool:
+        """Whether lanes of `t` move under masks a register of 16 bytes at a time.
+
+        LLVM 22 takes SVE's loads and stores under masks for vectors of just that size, whatever the length of SVE's own
+        registers, and tests lane by lane for all others.
+        """
+        return self.module.isa.has("sve") and t.bits >= 8 and t.bytes != 16
+
+    def _load_by_registers(self, t: T, ptr: V, mask: V, align: int, other: V) -> V:
+        lanes = 128 // t.bits
+        pieces = zip(*[self.split(self._extended(v, lanes), lanes) for v in (mask, other)], strict=True)
+        align = align or _lane_bytes(t)
+        parts = [self.masked_load(t.vec(lanes), self.gep(ptr, 16 * i), m, align, o) for i, (m, o) in enumerate(pieces)]
+        return self.slice(self.concat(parts), 0, t.lanes)
+
+    def _store_by_registers(self, value: V, ptr: V, mask: V, align: int) -> None:
+        lanes = 128 // value.type.bits
+        pieces = zip(*[self.split(self._extended(v, lanes), lanes) for v in (value, mask)], strict=True)
+        for i, (part, on) in enumerate(pieces):
+            self.masked_store(part, self.gep(ptr, 16 * i), on, align or _lane_bytes(part.type))
 
     def _extended(self, a: V, lanes: int) -> V:
         """`a` with zeros behind it, if it has fewer lanes than that."""

@@ -16,7 +16,8 @@ _NO_RESERVE = 0x4000  # MAP_NORESERVE: what nobody touches costs nothing
 # Bits of the two words that the kernel gives each process, by LLVM's names (arch/arm64/include/uapi/asm/hwcap.h).
 _HWCAP, _HWCAP2 = 16, 26  # keys of the auxiliary vector
 _CAPABILITIES: Mapping[int, Mapping[int, str]] = {
-    _HWCAP: {0: "fp-armv8", 1: "neon", 7: "crc", 8: "lse", 10: "fullfp16", 12: "rdm", 20: "dotprod", 23: "fp16fml"},
+    _HWCAP: {0: "fp-armv8", 1: "neon", 7: "crc", 8: "lse", 10: "fullfp16", 12: "rdm", 20: "dotprod", 22: "sve",
+             23: "fp16fml"},
     _HWCAP2: {13: "i8mm", 14: "bf16"},
 }  # fmt: skip
 

@@ -354,7 +354,7 @@ class Collector:
         if not plan.thin:
             self.context.keep("b", op, detail, sizes["b"])
             if plan.b_in_place and "b" not in detail.kept:
-                found = b_in_place(plan, detail.b, masks=self.context.isa.has_zmm)
+                found = b_in_place(plan, detail.b, masks=self.context.isa.has_masks)
                 note(UNPACKED, op, found)
                 detail.in_place = isinstance(found, Yes)
         dims = [note(DEAD_ROWS, op, answer) for answer in dead_dims(op, plan, detail.a, detail.b)]

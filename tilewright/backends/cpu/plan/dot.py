@@ -2,7 +2,8 @@
 
 `plan_dot` is a pure function of the target's features, so that a cross-compiler decides as the host would. A plan is
 frozen and hashable; emitters take nothing else. A *word* is what one lane of an accumulator consumes per step: `unit`
-consecutive K elements of the operand type (1 for FMA, 2 for bf16 and int16 pairs, 4 for int8 quads).
+consecutive K elements of the operand type (1 for FMA, 2 for bf16 and int16 pairs, 4 for int8 quads; 8 bytes for Arm's
+products of 2x2 blocks).
 
 Packed A is row-major: row m holds its K words. Packed B is a sequence of column panels, each `[word of K][column]`,
 so that one step of a micro-kernel reads one contiguous row of words.
@@ -20,12 +21,14 @@ from tilewright.backends.llvm.minifloat import FORMATS
 from tilewright.backends.llvm.types import T
 from tilewright.base.errors import DTypeError, ShapeError
 
-Family = Literal["fma", "imul", "dpbf16", "dot4", "pmadd", "amx-bf16", "amx-int8", "amx-split"]
+Family = Literal["fma", "imul", "dpbf16", "dot4", "pmadd", "mmla", "amx-bf16", "amx-int8", "amx-split"]
 
 _MINIFLOATS = tuple(name for name in FORMATS if name.startswith("f8"))
 _FLOATS = ("f64", "f32", "f16", "bf16", *_MINIFLOATS)
 ELEM: dict[str, T] = {name: storage(name) for name in (*_FLOATS, "i8", "i16", "i32", "i64")}
 _LINE = 64
+# Bytes of a word of K where they are not 4.
+_WORD_BYTES = {"mmla": 8}
 _PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 # f32 operands that may be multiplied as the sums of two bf16 each.
 _SPLIT_PRECISIONS = ("tf32", "bf16x3")
@@ -234,7 +237,9 @@ def plan_dot(
     family, operand, acc = _choose_family(isa, a_dtype, b_dtype, acc_dtype, precision)
     if m <= tuning.THIN_ROWS and acc == "f32":
         family, operand = "fma", "f32"
-    unit = 4 // ELEM[operand].bytes if family not in ("fma", "imul") else 1
+    if m == 1 and family == "mmla" and has_dot4(isa):  # half of each block would be thrown away
+        family = "dot4"
+    unit = _WORD_BYTES.get(family, 4) // ELEM[operand].bytes if family not in ("fma", "imul") else 1
     if family.startswith("amx"):
         planes = 3 if family == "amx-split" else 1
         nv = 1 if n <= 16 else 2
@@ -268,6 +273,8 @@ def _choose_family(isa: CpuFeatures, a: str, b: str, acc: str, precision: str) -
     if both <= {"bf16", *_MINIFLOATS}:  # bf16 holds every 8-bit float exactly
         if isa.has("amx-bf16", "amx-tile"):
             return "amx-bf16", "bf16", "f32"
+        if isa.arch == "aarch64" and isa.has("bf16"):
+            return "mmla", "bf16", "f32"
         if has_fast_bf16(isa):
             return "dpbf16", "bf16", "f32"
     can_split = isa.has("amx-bf16", "amx-tile", "avx512bf16") and isa.has_zmm
@@ -283,6 +290,8 @@ def _choose_integer(isa: CpuFeatures, both: set[str], acc: str) -> tuple[Family,
     if both == {"i8"}:
         if isa.has("amx-int8", "amx-tile"):
             return "amx-int8", "i8", "i32"
+        if isa.arch == "aarch64" and isa.has("i8mm"):
+            return "mmla", "i8", "i32"
         if has_dot4(isa):
             return "dot4", "i8", "i32"
     if both <= {"i8", "i16"} and isa.is_x86:
@@ -292,9 +301,7 @@ def _choose_integer(isa: CpuFeatures, both: set[str], acc: str) -> tuple[Family,
 
 def has_fast_bf16(isa: CpuFeatures) -> bool:
     """Whether two products of bf16 are summed into an f32 lane by one instruction that beats two multiply-adds."""
-    if isa.is_x86:
-        return isa.has("avx512bf16") and isa.has_zmm and isa.cpu.startswith(tuning.FAST_BF16_CPUS)
-    return isa.arch == "aarch64" and isa.has("bf16")
+    return isa.has("avx512bf16") and isa.has_zmm and isa.cpu.startswith(tuning.FAST_BF16_CPUS)
 
 
 def has_dot4(isa: CpuFeatures) -> bool:
@@ -328,12 +335,12 @@ def _micro_shape(registers: int, m: int, vectors: int) -> tuple[int, int]:
 
 
 # Families whose micro-kernels take any number of rows.
-BY_ROWS = ("fma", "imul", "pmadd", "dpbf16")
+BY_ROWS = ("fma", "imul", "pmadd", "dpbf16", "mmla")
 
 
 def writes_parts(plan: DotPlan, isa: CpuFeatures) -> bool:
     """Whether the product of a part of a tile leaves the rest of the accumulator alone."""
-    return isa.has_zmm and plan.family in BY_ROWS and not plan.thin
+    return isa.has_masks and plan.family in BY_ROWS and not plan.thin
 
 
 def few_rows(plan: DotPlan) -> int:

@@ -8,6 +8,8 @@ One internal noinline function per shape keeps the accumulators in registers ove
         for i: acc[i][j] += splat(A[i, w]) * b[j]
     C (+)= acc                          the last vector masked when the tile has ragged columns
 
+Where the instruction multiplies 2x2 blocks, accumulators are such blocks (`mmla`).
+
 `emit_dot` loops rows outside and panels inside, so that A streams once while the panels stay in cache. Where it is told
 of how many rows, half a block or less that is left at the end goes to a kernel of few rows.
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
+from tilewright.backends.cpu.emit.dot import mmla
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, few_rows, writes_parts
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import (
@@ -122,7 +125,7 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name.
 
     That of a `part` has as its last parameters the number of the last row, which it reads in place of later ones, and
-    that of columns. With AVX-512 it writes nothing beyond them.
+    that of columns. With AVX-512 or SVE it writes nothing beyond them.
     """
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
@@ -133,27 +136,23 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     f = module.function(name, VOID, (*_PARAMS, I64, I64) if part else _PARAMS, attrs=_ATTRS)
     c, c_stride, a, a_stride, b, words, fresh, bias, step, columns, *end = f.args
     acc_t = ELEM[plan.acc].vec(plan.lanes)
-    word_t = _word_type(plan)
+    word_t, vector_bytes = word_type(plan), plan.lanes * plan.word_bytes
     if place == "packed":
-        step = const(I64, nv * acc_t.bytes)
+        step = const(I64, nv * vector_bytes)
     exist = _existing(f, plan, nv, tail, columns, place)
-    multiply = _MULTIPLY[plan.family]
     numbers = [f.intrinsic("smin", const(I64, i), end[0]) if part else const(I64, i) for i in range(mr)]
     rows = [f.gep(a, f.mul(a_stride, number)) for number in numbers]
-    with f.loop(0, words, init=[zero(acc_t)] * (mr * nv), unroll=False) as loop:
-        acc = list(loop.values)
+    accumulators = mmla.count_blocks(mr, nv) if plan.family == "mmla" else mr * nv
+    with f.loop(0, words, init=[zero(acc_t)] * accumulators, unroll=False) as loop:
         row = f.gep(b, f.mul(loop.index, step))
-        places = [f.gep(row, j * acc_t.bytes) for j in range(nv)]
+        places = [f.gep(row, j * vector_bytes) for j in range(nv)]
         vectors = [
             f.load(word_t.vec(plan.lanes), at) if mask is None else f.masked_load(word_t.vec(plan.lanes), at, mask)
             for at, mask in zip(places, exist, strict=True)
         ]
-        for i in range(mr):
-            word = f.splat(f.load(word_t, f.gep(rows[i], loop.index, word_t), plan.word_bytes // plan.unit), plan.lanes)
-            for j in range(nv):
-                acc[i * nv + j] = multiply(f, acc[i * nv + j], word, vectors[j])
-        loop.next(*acc)
-    results = loop.results
+        left = [f.gep(at, loop.index, word_t) for at in rows]
+        loop.next(*_multiply_words(f, plan, list(loop.values), left, vectors))
+    results = mmla.rows_of_blocks(f, loop.results, mr, nv) if plan.family == "mmla" else loop.results
     if b_is_offset(plan, module):
         for i in range(mr):
             row_bias = f.splat(f.load(I32, f.gep(bias, 4 * i)), plan.lanes)
@@ -205,9 +204,25 @@ def _store(f: Function, results: list[V], masks: list[V], c: V, c_stride: V, las
 # -- one multiplication of words -------------------------------------------------------------------
 
 
-def _word_type(plan: DotPlan) -> T:
-    """A word as it is loaded: the operand itself, or an i32 that holds several."""
-    return ELEM[plan.operand] if plan.unit == 1 else I32
+def word_type(plan: DotPlan) -> T:
+    """A word as it is loaded: the operand itself, or an integer that holds several."""
+    return ELEM[plan.operand] if plan.unit == 1 else I32 if plan.word_bytes == 4 else I64
+
+
+def _multiply_words(f: Function, plan: DotPlan, acc: list[V], rows: list[V], vectors: list[V]) -> list[V]:
+    """The accumulators with the products of a word of K: of A, loaded from addresses in `rows`, and of vectors of B."""
+
+    def word(at: V) -> V:
+        return f.load(word_type(plan), at, plan.word_bytes // plan.unit)
+
+    if plan.family == "mmla":
+        return mmla.multiply_blocks(f, plan, acc, [word(at) for at in rows], vectors)
+    multiply, nv = _MULTIPLY[plan.family], len(vectors)
+    for i, at in enumerate(rows):
+        splat = f.splat(word(at), plan.lanes)
+        for j, vector in enumerate(vectors):
+            acc[i * nv + j] = multiply(f, acc[i * nv + j], splat, vector)
+    return acc
 
 
 def _fma(f: Function, acc: V, a: V, b: V) -> V:
@@ -219,12 +234,9 @@ def _imul(f: Function, acc: V, a: V, b: V) -> V:
 
 
 def _dpbf16(f: Function, acc: V, a: V, b: V) -> V:
-    """VDPBF16PS or BFDOT: adds two products per lane in f32, denormals as zero. The former rounds to nearest, the
-    latter to odd (Arm Architecture Reference Manual, BFDotAdd)."""
+    """VDPBF16PS: adds two products per lane in f32, rounded to nearest, denormals as zero."""
     t = BF16.vec(2 * acc.type.lanes)
     name = f"llvm.x86.avx512bf16.dpbf16ps.{acc.type.bytes * 8}"
-    if f.isa.arch == "aarch64":
-        name = "llvm.aarch64.neon.bfdot.v4f32.v8bf16"
     return f.call(name, acc.type, (acc, f.cast("bitcast", a, t), f.cast("bitcast", b, t)))
 
 

@@ -6,7 +6,7 @@ vectors; the rest is an edge, where everything outside the extents becomes zero:
     for row of A, or panel of B (and vector of it):
         full = words of K inside the valid extents, or 0 if not all rows (columns) are valid
         for w in [0, full):      vectors, transposed in registers if the source runs along the other axis
-        for w in [full, words):  masked vectors (AVX-512), else element by element
+        for w in [full, words):  masked vectors (AVX-512, SVE), else element by element
 
 The order of a source is the axis of its unit stride: "k", "mn" (m for A, n for B), or "any".
 """
@@ -17,12 +17,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tilewright.backends.cpu.emit.dot.micro import b_is_offset, first_lanes
+from tilewright.backends.cpu.emit.dot.micro import b_is_offset, first_lanes, word_type
 from tilewright.backends.cpu.emit.dot.transpose import emit_transpose
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
 from tilewright.backends.llvm.casts import from_working_float, to_working_float
 from tilewright.backends.llvm.module import Function, Module
-from tilewright.backends.llvm.types import BF16, I8, I16, I32, I64, PTR, VOID, V, const, zero
+from tilewright.backends.llvm.types import BF16, I8, I16, I64, PTR, VOID, V, const, zero
 
 Order = Literal["k", "mn", "any"]
 _PARAMS = (PTR, I64, PTR, I64, I64, I64, I64, I64, I64, I64)
@@ -76,7 +76,7 @@ class _Packer:
         self.source = plan.a_dtype if operand == "a" else plan.b_dtype
         self.source_t = ELEM[self.source]
         self.operand_t = ELEM[plan.operand]
-        self.word_t = ELEM[plan.operand] if plan.unit == 1 else I32
+        self.word_t = word_type(plan)
         self.squares: V | None = None
         self.offset = operand == "b" and b_is_offset(plan, f.module)
         inside = f.intrinsic("smin", self.words, f.op("udiv", self.k_valid, const(I64, plan.unit)))
@@ -140,7 +140,7 @@ class _Packer:
         if done is None:
             with f.loop(0, full, step, unroll=False) as loop:
                 emit(target, mn, count, loop.index, limit, edge=False)
-        if not f.isa.has_zmm:
+        if not f.isa.has_masks:
             self._elements(target, mn, count, limit, full)
             return
         with f.loop(full, self.words, step, unroll=False) as loop:
@@ -323,7 +323,7 @@ def _to_tf32(f: Function, value: V) -> V:
 
 
 def _interleave(f: Function, rows: list[V]) -> V:
-    """`rows[0][0], rows[1][0], ..., rows[0][1], ...` of 1, 2 or 4 rows."""
+    """`rows[0][0], rows[1][0], ..., rows[0][1], ...` of a power of two of rows."""
     while len(rows) > 1:
         half = len(rows) // 2
         rows = [f.interleave(a, b) for a, b in zip(rows[:half], rows[half:], strict=True)]
