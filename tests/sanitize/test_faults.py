@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,6 +168,24 @@ def test_what_was_written_by_anybody_is_no_fault() -> None:
         kernels.copy[(3,)](y, torch.empty(300), 300, BLOCK=128)
         y.sum()
     assert not found.faults
+
+
+def test_a_launch_is_a_launch_while_pytorch_is_followed() -> None:
+    """What a library does with what its kernels return it does then, too."""
+
+    class Caching(tilewright.KernelInterface[Any]):
+        kernel: Any = None
+
+        def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+            self.kernel = kernels.copy.run(*args, grid=grid, warmup=warmup, **kwargs)
+
+    with checking("uninitialised") as found:
+        x, y, launcher = torch.empty(300), torch.empty(300), Caching()
+        launcher[(3,)](x, y, 300, BLOCK=128)
+        assert launcher.kernel.name == kernels.copy[(3,)](x.fill_(1), y, 300, BLOCK=128).name == "copy"
+        y.sum()
+    (fault,) = found.faults
+    assert (fault.kind, fault.argument) == ("uninitialised", "x")
 
 
 def test_elements_that_a_kernel_left_out_are_told_when_pytorch_reads_them() -> None:

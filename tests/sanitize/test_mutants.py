@@ -17,7 +17,7 @@ FEW = 60 if os.environ.get("TILEWRIGHT_STRESS") else 3
 
 def test_rules_apply_all_over_the_corpus() -> None:
     drawn = list(every_mutant())
-    assert len({mutant.rule for mutant in drawn}) == 9 and len(drawn) > 2000
+    assert len({mutant.rule for mutant in drawn}) == 10 and len(drawn) > 2000
     assert all("\n" in mutant.text() for mutant in drawn[::500])
 
 

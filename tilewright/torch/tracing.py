@@ -43,7 +43,7 @@ def _outside_dynamo(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[
     if trial is not None:
         return trial(kernel, grid, args, kwargs)
     if recording:
-        if _dispatch_modes() or _transform() is not None:
+        if _dispatch_modes() > state.watches or _transform() is not None:
             return record(kernel, grid, args, kwargs)
         wants_gradient = False
         for value in (*args, *kwargs.values()) if kwargs else args:
