@@ -58,11 +58,11 @@ class Row:
         return bool(wanted & set(self.kinds))
 
 
-def case_of(mutant: Mutant) -> Case:
-    """The case, from the changed text."""
+def case_of(mutant: Mutant, mark: str = "") -> Case:
+    """The case, from the changed text; names of kernels end in `mark`."""
     folder = Path(tempfile.mkdtemp())
     path = folder / f"{mutant.file}_mutant.py"
-    path.write_text(mutant.text())
+    path.write_text(mutant.text(mark))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     CASES.clear()

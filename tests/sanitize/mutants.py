@@ -39,8 +39,8 @@ class Mutant:
     change: str
     number: int
 
-    def text(self) -> str:
-        """The changed file."""
+    def text(self, mark: str = "") -> str:
+        """The changed file; names of kernels end in `mark`."""
         tree = _tree(self.file)
         at, function = next((at, node) for at, node in _functions(tree) if node.name == self.kernel)
         body = copy.deepcopy(function)
@@ -54,7 +54,17 @@ class Mutant:
                 return new if node is old and new is not None else self.generic_visit(node)
 
         changed = ast.Module([*tree.body[:at], Put().visit(body), *tree.body[at + 1 :]], [])
-        return ast.unparse(ast.fix_missing_locations(changed))
+        return ast.unparse(ast.fix_missing_locations(_marked(changed, mark)))
+
+
+def _marked(module: ast.Module, mark: str) -> ast.Module:
+    kernels = {node.name for _, node in _functions(module) if "jit" in " ".join(map(ast.unparse, node.decorator_list))}
+    for node in ast.walk(module) if mark else ():
+        if isinstance(node, ast.FunctionDef) and node.name in kernels:
+            node.name += mark
+        elif isinstance(node, ast.Name) and node.id in kernels:
+            node.id += mark
+    return module
 
 
 @functools.cache
@@ -179,7 +189,7 @@ class _WithoutCasts(ast.NodeTransformer):
 
 
 def far_apart(x: torch.Tensor) -> torch.Tensor:
-    """A tensor with rows so far apart that the last one begins behind element 2 ** 31; nothing between them is touched."""
+    """A tensor whose last row begins behind element 2 ** 31; nothing between the rows is touched."""
     rows = x.shape[0] - 1
     if rows < 2 or x.dim() < 2:  # such a stride would have 64 bits
         return x
