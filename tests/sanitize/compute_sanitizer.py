@@ -4,9 +4,10 @@
     python -m tests.sanitize.compute_sanitizer drawn.jsonl --jobs 16              on a machine with a GPU
 
 Each mutant is launched at the small sizes of its case, once under each tool, with every tensor in an allocation of its
-own: where the tool sees most. The kernels of a mutant carry its number in their names, so a message says whose fault it
-is about; a tool has found a mutant if a message names one of its kernels. Mutants share a process, as that takes longer
-to start than they do, until one leaves a context that is dead or does not end: the next one gets a process of its own.
+own and room between them: where the tool sees most. The kernels of a mutant carry its number in their names, so a
+message says whose fault it is about; a tool has found a mutant if a message names one of its kernels. Mutants share a
+process, as that takes longer to start than they do, until one leaves a context that is dead or does not end: the next
+one gets a process of its own.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ from tests.corpus.case import New
 from tests.sanitize.check import case_of
 from tests.sanitize.mutants import Mutant
 
-TOOLS = ("memcheck", "initcheck", "racecheck")
 SECONDS = 15
 """For one mutant."""
 OPTIONS = (
-    "--destroy-on-device-error", "kernel", "--print-limit", "0", "--show-backtrace", "device", "--max-connections",
-    "99", "--kernel-name", "kns=_mutant",
+    "--destroy-on-device-error", "kernel", "--print-limit", "0", "--max-connections", "99", "--show-backtrace", "device"
 )  # fmt: skip
+OPTIONS_OF = {
+    "memcheck": ("--padding", "4096", "--kernel-name", "kns=_mutant"),
+    "initcheck": (),  # what kernels of PyTorch have written is written
+    "racecheck": ("--kernel-name", "kns=_mutant"),
+}
 _NAMED = re.compile(r"_mutant(\d+)")
 
 
@@ -100,8 +104,8 @@ def _run(number: int, mutant: Mutant) -> str:
 # --- tools ----------------------------------------------------------------------------------------------------------
 
 
-def look(tool: str, mutants: dict[int, dict[str, Any]], jobs: int, seconds: float) -> tuple[set[int], dict[int, str]]:
-    """Numbers of the mutants that a tool says something of, and what became of each that ran.
+def look(tool: str, mutants: dict[int, dict[str, Any]], jobs: int, seconds: float) -> tuple[set[int], set[int]]:
+    """Numbers of the mutants that a tool says something of, and of those that ran.
 
     Args:
         tool: of compute-sanitizer.
@@ -117,7 +121,7 @@ def look(tool: str, mutants: dict[int, dict[str, Any]], jobs: int, seconds: floa
         part.write_text(json.dumps(list(mutants.items())[job::jobs]))
         log = open(folder / f"{job}.log", "w")
         ours = [sys.executable, "-m", "tests.sanitize.compute_sanitizer", "--run", str(part)]
-        command = ["compute-sanitizer", "--tool", tool, *OPTIONS, *ours]
+        command = ["compute-sanitizer", "--tool", tool, *OPTIONS, *OPTIONS_OF[tool], *ours]
         started.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True))
     for process in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -129,10 +133,13 @@ def look(tool: str, mutants: dict[int, dict[str, Any]], jobs: int, seconds: floa
         Path(os.environ["OUT"], f"{tool}.log").write_text(text)
     ends = dict(line.split()[1:3] for line in text.splitlines() if line.startswith("@ "))
     named = {int(found) for line in text.splitlines() if "====" in line for found in _NAMED.findall(line)}
-    return named & mutants.keys(), {int(number): said for number, said in ends.items()}
+    found = named & mutants.keys()
+    ran = {int(number): said for number, said in ends.items()}
+    print(f"{tool}: {dict(Counter(ran.values()))}", flush=True)
+    return found, found | {number for number, said in ran.items() if said in ("ran", "dead")}
 
 
-def report(rows: dict[int, dict[str, Any]], found: dict[str, set[int]], ended: dict[str, dict[int, str]]) -> None:
+def report(rows: dict[int, dict[str, Any]], found: dict[str, set[int]], ran: dict[str, set[int]]) -> None:
     """Print found and run by rule, for the checks and for each tool."""
     by_rule = defaultdict[str, list[int]](list)
     for number, row in rows.items():
@@ -144,13 +151,9 @@ def report(rows: dict[int, dict[str, Any]], found: dict[str, set[int]], ended: d
     print("| --- |", " | ".join(["---:"] * (len(found) + 3)), "|")
     for rule, numbers in [*sorted(by_rule.items(), key=lambda item: item[0] == "all"), *kinds.items()]:
         ours = sum(rows[number]["verdict"] == "found" for number in numbers)
-        theirs = [
-            f"{len(told & set(numbers))} of {len(ended[tool].keys() & set(numbers))}" for tool, told in found.items()
-        ]
+        theirs = [f"{len(told & set(numbers))} of {len(ran[tool] & set(numbers))}" for tool, told in found.items()]
         either = len(set().union(*found.values()) & set(numbers))
         print(f"| {rule} | {len(numbers)} | {ours} |", " | ".join(theirs), f"| {either} |")
-    for tool, what in ended.items():
-        print(tool, dict(Counter(what.values())))
 
 
 def main() -> int:
@@ -160,7 +163,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--first", type=int, help="so many mutants only")
     parser.add_argument("--seconds", type=float, default=600, help="for each tool")
-    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--tools", default=",".join(OPTIONS_OF))
     parser.add_argument("--run", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.run:
@@ -168,13 +171,13 @@ def main() -> int:
         return 0
     drawn = [json.loads(line) for line in Path(asked.drawn).read_text().splitlines() if line.startswith("{")]
     rows = dict(enumerate([row for row in drawn if row["verdict"] in ("found", "missed")][: asked.first]))
-    found, ended = dict[str, set[int]](), dict[str, dict[int, str]]()
+    found, ran = dict[str, set[int]](), dict[str, set[int]]()
     for tool in asked.tools.split(","):
         began = time.monotonic()
         mutants = {number: row["mutant"] for number, row in rows.items()}
-        found[tool], ended[tool] = look(tool, mutants, asked.jobs, asked.seconds)
+        found[tool], ran[tool] = look(tool, mutants, asked.jobs, asked.seconds)
         print(f"{tool}: {time.monotonic() - began:.0f} s", flush=True)
-    report(rows, found, ended)
+    report(rows, found, ran)
     return 0
 
 

@@ -58,8 +58,11 @@ class Mutant:
 
 
 def _marked(module: ast.Module, mark: str) -> ast.Module:
+    if not mark:
+        return module
+    module = copy.deepcopy(module)
     kernels = {node.name for _, node in _functions(module) if "jit" in " ".join(map(ast.unparse, node.decorator_list))}
-    for node in ast.walk(module) if mark else ():
+    for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef) and node.name in kernels:
             node.name += mark
         elif isinstance(node, ast.Name) and node.id in kernels:

@@ -21,6 +21,14 @@ def test_rules_apply_all_over_the_corpus() -> None:
     assert all("\n" in mutant.text() for mutant in drawn[::500])
 
 
+def test_marked_kernels_are_the_same_but_for_their_names() -> None:
+    drawn = [mutant for mutant in every_mutant() if mutant.file == "norms"][::40]
+    plain = [mutant.text() for mutant in drawn]
+    marked = [mutant.text("_mutant7") for mutant in drawn]
+    assert all("_mutant7[" in text for text in marked) and [mutant.text() for mutant in drawn] == plain
+    assert [text.replace("_mutant7", "") for text in marked] == plain
+
+
 def test_what_the_oracle_names_is_found() -> None:
     warm_up()
     faulty = 0
