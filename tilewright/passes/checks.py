@@ -51,6 +51,7 @@ from tilewright.passes.check_barriers import Clock, is_barrier
 from tilewright.passes.check_bounds import box_of, check_corner, lanes_inside
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_finite import check_results, float_operations
+from tilewright.passes.check_loops import run_checks_first
 from tilewright.passes.check_order import Order
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops, check_arithmetic
 from tilewright.passes.check_promises import check_promises
@@ -139,6 +140,7 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
     make_offsets_scalar(kernel, Decisions())
     adder = _Adder(kernel, frozenset(wanted), shared)
     adder.run()
+    run_checks_first(kernel)
     eliminate_common_subexpressions(module)
     eliminate_dead_code(module)
     return adder.checked, adder.types
@@ -198,6 +200,8 @@ class _Adder:
         self.staged = changed & read if PORTABLE in self.wanted else set()
         if shared and changed:
             changed = read = changed | read
+        else:  # atomics make no race among themselves
+            changed &= read | {home for op, homes in self.homes.items() if access_kind(op) == STORE for home in homes}
         if RACES not in self.wanted:
             changed = set()
         elif changed and waits_for_programs(self.kernel):
@@ -215,7 +219,7 @@ class _Adder:
             arithmetic = arithmetic_below([*reached, *bounds_of_loops(walk(self.kernel))])
         for op in arithmetic:
             name = op.name.rpartition(".")[2].removesuffix("i")
-            check_arithmetic(self._behind(op), op, self._site("overflow", op, name))
+            check_arithmetic(self._behind(op), op, self._site("overflow", op, name), self.analysis)
         if HINTS in self.wanted:
             check_promises(self.kernel, self._code, self._promise_site)
         if NAN in self.wanted:
