@@ -24,6 +24,7 @@ from tilewright.base.checks import (
     DEADLOCKS,
     HINTS,
     NAN,
+    ORDERS,
     OVERFLOW,
     PORTABLE,
     RACES,
@@ -38,7 +39,9 @@ from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import WhileOp
+from tilewright.ops.elementwise import SubIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
@@ -59,6 +62,7 @@ from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
 from tilewright.passes.check_spins import check_look, waiting_looks
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.rewriting import value_before
 
 ATOMICS = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)
 ACCESSES = (LoadOp, StoreOp, *ATOMICS)
@@ -103,6 +107,7 @@ class Checked:
         staged: slots of the parameters whose words of stores follow, behind the clock, in order.
         looks: waiting loops look so often at memory; two words for each follow.
         follows: whether the words of the order by atomics, and their width, follow last.
+        backwards: whether the last program of the grid comes first; records count programs as they come.
         unknown: accesses whose address comes from no argument, which are not checked.
         in_order: why races are not looked for, or "".
         tiers: accesses by the way in which their bounds are checked.
@@ -116,6 +121,7 @@ class Checked:
     staged: list[int] = field(default_factory=list)
     looks: int = 0
     follows: bool = False
+    backwards: bool = False
     unknown: int = 0
     in_order: str = ""
     tiers: dict[str, int] = field(default_factory=dict)
@@ -140,6 +146,8 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
     make_offsets_scalar(kernel, Decisions())
     adder = _Adder(kernel, frozenset(wanted), shared)
     adder.run()
+    if ORDERS in wanted:
+        _run_backwards(module)
     run_checks_first(kernel)
     eliminate_common_subexpressions(module)
     eliminate_dead_code(module)
@@ -171,6 +179,26 @@ def waits_for_programs(kernel: FuncOp) -> bool:
         if asked and op.attr_values()["sem"] in ("acquire", "acq_rel"):  # type: ignore[attr-defined]
             return True
     return False
+
+
+def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
+    """Atomics whose results are used: a program may do something else if it comes first. None where programs wait."""
+    ops = list(walk(kernel))
+    if any(isinstance(op, WhileOp) for op in ops):  # it may wait for a program that comes before it
+        return []
+    return [op for op in ops if isinstance(op, ATOMICS) and op.results and any(True for _ in op.results[0].uses)]
+
+
+def _run_backwards(module: ModuleOp) -> None:
+    """The last program of the grid comes first."""
+    for op in [op for op in walk(module) if isinstance(op, GetProgramIdOp)]:
+        following, number = op.next_op, op.results[0]
+        assert following is not None
+        count = value_before(GetNumProgramsOp.build_op([], [i32], dict(op.attr_values())), following)
+        one = value_before(ConstantOp.of(1, i32), following)
+        last = value_before(SubIOp.create(operands=[count, one], result_types=[i32]), following)
+        turned = value_before(SubIOp.create(operands=[last, number], result_types=[i32]), following)
+        number.replace_uses_with_if(turned, lambda use, made=turned: use.operation is not made.owner)
 
 
 class _Adder:
@@ -267,7 +295,7 @@ class _Adder:
                 self.checked.granules.append(pointee_bytes(home.type))
                 self.shadow[home] = (self._parameter(words, "*i32"), self._parameter(words, "*i32"))
         self._append_further(used)
-        self.checked.follows = self.follows
+        self.checked.follows, self.checked.backwards = self.follows, ORDERS in self.wanted
         known = (self._parameter(words, "*i32"), self._parameter(i32, "i32")) if self.follows else None
         self._retype()
         self.stamps: Stamps | None = None
